@@ -130,7 +130,7 @@ class CandidateSearch:
                 good.append(candidate)
         if dropped:
             counts = ", ".join(f"{count} by {name}" for name, count in dropped.items())
-            LOG.info("Dropped some of %d allocation candidates: %s", len(answer), counts)
+            LOG.info("Filters dropped some of %d candidates: %s", len(answer), counts)
         return good, dropped
 
 

@@ -156,7 +156,7 @@ def test_without_filters_no_database_is_made_or_needed(hosts: Program) -> None:
     done = run(hosts, *GPU, "--no-filters", "-f", "json")
 
     assert done.code == 0
-    assert done.err.startswith("Who has reserved what is not known: ")
+    assert done.err.startswith("Reservations are not shown: ")
     assert steps(done.json()["parts"][0])["fitting"] == 4
 
 

@@ -217,10 +217,14 @@ def test_a_newer_one_that_has_all_that_is_needed_is_fine_and_left(
 
     assert checked(program) == (
         0,
-        {str(other): f"has version 9999, newer than {HEAD} here, and has all of it"},
+        {
+            str(
+                other
+            ): f"has version 9999, newer than {HEAD} of this release, and has all parts that this release uses"
+        },
     )
     assert version(program) == (str(other), "9999", HEAD)
-    done = f"nothing to do: it has version 9999, newer than {HEAD} here"
+    done = f"nothing to do: it has version 9999, newer than {HEAD} of this release"
     assert upgraded(program) == f"{other}: {done}\n"
     assert other.read_bytes() == before
     assert inprocess.run(program, "service", "list").code == 0
@@ -236,7 +240,7 @@ def test_a_newer_one_that_lacks_what_is_needed_is_told_and_left(
     code, told = checked(program)
 
     assert code == 1
-    assert told[str(path)].endswith("lacks what is used here: run that version")
+    assert told[str(path)].endswith("lacks parts that this release uses: run that version")
     assert told["compute_nodes"] == "lacks pci_stats"
     refused = db(program, "upgrade")
     failed(refused, f"state in {path}: it was written by a newer version")

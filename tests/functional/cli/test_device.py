@@ -170,7 +170,7 @@ def test_the_function_is_the_one_that_is_said(
         done = device(published, "resolve", GPU, "--programmed", f"--function={function}")
         failed(done, "needs a letter or digit")
     done = device(published, "resolve", GPU, "--unchanged", "--function", "x")
-    failed(done, "--function goes with --programmed alone")
+    failed(done, "--function requires --programmed")
     assert figures(client, gpu) == FULL
     assert kept.row("device_jobs")["state"] == "unknown"
 

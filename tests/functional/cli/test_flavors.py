@@ -79,9 +79,9 @@ def test_what_is_taken_is_told(program: Program, kept: KeptInFile) -> None:
         samples.flavor(kept.context, number).create()
 
     for arguments, told in (
-        (("large", "--id", "id-1"), "there is a flavor of the id id-1 already"),
-        (("flavor-1",), "there is a flavor of the name flavor-1 already"),
-        (("flavor-2", "--id", "id-1"), "there is a flavor of the id id-1 already"),
+        (("large", "--id", "id-1"), "a flavor with the id id-1 already exists"),
+        (("flavor-1",), "a flavor with the name flavor-1 already exists"),
+        (("flavor-2", "--id", "id-1"), "a flavor with the id id-1 already exists"),
     ):
         failed(flavor(program, "create", *arguments), told)
     assert names(kept) == ["flavor-1", "flavor-2"]

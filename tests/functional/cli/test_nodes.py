@@ -216,7 +216,7 @@ def test_a_name_of_no_node_or_of_several_is_refused(program: Program, kept: Kept
         failed(inprocess.run(program, "node", "show", name), told)
     failed(
         inprocess.run(program, "node", "show", "same"),
-        "same is more than one node",
+        "several objects of kind node are named same",
         f"{samples.uuid('node 1')} (host a, driver instance metal)",
         f"{samples.uuid('node 2')} (host b, driver instance metal)",
     )

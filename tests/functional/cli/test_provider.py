@@ -270,7 +270,7 @@ def test_the_tree_is_drawn_although_the_database_cannot_be_opened(published: Pro
 
     assert drawn.code == 0
     assert drawn.out == TREE.replace("VGPU 0/8", "VGPU 0/8  fully reserved")
-    assert "Who has reserved what is not known: state in " in drawn.err
+    assert "Reservations are not shown: state in " in drawn.err
     assert "file is not a database" in drawn.err
     assert "Traceback" not in drawn.err
     assert not {"reservations", "reserved_by_others"} & root["children"][0].keys()
@@ -383,4 +383,4 @@ def test_a_trait_that_placement_does_not_know_is_told(hosts: Program) -> None:
         ("--owner", "CUSTOM_OWNER_ACNE", "CUSTOM_OWNER_ACME?"),
     ):
         name = trait.rpartition(",")[2]
-        failed(listed(hosts, option, trait), f"'{name}'", "no such trait", known)
+        failed(listed(hosts, option, trait), f"'{name}'", "does not know this trait", known)

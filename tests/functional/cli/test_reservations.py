@@ -253,7 +253,7 @@ def test_what_was_stored_when_placement_went_away_is_written_by_the_next_cycle(
         assert listed(program) == []
 
         placement.expect(fills, FAULTS["503"])
-        failed(reserve(program), "is stored", "the next cycle (`wharfinger sync`) writes it", "503")
+        failed(reserve(program), "is stored", "The next cycle (`wharfinger sync`) writes it", "503")
         assert placement.struck == 1
         assert figures(client, gpu) == FREE
         assert [row["Provider"] for row in listed(program)] == [GPU]
@@ -283,7 +283,7 @@ def test_a_provider_is_reserved_as_long_as_any_holder_has_it(
     published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     which = f"{GPU} ({gpu.uuid})"
-    failed(release(published), "no reservation by operator.", "Nobody here has reserved it.")
+    failed(release(published), "no reservation by operator.", "It has no reservation.")
     reserve(published)
     reserve(published, "--holder", "night shift")
 
@@ -296,7 +296,7 @@ def test_a_provider_is_reserved_as_long_as_any_holder_has_it(
         release(published),
         f"{which}: there is no reservation by operator.",
         f"It is reserved by {DRIVER}, night shift.",
-        "ends when the driver reports it no more",
+        "ends when the driver no longer reports it",
     )
 
     second = release(published, "--holder", "night shift")

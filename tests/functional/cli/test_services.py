@@ -196,8 +196,8 @@ def test_a_name_of_no_service_or_of_several_is_refused(program: Program, kept: K
 
     for verb in ("show", "disable", "enable", "delete"):
         several = [f"a/{one.binary} ({one.uuid})" for one in services]
-        failed(run(program, verb, "a"), "a is more than one service", *several)
-        failed(run(program, verb, "b/c"), "more than one", "b/c/d (")
+        failed(run(program, verb, "a"), "several objects of kind service are named a", *several)
+        failed(run(program, verb, "b/c"), "several objects", "b/c/d (")
         for name in ("host-9", "a/other", samples.uuid("service 9")):
             failed(run(program, verb, name), f"there is no Service {name}")
     assert kept.rows("services") == before

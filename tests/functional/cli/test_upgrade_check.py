@@ -221,7 +221,7 @@ def test_foreign_reservation_is_reported_with_the_command_that_ends_it(
 
     told = check(program)
 
-    assert before.details[FOREIGN] == "There are none."
+    assert before.details[FOREIGN] == "No reservation."
     assert (told.code, told.results[FOREIGN]) == (0, SUCCESS)
     command = f"{gpu.name} (`wharfinger provider release {gpu.uuid} --foreign`)"
     assert command in told.details[FOREIGN]

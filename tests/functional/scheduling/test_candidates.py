@@ -352,7 +352,7 @@ def test_who_drops_candidates_says_how_many_and_why_the_first(
     first, counts = (line for line in caplog.messages if "drop" in line)
     for told in ("filter owner", "VGPU", NOVA, uuid(names[0])):
         assert told in first
-    assert counts == "Dropped some of 3 allocation candidates: 2 by owner"
+    assert counts == "Filters dropped some of 3 candidates: 2 by owner"
 
 
 # What is remembered.

@@ -195,7 +195,7 @@ def test_what_a_request_says_of_the_root_holds_beside_what_a_filter_says(
     assert takers(search.find(with_root(AVX)).candidates, "fast", "slow") == ["fast"]
     assert len(search.find(request).candidates) == 2
     searching.asked()
-    with pytest.raises(InvalidRequest, match="filter compute_status forbids it") as caught:
+    with pytest.raises(InvalidRequest, match="filter compute_status forbids this trait") as caught:
         search.find(with_root(DISABLED))
     assert (caught.value.key, caught.value.value) == ("root_required", DISABLED)
     assert not searching.asked()

@@ -246,21 +246,21 @@ def test_a_host_of_the_former_release_may_join_again(
     for host in hosts.values():
         host.upgrade()
     assert asking.works()
-    assert set(changes()) == {"INFO the gate of OWNER_NOVA is on"}
+    assert set(changes()) == {"INFO The gate of OWNER_NOVA is on"}
 
     hosts["c"] = searching.useFixture(Host(searching, "c"))
     assert asking.at_once() == {"a", "b"}  # for as long as the gate is believed to be on
     searching.clock.advance(CACHE_TIME)
     assert asking.at_once() == {"a", "b", "c"}
-    assert changes() == ["WARNING the gate of OWNER_NOVA is off"]
+    assert changes() == ["WARNING The gate of OWNER_NOVA is off"]
     assert asking.works()
-    assert set(changes()) <= {"INFO the gate of OWNER_NOVA is off"}  # who has just begun says so
+    assert set(changes()) <= {"INFO The gate of OWNER_NOVA is off"}  # who has just begun says so
 
     hosts["c"].upgrade()
     assert asking.at_once() == {"a", "b", "c"}
     searching.clock.advance(CACHE_TIME)
     assert asking.at_once() == {"a", "b", "c"}
-    assert changes() == ["INFO the gate of OWNER_NOVA is on"]
+    assert changes() == ["INFO The gate of OWNER_NOVA is on"]
     assert asking.works()
 
 

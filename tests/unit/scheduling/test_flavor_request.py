@@ -393,7 +393,9 @@ def test_what_is_no_group_policy_is_refused_beside_a_device_profile_too() -> Non
 
 
 def test_a_group_of_a_flavor_cannot_have_the_suffix_of_one_of_a_device_profile() -> None:
-    with pytest.raises(InvalidRequest, match="suffix = 'device_profile_0': two groups have this suffix"):
+    with pytest.raises(
+        InvalidRequest, match="suffix = 'device_profile_0': two groups have this suffix"
+    ):
         with_profile(**{"resourcesdevice_profile_0:VGPU": "1"})
 
 

@@ -267,7 +267,11 @@ def test_what_cannot_be_a_limit_is_refused(limit: int) -> None:
 def test_two_groups_of_one_suffix_are_refused() -> None:
     both = group("_A"), group("_A", owner=NOVA)
 
-    assert no_request(*both, group_policy="none") == ("suffix", "_A", "two groups have this suffix.")
+    assert no_request(*both, group_policy="none") == (
+        "suffix",
+        "_A",
+        "two groups have this suffix.",
+    )
     assert no_request(GPU, GPU) == ("suffix", "", "two groups have this suffix.")
 
 
@@ -275,7 +279,11 @@ def test_two_groups_of_one_suffix_are_refused() -> None:
 def test_a_request_for_nothing_is_refused(groups: tuple[RequestGroup, ...]) -> None:
     together = tuple(frozenset({one.suffix}) for one in groups)
 
-    assert no_request(*groups, same_subtree=together) == ("resources", "", "no resources are requested.")
+    assert no_request(*groups, same_subtree=together) == (
+        "resources",
+        "",
+        "no resources are requested.",
+    )
 
 
 @pytest.mark.parametrize(
