@@ -217,7 +217,7 @@ class _Properties(argparse.Action):
         key, value = values
         properties = getattr(namespace, self.dest)
         if key in properties:
-            raise argparse.ArgumentError(self, f"{key} is given twice")
+            raise argparse.ArgumentError(self, f"{key} occurs twice")
         setattr(namespace, self.dest, {**properties, key: value})
 
 

@@ -473,7 +473,10 @@ UNKNOWN = {
         "forbidden of group _G = 'CUSTOM_FATS'",
         "CUSTOM_FAST?",
     ),
-    "VGPU=1 --root-required QQQQQQQQ,OWNER_NOVA": ("root_required = 'QQQQQQQQ'", "such trait."),
+    "VGPU=1 --root-required QQQQQQQQ,OWNER_NOVA": (
+        "root_required = 'QQQQQQQQ'",
+        "know this trait.",
+    ),
     "CUSTOM_QQQQQQQQ=1": ("resources = 'CUSTOM_QQQQQQQQ'", "does not know this resource class"),
     "VGPU=1 --group 1 --resource VGPUS=1": ("resources of group 1 = 'VGPUS'", "VGPU?"),
     "VGPU=1 --in-tree gone": ("no provider with the name or uuid 'gone'",),

@@ -109,7 +109,7 @@ def test_a_request_filter_that_is_not_installed_is_told_before_anybody_asks(
 
     assert told.code == 1
     assert "no installed packages have a filter 'ownr'" in told.out
-    assert "There are: compute_status, owner." in told.out
+    assert "Installed filters: compute_status, owner." in told.out
     assert inprocess.run(program, "config", "show").code == 1
 
 

@@ -271,7 +271,7 @@ def test_tables_of_somebody_else_are_told(program: Program, other: Path) -> None
 
     assert checked(program)[1]["services"].startswith("lacks binary, deleted,")
     refused = db(program, "upgrade")
-    failed(refused, f"state in {other}: ", "name another")
+    failed(refused, f"state in {other}: ", "configure another")
 
 
 def test_what_is_no_database_is_told_and_left(program: Program, file: Path) -> None:

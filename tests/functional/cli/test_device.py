@@ -215,7 +215,7 @@ def test_what_is_left_of_a_device_that_is_gone_is_forgotten(
     done = device(published, "resolve", name, "--programmed")
 
     assert (done.code, done.err) == (0, "")
-    assert "its job is forgotten" in done.out
+    assert "the job is deleted" in done.out
     assert not DeviceJobList.get_by_filters(kept.context)
     assert not ReservationList.get_by_filters(kept.context)
     failed(device(published, "resolve", name, "--unchanged"))
