@@ -130,7 +130,10 @@ def test_a_file_that_is_not_there_is_made_by_an_upgrade_alone(
 
     assert code == 2
     text = f"has no tables yet: run `wharfinger db upgrade` for version {HEAD}"
-    assert told == {str(path): text, **dict.fromkeys(METADATA.tables, "is not there in this form")}
+    assert told == {
+        str(path): text,
+        **dict.fromkeys(METADATA.tables, "does not exist in this form"),
+    }
     assert version(program) == (str(path), None, HEAD)
     if place == "other":
         path.touch()
@@ -182,7 +185,7 @@ def test_what_an_older_one_lacks_is_listed_and_comes_with_an_upgrade(
     assert told == {
         str(path): f"has version {BEFORE}: run `wharfinger db upgrade` for version {HEAD}",
         "compute_nodes": "lacks pci_stats",
-        "device_jobs": "is not there in this form",
+        "device_jobs": "does not exist in this form",
         "instances": "lacks claimed_allocations, task_state, updated_at",
         "provider_records": "lacks absence, reserved_since, revision, undone",
         "reservations": "lacks consumer_uuid, own_reserved, phase",
@@ -200,7 +203,7 @@ def test_tables_of_the_first_version_are_told_and_moved(program: Program, file: 
 
     assert code == 2
     assert set(told) == {str(file), *METADATA.tables}
-    assert told["services"] == "is not there in this form"
+    assert told["services"] == "does not exist in this form"
     assert upgraded(program) == f"{file}: upgraded from version 0001 to {HEAD}\n"
     assert is_all_there(file)
 
@@ -261,7 +264,7 @@ def test_one_that_lacks_what_its_version_has_is_not_mended_by_an_upgrade(
 
     assert code == 1
     assert "restore it from a backup" in told.pop(str(file))
-    assert told == {"flavors": "lacks description", "instances": "is not there in this form"}
+    assert told == {"flavors": "lacks description", "instances": "does not exist in this form"}
     refused = db(program, "upgrade")
     failed(refused, "restore it from a backup")
 

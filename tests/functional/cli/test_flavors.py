@@ -124,7 +124,7 @@ def test_a_flavor_of_which_part_is_damaged_is_listed_and_shown(
     assert (one.json()["vcpus"], one.json()["extra_specs"]) == ("?", "?")
     assert one.json()["memory_mb"] == 512
     for field in ("vcpus", "extra_specs"):
-        assert f"Flavor id-1: {field} has no value: what is stored in" in one.err
+        assert f"Flavor id-1: {field} has no value: the value of" in one.err
 
 
 def test_what_a_terminal_would_not_take_is_escaped(program: Program, kept: KeptInFile) -> None:

@@ -125,7 +125,7 @@ def test_a_damaged_flavor_is_told_and_the_rest_is_shown(program: Program, kept: 
     assert done.code == 0
     assert done.json()["old_flavor"] == "?"
     assert done.json()["new_flavor"]["name"] == "flavor-2"
-    assert "old_flavor has no value: what is stored in migrations.old_flavor" in done.err
+    assert "old_flavor has no value: the value of migrations.old_flavor" in done.err
 
 
 def test_a_migration_that_is_not_there_is_told(program: Program, kept: KeptInFile) -> None:

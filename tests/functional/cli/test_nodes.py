@@ -104,7 +104,7 @@ def test_damaged_nodes_are_listed_with_the_others(program: Program, kept: KeptIn
     expected = [(f"node-{number}", 8, "OWNER_NOVA") for number in range(6)]
     assert rows == [*expected[:4], ("node-4", "?", "?"), expected[5]]
     for number in damages:
-        assert f"ComputeNode {samples.uuid(f'node {number}')}: what is stored in" in done.err
+        assert f"ComputeNode {samples.uuid(f'node {number}')}: the value of" in done.err
     assert "Traceback" not in done.err
     assert "\x1b" not in done.err
 
@@ -147,7 +147,7 @@ def test_why_nothing_is_known_of_a_field_is_told(program: Program, kept: KeptInF
     data = done.json()
     assert {name for name, value in data.items() if value == "?"} == {"pci_stats", "memory_mb"}
     for field in ("pci_stats", "memory_mb"):
-        assert f"ComputeNode {node.uuid}: {field} has no value: what is stored" in done.err
+        assert f"ComputeNode {node.uuid}: {field} has no value: the value of" in done.err
     assert "Traceback" not in done.err
 
 

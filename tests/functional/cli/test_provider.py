@@ -289,7 +289,7 @@ def test_damaged_rows_are_question_marks_in_the_tree_and_told(
     assert drawn.code == 0
     assert "├── reserved: ?, " in drawn.out
     assert "by others" not in drawn.out  # nobody can say
-    assert "what is stored in reservations.reason cannot be read" in drawn.err
+    assert "the value of reservations.reason cannot be read" in drawn.err
     assert "the record of provider " in drawn.err
     assert "Traceback" not in drawn.err
 

@@ -536,8 +536,8 @@ def test_damaged_rows_are_listed_with_the_others_and_told(
     assert done.code == 0
     says(
         done,
-        *(f"what is stored in reservations.{column} cannot be read" for column in damaged),
-        "what is stored in provider_records.reservations cannot be read",
+        *(f"the value of reservations.{column} cannot be read" for column in damaged),
+        "the value of provider_records.reservations cannot be read",
         "1e+300 s since the epoch is no time",
         f"live of ProviderRecord {samples.uuid('provider 3')} cannot be read",
     )

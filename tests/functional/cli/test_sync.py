@@ -121,7 +121,7 @@ def test_what_was_written_is_printed_although_its_service_cannot_be_read(
     [instance] = synced.json()
     assert instance["steps"]
     assert instance["problems"] == []
-    assert "what is stored in services.uuid cannot be read" in synced.err
+    assert "the value of services.uuid cannot be read" in synced.err
     assert "Traceback" not in synced.err
 
 

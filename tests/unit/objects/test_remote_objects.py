@@ -193,7 +193,7 @@ def test_only_what_is_remotable_can_be_called(method: Any) -> None:
     for question in (on_class("Service", method), on_object(method)):
         error = told_by(question)
         assert isinstance(error, RemoteError)
-        assert "cannot be called from afar" in str(error)
+        assert "is not a remotable method" in str(error)
 
 
 @pytest.mark.parametrize("name", ["Rack", "WharfingerObject", "VersionedObject", "", "object"])
