@@ -194,7 +194,9 @@ def test_what_a_process_is_at_work_on_is_left_to_it(
     published: Program, gpu: ProviderSummary, client: WritingClient, kept: KeptInFile
 ) -> None:
     left(kept, client, gpu, state="programming")
-    failed(device(published, "resolve", GPU, "--unchanged"), "process 4711 on host-1 is at work")
+    failed(
+        device(published, "resolve", GPU, "--unchanged"), "process 4711 on host-1 is working on it"
+    )
     assert figures(client, gpu) == FULL
 
 

@@ -181,7 +181,7 @@ def test_what_others_have_reserved_is_told_with_the_inventory(
     uuid = fill(placement_service, LARGE)
     reserve(published)
 
-    assert "by others" not in tree(published).out
+    assert "by other programs" not in tree(published).out
     drawn = tree(published, "--inventory").out
     assert drawn.endswith(
         f"└── {LARGE}  OWNER_NOVA\n"
@@ -189,7 +189,7 @@ def test_what_others_have_reserved_is_told_with_the_inventory(
         f"{uuid} --foreign`)\n"
         "    └── CUSTOM_VGPU_LARGE 4  fully reserved\n"
     )
-    assert drawn.count("by others") == 1
+    assert drawn.count("by other programs") == 1
     [root] = tree(published, "--inventory", "-f", "json").json()
     assert [one["reserved_by_others"] for one in root["children"]] == [[], ["CUSTOM_VGPU_LARGE"]]
 
@@ -206,7 +206,7 @@ def test_what_is_given_back_and_not_yet_written_is_not_others(
 
     assert "VGPU 8  fully reserved" in drawn
     assert "reserved:" not in drawn
-    assert "by others" not in drawn
+    assert "by other programs" not in drawn
 
 
 def test_who_has_reserved_what_takes_three_statements_however_many_there_are(
@@ -288,7 +288,7 @@ def test_damaged_rows_are_question_marks_in_the_tree_and_told(
 
     assert drawn.code == 0
     assert "├── reserved: ?, " in drawn.out
-    assert "by others" not in drawn.out  # nobody can say
+    assert "by other programs" not in drawn.out  # nobody can say
     assert "the value of reservations.reason cannot be read" in drawn.err
     assert "the record of provider " in drawn.err
     assert "Traceback" not in drawn.err

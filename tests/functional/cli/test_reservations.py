@@ -185,7 +185,7 @@ def test_nothing_ends_by_itself(
     published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     told = " ".join(inprocess.run(published, "help", "provider", "reserve").out.split())
-    assert "nothing ends by itself" in told
+    assert "does not end the reservation" in told
     reserve(published, "--until", "1h")
     kept.write("reservations", {"expected_end": datetime(2020, 1, 1)})
 

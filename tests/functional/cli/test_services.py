@@ -244,7 +244,7 @@ def test_a_service_that_is_up_or_may_be_is_deleted_only_by_force(
         told = ["is up", "stop it first"]
     else:
         damage_times(kept)
-        told = ["last_seen has no value"]
+        told = ["last_seen_up has no value"]
 
     failed(run(program, "delete", "host-0"), *told)
     assert len(kept.rows("services")) == 1

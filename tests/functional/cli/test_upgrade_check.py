@@ -163,11 +163,11 @@ def test_a_database_that_is_behind_fails_and_stays_as_it_is(
 @pytest.mark.parametrize(
     ("statements", "code", "details"),
     [
-        ([NEWER], WARNING, ["9999, of a newer version"]),
+        ([NEWER], WARNING, ["9999, of a newer release"]),
         (
             [NEWER, "ALTER TABLE migrations DROP COLUMN old_flavor"],
             FAILURE,
-            ["table migrations lacks old_flavor", "Run that version"],
+            ["table migrations lacks old_flavor", "Install that release"],
         ),
         (
             ["ALTER TABLE flavors DROP COLUMN description"],

@@ -158,7 +158,7 @@ def test_device_is_marked_with_what_it_says_that_it_holds_or_with_what_was_asked
     driver.loading = lambda uuid, function: None
     for held in ("old", None):
         driver.held[device.uuid] = held
-        with pytest.raises(JobUnresolved, match=f"holds function {held or 'none'}"):
+        with pytest.raises(JobUnresolved, match=f"reports the function {held or 'none'}"):
             device.program("new")
         assert device.is_left()
         assert device.functions == {"B"}
@@ -452,7 +452,7 @@ def test_job_that_is_resolved_meanwhile_ends_as_it_was_resolved(
 
     device.says("OLD")
     driver.loading = loading
-    with pytest.raises(JobUnresolved, match="somebody else has decided on the job"):
+    with pytest.raises(JobUnresolved, match="another process has resolved or deleted the job"):
         device.program("new")
     assert (device.state, device.functions, device.is_free()) == ("failed", {"OLD"}, True)
 

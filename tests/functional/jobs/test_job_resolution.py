@@ -71,7 +71,7 @@ def test_a_device_holds_what_is_said(device: Device, sibling: Device) -> None:
             assert one.is_free()
             assert one.functions == {function}
         assert device.state == ("programmed" if programmed else "failed")
-        with pytest.raises(JobRefused, match="no job has left anything"):
+        with pytest.raises(JobRefused, match="it has no unresolved job"):
             decide(asked, programmed=programmed)
     device.driver.loading = lambda uuid, function: None
     device.program("newer")
@@ -93,7 +93,7 @@ def test_reservation_that_was_left_alone_is_released_and_nothing_else(device: De
             device.program("new")
         before, state = contents(device.placement), device.state
         for programmed in (True, False):
-            with pytest.raises(JobRefused, match="no job has left anything"):
+            with pytest.raises(JobRefused, match="it has no unresolved job"):
                 decide(device, programmed=programmed)
             holds.reserve(device.summary, holder=HOLDER, reason="programming")
             assert decide(device, programmed=programmed, trait=SAID) == ()
@@ -139,7 +139,7 @@ def test_job_that_a_process_is_at_work_on_is_neither_resolved_nor_forgotten(
             gone(device, sibling)
         with pytest.raises(JobRefused) as caught:
             decide(device, programmed=False)
-        assert f"process {left.process_id} on {left.host} is at work" in str(caught.value)
+        assert f"process {left.process_id} on {left.host} is working on it" in str(caught.value)
         assert "60 s" in str(caught.value)
         assert (device.state, device.is_held, sibling.is_held) == (state, True, True)
     device.falls_silent()
@@ -199,7 +199,7 @@ def test_device_that_comes_back_is_free_once_its_job_is_forgotten(
     gone(device, sibling)
     assert decide(sibling, programmed=True) is None
     assert is_forgotten(device, sibling)
-    with pytest.raises(JobRefused, match="no job has left anything"):
+    with pytest.raises(JobRefused, match="it has no unresolved job"):
         decide(sibling, programmed=True)
 
     device.publishing.restarted()

@@ -245,7 +245,7 @@ def test_what_takes_too_long_goes_on_reserved(begin: Begin) -> None:
     lab.resolve(uuid, programmed=True, trait=trait("OTHER"))
     check_end(lab, BUS, {trait("OTHER")})
     assert lab.state(BUS) == ("programmed", False)
-    with pytest.raises(JobRefused, match="no job has left anything of it"):
+    with pytest.raises(JobRefused, match="it has no unresolved job"):
         lab.resolve(uuid, programmed=True)
 
 
@@ -271,7 +271,7 @@ def test_nobody_decides_on_a_job_that_is_at_work_also_while_placement_is_away(
     working = hold(lab, lab.cyborg.create_image("A"), down_time=3.0)
     working.wait_for("programming")
     for programmed in (False, True):
-        with pytest.raises(JobRefused, match=rf"process {os.getpid()} on ctl is at work on it"):
+        with pytest.raises(JobRefused, match=rf"process {os.getpid()} on ctl is working on it"):
             lab.resolve(lab.uuid(BUS), programmed=programmed)
     lab.to_placement.expect(lambda _request: True, replace(FAULTS["503"], persistent=True))
     begun = lab.job(BUS)
