@@ -92,7 +92,7 @@ class Device:
         return self.publishing.context
 
     def program(self, function: str | None = None, **more: Any) -> DeviceJob:
-        """Program it; on a pace that has ``_PACE`` patched."""
+        """Program it; a fixture patches ``_INTERVAL``."""
         return program(
             self.publishing.client,
             self.context,

@@ -76,7 +76,7 @@ def test_a_lost_state_directory_changes_nothing_in_placement(
     for _ in range(2):  # what the driver lacks is reported and left
         after = inprocess.run(grown, "sync")
         assert after.code == 0
-        says(after, f"? {NEW_DEVICE} is absent: it has this instance's mark", "left as it is")
+        says(after, f"? {NEW_DEVICE} is absent: it has the trait of this instance", "not changed")
     assert not requests.writes
 
     shutil.rmtree(state)

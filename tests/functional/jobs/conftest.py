@@ -14,7 +14,7 @@ __all__ = ["files_stay_open", "keeper", "nobody_waits", "where"]
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is waited for is looked at often."""
-    monkeypatch.setattr(device_programming, "_PACE", 0.005)
+    monkeypatch.setattr(device_programming, "_INTERVAL", 0.005)
 
 
 @pytest.fixture

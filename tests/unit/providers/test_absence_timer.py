@@ -107,7 +107,7 @@ def test_absent_provider_that_is_held_keeps_the_figures_from_before_its_reshape(
 
 
 def test_what_is_overlaid_is_its_publishers_to_delete() -> None:
-    assert "published by someone else" in waits_for(
+    assert "another program publishes it" in waits_for(
         absent(child(), root(), mode=PublishingMode.OVERLAY)
     )
 
@@ -120,7 +120,7 @@ def test_what_has_another_instances_mark_too_is_not_ours_alone() -> None:
 @pytest.mark.parametrize("generation", [0, 4])
 def test_absent_provider_that_we_only_intended_to_create_is_kept(generation: int) -> None:
     live = child(traits=frozenset(), generation=generation)
-    assert "about to be created" in waits_for(absent(live, root(), applied=None, intended=live))
+    assert "creation was completed" in waits_for(absent(live, root(), applied=None, intended=live))
 
 
 def test_what_was_to_be_created_and_has_both_our_marks_is_ours() -> None:
@@ -132,7 +132,7 @@ def test_what_was_to_be_created_and_has_both_our_marks_is_ours() -> None:
 @pytest.mark.parametrize("mark", sorted(OURS))
 def test_what_was_to_be_adopted_and_has_one_of_them_may_be_somebody_elses(mark: str) -> None:
     live = child(traits=frozenset([mark]))
-    assert "about to be created" in waits_for(absent(live, root(), applied=None, intended=live))
+    assert "creation was completed" in waits_for(absent(live, root(), applied=None, intended=live))
 
 
 @pytest.mark.parametrize("traits", [(), ("OWNER_NOVA",)])

@@ -78,7 +78,7 @@ def test_uuids_are_taken_in_any_usual_form_and_come_out_in_one(value: uuid.UUID)
 
 @pytest.mark.parametrize("value", ["", "x", A_UUID[:-1], A_UUID + "0", None, 5, ["x"]])
 def test_what_is_no_uuid_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidName, match=r"uuid name .*is no uuid"):
+    with pytest.raises(InvalidName, match=r"uuid name .*is not a uuid"):
         names.check_uuid(value)
 
 

@@ -426,7 +426,7 @@ def test_an_aggregate_is_the_same_in_whatever_form_its_uuid_is_given(tree: Provi
 
 
 def test_what_is_no_aggregate_is_refused(tree: ProviderTree) -> None:
-    with pytest.raises(InvalidName, match="is no uuid"):
+    with pytest.raises(InvalidName, match="is not a uuid"):
         tree.add_aggregates("gpu", "rack-1")
 
 

@@ -119,11 +119,11 @@ def test_uuids_are_written_in_one_way() -> None:
     ],
 )
 def test_what_is_no_uuid_is_refused(values: dict[str, Any], key: str) -> None:
-    assert no_group(**values) == (key, "rack", "is no uuid")
+    assert no_group(**values) == (key, "rack", "is not a uuid")
 
 
 def test_an_empty_uuid_is_none_either() -> None:
-    assert no_group(in_tree="") == ("uuid of the group without a suffix", "", "is no uuid")
+    assert no_group(in_tree="") == ("uuid of the group without a suffix", "", "is not a uuid")
 
 
 def test_a_text_is_no_list_of_aggregates() -> None:
