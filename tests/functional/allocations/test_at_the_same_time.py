@@ -396,7 +396,7 @@ def test_one_uuid_is_claimed_by_one_at_a_time(
     patient.setUp()
     first = stage.actor(lambda: patient.claim(SMALL, uuid=ONE)).to(WRITES)
     publishing.placement.requests.clear()
-    with pytest.raises(BeingClaimed, match="this can be done in 3600 s"):
+    with pytest.raises(BeingClaimed, match="repeat this in 3600 s"):
         patient.claim(SMALL, uuid=ONE)
     assert publishing.placement.requests.writes == []
 

@@ -57,7 +57,7 @@ def test_consumer_that_is_no_instance_is_neither_claimed_nor_released(
 ) -> None:
     allocate(publishing.placement, ONE, "1.39", **{"cn-0": {"VCPU": 1}})
     before = everything()
-    with pytest.raises(AllocationRefused, match="something else has allocations by that uuid"):
+    with pytest.raises(AllocationRefused, match="another consumer has allocations under this uuid"):
         desk.claim(SMALL, uuid=ONE)
     with pytest.raises(ObjectNotFound):
         desk.claims.release(ONE)
@@ -218,7 +218,7 @@ def test_move_that_placement_does_not_revert_can_be_confirmed_or_reverted_later(
     move = large.moves.start(ONE, SMALL, suits=on("cn-1"))
     shrink(publishing, "cn-0")
     for _ in range(2):
-        with pytest.raises(AllocationRefused, match="it cannot have what it had before"):
+        with pytest.raises(AllocationRefused, match="its former allocations cannot be restored"):
             large.moves.revert(ONE)
         assert only_move(publishing).status == "finished"
         assert large.moves.left() == []
@@ -244,7 +244,7 @@ def test_start_of_what_placement_does_not_let_the_move_have_is_refused_at_once(
     before = everything()
     with (
         Posts(publishing.placement) as posts,
-        pytest.raises(AllocationRefused, match="what it has cannot be held for the move"),
+        pytest.raises(AllocationRefused, match="its present allocations cannot be kept for the move"),
     ):
         large.moves.start(ONE, SMALL, suits=on("cn-1"))
 

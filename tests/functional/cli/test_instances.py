@@ -101,11 +101,11 @@ def test_a_claim_of_a_uuid_is_made_once(program: Program, kept: KeptInFile) -> N
 
     failed(
         run(program, "claim", "--flavor", "small", "--uuid", uuid),
-        "there is one of that uuid, with another flavor",
+        "an instance with this uuid and another flavor already exists",
     )
     failed(
         run(program, "claim", "--flavor", "large"),
-        "nothing is free for it. `wharfinger candidate explain --flavor large` says",
+        "no candidate is free. Run `wharfinger candidate explain --flavor large` to see",
     )
     assert len(InstanceList.get_by_filters(kept.context).objects) == 1
 
@@ -272,7 +272,7 @@ def test_one_that_cannot_be_recovered_does_not_stop_the_others(
     done = inprocess.run(program, "migration", "recover")
 
     assert done.code == 1
-    assert f"instance {first}: it cannot have what it had before: Placement: " in done.err
+    assert f"instance {first}: its former allocations cannot be restored: Placement: " in done.err
     assert held()[second][GPU] == {"VGPU": 2}
     assert f"of instance {second}: reverted\n" in done.out
     assert run(program, "confirm", first).code == 0
