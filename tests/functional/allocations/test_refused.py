@@ -244,7 +244,9 @@ def test_start_of_what_placement_does_not_let_the_move_have_is_refused_at_once(
     before = everything()
     with (
         Posts(publishing.placement) as posts,
-        pytest.raises(AllocationRefused, match="its present allocations cannot be kept for the move"),
+        pytest.raises(
+            AllocationRefused, match="its present allocations cannot be kept for the move"
+        ),
     ):
         large.moves.start(ONE, SMALL, suits=on("cn-1"))
 

@@ -65,8 +65,10 @@ def test_everything_that_is_wrong_is_told_at_once(program: Program) -> None:
     assert "[placement] connections = 99" in told[0]
     assert "from 1 to 10" in told[0]
     assert str(program.config) in told[0]
-    assert "nobody reads section [placemnt]. Did you mean [placement]?" in told[1]
-    assert "option removal_dlay of section [gpus]. Did you mean removal_delay?" in told[2]
+    assert "section [placemnt] is unknown. Did you mean [placement]?" in told[1]
+    assert (
+        "option removal_dlay of section [gpus] is unknown. Did you mean removal_delay?" in told[2]
+    )
     assert inprocess.run(program, "config", "show").code == 1
 
 
@@ -85,7 +87,7 @@ def test_everything_that_is_wrong_is_told_at_once(program: Program) -> None:
         ("[DEFAULT]\nhost = $hostt\n", "write $$ for the character"),
         (
             "[placement]\nembedded = false\nauth_type = pasword\n",
-            "[placement] auth_type = pasword: keystoneauth has no such way",
+            "[placement] auth_type = pasword: keystoneauth does not have this auth_type",
         ),
     ],
 )
@@ -136,8 +138,8 @@ def test_files_of_a_directory_are_listed_shown_and_checked(
     assert invalid.code == 1
     told = [row["Result"] for row in invalid.json()]
     assert len(told) == 2
-    assert "nobody reads section [placemnt]" in told[0]
-    assert f"{files[1]}: nobody reads the option removal_dlay of section [gpus]" in told[1]
+    assert "section [placemnt] is unknown" in told[0]
+    assert f"{files[1]}: option removal_dlay of section [gpus] is unknown" in told[1]
 
 
 @pytest.mark.parametrize("where", ["file", "environment"])

@@ -130,7 +130,7 @@ def test_options_of_services_that_cannot_be_are_refused(program: Program) -> Non
 
     for host, told in (
         ("h" * 256, "more than 255 characters"),
-        ("red\x1b[31m", "not all of its characters can be printed"),
+        ("red\x1b[31m", "it has unprintable characters"),
     ):
         program.config.write_text(sound.replace("host = gpu-host-1", f"host = {host}"))
         done = run(program, "list")

@@ -242,9 +242,9 @@ def test_all_that_is_wrong_in_the_configuration_is_told(program: Program) -> Non
     told = check(program)
 
     assert (told.code, told.results[DRIVERS]) == (2, FAILURE)
-    for problem in ("removal_dlay", "[placemnt]", "[database] connection = ***: this is no URL"):
+    for problem in ("removal_dlay", "[placemnt]", "[database] connection = ***: this is not a URL"):
         assert problem in told.details[DRIVERS]
-    assert "this is no URL" in told.details[DATABASE]
+    assert "this is not a URL" in told.details[DATABASE]
 
 
 def test_a_configuration_that_cannot_be_read_is_a_message(program: Program) -> None:

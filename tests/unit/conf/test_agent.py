@@ -75,7 +75,9 @@ def test_what_does_more_is_not_to_come_more_often(tmp_path: Path, line: str, tol
 def test_a_slip_of_the_pen_is_told(tmp_path: Path) -> None:
     [problem] = conf.problems(read(tmp_path, "pol_interval = 2"))
 
-    assert "option pol_interval of section [agent]. Did you mean poll_interval?" in str(problem)
+    assert "option pol_interval of section [agent] is unknown. Did you mean poll_interval?" in str(
+        problem
+    )
 
 
 def test_health_socket_is_in_the_state_directory_by_default(tmp_path: Path) -> None:
