@@ -152,7 +152,7 @@ def test_device_is_marked_with_what_it_says_that_it_holds_or_with_what_was_asked
         job = device.program(given, on_step=told)
         assert device.functions == functions, (given, holds)
         assert (job.state, device.is_free()) == ("programmed", True)
-        assert ("nothing says" in told.details["programmed"]) is (not functions), (given, holds)
+        assert ("is unknown" in told.details["programmed"]) is (not functions), (given, holds)
     assert len(DeviceJobList.get_by_filters(device.context)) == 1
 
     driver.loading = lambda uuid, function: None
@@ -323,7 +323,7 @@ def test_device_that_a_job_has_left_is_not_programmed_until_it_is_resolved(
         assert job is not None
         job.state = state
         job.save()
-        with pytest.raises(JobRefused, match="another job has it"):
+        with pytest.raises(JobRefused, match="another job of this device"):
             device.program("new")
         assert (device.is_held, device.state) == (True, state)
     device.falls_silent()
@@ -331,7 +331,7 @@ def test_device_that_a_job_has_left_is_not_programmed_until_it_is_resolved(
     # A reservation alone is one to resolve, too.
     holds = Reservations(device.publishing.client, device.context)
     holds.reserve(device.summary, holder=HOLDER, reason="programming")
-    with pytest.raises(JobRefused, match="another job has it"):
+    with pytest.raises(JobRefused, match="another job of this device"):
         device.program("newer")
     assert device.is_held
     assert not driver.programmed
@@ -370,7 +370,7 @@ def test_device_that_goes_meanwhile_is_left_to_be_resolved(
     device: Device, driver: ProgrammableDriver
 ) -> None:
     driver.loading = lambda uuid, _: device.placement.client.delete_provider(uuid)
-    with pytest.raises(JobUnresolved, match="it was programmed, and then"):
+    with pytest.raises(JobUnresolved, match="it was programmed, but"):
         device.program("new")
     assert device.state == "unknown"
 
@@ -539,7 +539,7 @@ def test_device_programmed_before_a_service_went_away_is_left_to_be_resolved(
             monkeypatch.setattr(DeviceJob, "save", raises(error))
 
     driver.loading = loading
-    with pytest.raises(JobUnresolved, match="it was programmed, and then"):
+    with pytest.raises(JobUnresolved, match="it was programmed, but"):
         device.program("new")
     device.placement.adapter.before = lambda method, path: None
     monkeypatch.undo()
@@ -590,7 +590,7 @@ def test_part_that_cannot_be_reserved_keeps_the_device_from_being_programmed(
 
     holds = Reservations(device.publishing.client, device.context)
     holds.reserve(sibling.summary, holder=HOLDER, reason="programming")
-    with pytest.raises(JobRefused, match="another job has it"):
+    with pytest.raises(JobRefused, match="another job of this device"):
         device.program("new")
     assert device.is_free()
     assert (sibling.figures, sibling.is_held) == (FULL, True)
@@ -603,7 +603,7 @@ def test_part_that_another_job_has_keeps_the_device_from_being_programmed(
     refusals: list[str] = []
 
     def refused() -> None:
-        with pytest.raises(JobRefused, match="another job has it") as caught:
+        with pytest.raises(JobRefused, match="another job of this device") as caught:
             sibling.program("other")
         refusals.append(str(caught.value))
 

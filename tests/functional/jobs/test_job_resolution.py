@@ -163,7 +163,7 @@ def test_two_that_decide_at_once_do_not_both(device: Device, sibling: Device) ->
             resolve(client, device.context, device.uuid, programmed=programmed)
 
         struck = device.placement.adapter.once_before(first_put, other)
-        with pytest.raises(JobRefused, match="somebody else has decided"):
+        with pytest.raises(JobRefused, match="another process has resolved"):
             decide(device, programmed=True, trait=SAID)
         assert struck
         assert device.state == ("programmed" if programmed else "failed")
