@@ -249,7 +249,7 @@ def test_claim_with_the_uuid_of_another_instance_is_refused(
         *((SMALL, {whose: "another"}) for whose in ("project_id", "user_id")),
     ]
     for other, whose in others:
-        with pytest.raises(AllocationRefused, match="a uuid of its own"):
+        with pytest.raises(AllocationRefused, match="Use another uuid"):
             desk.claims.claim(other, uuid=ONE, **{"project_id": PROJECT, "user_id": USER, **whose})
 
     assert publishing.placement.requests.writes == []
