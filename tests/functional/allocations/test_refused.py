@@ -72,7 +72,10 @@ def test_claim_cut_short_goes_on_only_with_what_its_flavor_asks_for(
     warm(desk)
     die_at(publishing, "before POST /allocations", lambda: desk.claim(SMALL, uuid=ONE))
     allocate(publishing.placement, ONE, "1.39", **{"cn-0": {"VCPU": 2}})
-    with anew(publishing) as late, pytest.raises(AllocationRefused, match="do not match its flavor"):
+    with (
+        anew(publishing) as late,
+        pytest.raises(AllocationRefused, match="do not match its flavor"),
+    ):
         late.claim(SMALL, uuid=ONE)
     assert held() == {ONE: {"cn-0": {"VCPU": 2}}}
     assert set(noted(publishing.context).values()) == {(0, 0, 0)}

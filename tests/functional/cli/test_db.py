@@ -221,9 +221,8 @@ def test_a_newer_one_that_has_all_that_is_needed_is_fine_and_left(
     assert checked(program) == (
         0,
         {
-            str(
-                other
-            ): f"has version 9999, newer than {HEAD} of this release, and has all parts that this release uses"
+            str(other): f"has version 9999, newer than {HEAD} of this release, "
+            "and has all parts that this release uses"
         },
     )
     assert version(program) == (str(other), "9999", HEAD)

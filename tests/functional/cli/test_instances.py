@@ -128,8 +128,8 @@ def test_a_resize_is_confirmed_once(program: Program, kept: KeptInFile) -> None:
     assert begun.code == 0
     [migration] = MigrationList.get_by_filters(kept.context)
     assert begun.err == (
-        f"Migration {migration.uuid} holds the former resources on node {HOST} until you confirm or "
-        "revert it.\n"
+        f"Migration {migration.uuid} holds the former resources on node {HOST} until you "
+        "confirm or revert it.\n"
     )
     assert held() == {uuid: LARGE, migration.uuid: SMALL}
     assert (begun.json()["status"], begun.json()["flavor"]) == ("resize finished", "small")

@@ -185,8 +185,8 @@ def test_what_others_have_reserved_is_told_with_the_inventory(
     drawn = tree(published, "--inventory").out
     assert drawn.endswith(
         f"└── {LARGE}  OWNER_NOVA\n"
-        "    ├── reserved by other programs: CUSTOM_VGPU_LARGE (to end this: `wharfinger provider release "
-        f"{uuid} --foreign`)\n"
+        "    ├── reserved by other programs: CUSTOM_VGPU_LARGE (to end this: "
+        f"`wharfinger provider release {uuid} --foreign`)\n"
         "    └── CUSTOM_VGPU_LARGE 4  fully reserved\n"
     )
     assert drawn.count("by other programs") == 1

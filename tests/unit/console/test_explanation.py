@@ -460,7 +460,8 @@ def test_advice_reads_as_sentences() -> None:
         "7 providers are reserved for cleaning, the first since 14m."
     )
     assert said(service_disabled(World())) == (
-        "2 trees have all resources, but are of a disabled service: run `wharfinger service enable`."
+        "2 trees have all resources, but are of a disabled service: "
+        "run `wharfinger service enable`."
     )
 
 
