@@ -290,7 +290,7 @@ def test_a_database_that_cannot_be_reached_is_told_without_its_password(program:
     sound = program.config.read_text()
     for url, told in {
         "postgresql+psycopg://me:s3cret@127.0.0.1:1/x": "postgresql+psycopg://me:***@127.0.0.1:1/x",
-        "oracle://me:s3cret@127.0.0.1/x": "[database] connection = ***: oracle is not among",
+        "oracle://me:s3cret@127.0.0.1/x": "[database] connection = ***: oracle is not a supported",
     }.items():
         program.config.write_text(sound)
         is_at(program, url)
