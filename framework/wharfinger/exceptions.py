@@ -1,57 +1,57 @@
-"""Every error that Wharfinger raises.
+"""The errors that Wharfinger raises.
 
-One tree. An error carries its facts as attributes and says what happened, to what,
-and what to do about it::
+All errors are in one tree. An error carries its facts as attributes. Its message states what
+failed and for what, why, and what to do::
 
     WharfingerError
     ├── ConfigurationError          a file, key or value is wrong
-    ├── DriverError                 something a driver is, said or did
-    │   ├── DriverLoadError         its declaration does not fit the contract
-    │   ├── BackendError            what it drives does not answer, or not completely
-    │   ├── ProgrammingRefused      a device was not programmed, and not touched
-    │   └── ProgrammingFailed       a device was not programmed, and may hold anything
+    ├── DriverError                 a fault of a driver
+    │   ├── DriverLoadError         the driver does not fit the contract
+    │   ├── BackendError            the backend does not answer, or not completely
+    │   ├── ProgrammingRefused      a device was not programmed and is unchanged
+    │   └── ProgrammingFailed       a device was not programmed, and its image is unknown
     ├── ReshapeNeeded               raised by drivers; see ComputeDriver
     ├── InvalidName                 of a trait, resource class or provider
-    ├── InvalidInventory            figures that cannot be
-    ├── InvalidTree                 what a driver left behind cannot be published
+    ├── InvalidInventory            figures that contradict each other or Placement's limits
+    ├── InvalidTree                 the tree of a driver cannot be published
     ├── ProviderNotFound            in a ProviderTree
     ├── ProviderExists              in a ProviderTree
-    ├── ProviderMissing             an overlaid provider that nobody has created yet
+    ├── ProviderMissing             an overlaid provider that does not exist yet
     ├── ProviderRenamed             an overlaid provider that another program has renamed
     ├── ChildReplaced               a device has a new uuid, and the old one is reserved
     ├── NameTaken                   by a provider in another tree
-    ├── MassRemoval                 too many providers are gone at once
+    ├── MassRemoval                 too many providers are absent at once
     ├── PartialListing              it lacks nodes that the driver still has
     ├── DetachmentRefused           of a root, or of a provider of another program
     ├── JobRefused                  for a device that cannot be programmed now
-    ├── JobUnresolved               a device is reserved until somebody decides
-    ├── OwnershipConflict           another owner's, or nobody's: left alone
-    ├── InvalidRequest              for resources, that nothing could answer
+    ├── JobUnresolved               a device is reserved until the operator decides
+    ├── OwnershipConflict           a provider of another owner, or of none; not changed
+    ├── InvalidRequest              a request for resources that makes no sense
     ├── NoCandidates                nothing is free for an instance
-    ├── AllocationRefused           an instance's allocation is not to be changed so
-    │   └── ClaimedAnew             its instance is another one by now
-    ├── RequestFilterError          a request filter failed, or is none
-    ├── DeviceProfileError          one that cannot be had, or is none
+    ├── AllocationRefused           an allocation of an instance cannot be changed this way
+    │   └── ClaimedAnew             another claim has the uuid of the instance now
+    ├── RequestFilterError          a request filter failed, or is invalid
+    ├── DeviceProfileError          a device profile cannot be read, or is invalid
     ├── StateError                  the state directory or its database
     │   └── DatabaseUnavailable     no connection, no answer in time, or no space
     ├── ObjectError                 of a versioned object
-    │   ├── InvalidObject           what was received or stored is none
-    │   │   └── IncompatibleVersion of a version that is not known here
-    │   ├── FieldUnset              nothing is known of a field
+    │   ├── InvalidObject           a received or stored object is invalid
+    │   │   └── IncompatibleVersion of a version that this process does not know
+    │   ├── FieldUnset              a field has no value
     │   ├── ObjectNotFound
-    │   ├── ObjectExists            what only one may have is taken
-    │   ├── ConcurrentSave          somebody else has saved it since
+    │   ├── ObjectExists            another object has its unique value
+    │   ├── ConcurrentSave          another process has saved the object since
     │   ├── IntentExpired           a write was planned too long ago
-    │   └── RemoteError             the process that holds the database does not do it
-    └── PlacementError              Placement's answer, or that there was none
-        ├── PlacementUnavailable    no answer, or none now: 429, 502, 503, 504
-        ├── UnexpectedAnswer        an answer that cannot be understood
+    │   └── RemoteError             the process that has the database open refused or failed
+    └── PlacementError              an error of Placement, or no answer
+        ├── PlacementUnavailable    no answer, or a temporary error: 429, 502, 503, 504
+        ├── UnexpectedAnswer        an answer that does not follow the API
         ├── MicroversionUnsupported
         ├── PermissionRefused       401 and 403
         ├── NotFound                404
         ├── UnknownTrait            a standard trait that the server does not know
         └── Conflict                409
-            ├── ConcurrentUpdate    read it again and decide again
+            ├── ConcurrentUpdate    read the provider again and decide again
             ├── InventoryInUse
             ├── ProviderInUse
             └── DuplicateProvider
@@ -66,13 +66,13 @@ from wharfinger.masking import masked
 
 
 class _Bounded(reprlib.Repr):
-    """Shows the beginning and the end of what is long."""
+    """Shows the beginning and the end of long values."""
 
     def __init__(self) -> None:
         super().__init__()
         self.maxstring = self.maxother = 300
 
-    # Mask before cutting: half a URL does not show that a password is in it.
+    # Mask before shortening: half a URL does not show that it contains a password.
 
     def repr_str(self, x: str, level: int) -> str:
         return super().repr_str(masked(x), level)
@@ -81,14 +81,14 @@ class _Bounded(reprlib.Repr):
         try:
             text = masked(repr(x))
         except Exception:
-            return super().repr_instance(x, level)  # it needs no __repr__
+            return super().repr_instance(x, level)  # works without __repr__
         half = self.maxother // 2 - 2
         return text if len(text) <= self.maxother else f"{text[:half]}...{text[-half:]}"
 
     def repr_int(self, x: int, level: int) -> str:
         try:
             return super().repr_int(x, level)
-        except ValueError:  # Python writes no more than some thousand digits
+        except ValueError:  # Python refuses to print very long numbers
             return f"<a whole number of {x.bit_length()} bits>"
 
 
@@ -96,12 +96,12 @@ _SHOWN: Final = _Bounded()
 
 
 def shown(value: object) -> str:
-    """A value from outside as it can be shown: bounded, and whatever its __repr__ does."""
+    """Return the repr of an untrusted value, shortened, even if its __repr__ fails."""
     return _SHOWN.repr(value)
 
 
 class _Formatter(Formatter):
-    """Shows what is converted with ``!r``, and puts commas between what is with ``!j``."""
+    """Formats ``!r`` with ``shown``, and ``!j`` as a list with commas."""
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
         match conversion:
@@ -117,7 +117,7 @@ _FORMATTER: Final = _Formatter()
 
 
 def printable(text: str) -> str:
-    """The text in one line that a terminal can take: without secrets, the unprintable escaped."""
+    """Return the text as one safe line: secrets masked, unprintable characters escaped."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode()
         for char in masked(text)
@@ -125,10 +125,10 @@ def printable(text: str) -> str:
 
 
 class WharfingerError(Exception):
-    """An error with facts.
+    """Base class of all errors.
 
-    Subclasses give a ``template``; the keyword arguments fill it in and become
-    attributes of the same names. Passwords and tokens in them are masked.
+    Each subclass has a ``template``. The keyword arguments fill it in and become attributes of the
+    same names. Passwords and tokens in them are masked.
     """
 
     template: ClassVar[str] = "{reason}"
@@ -144,11 +144,11 @@ class WharfingerError(Exception):
 
     @property
     def identity(self) -> str:
-        """Text that is the same whenever the same problem is found again."""
+        """Return a text that is equal for repetitions of the same problem."""
         return str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what pickle needs: an error may come from another process."""
+        """Return the parts for pickle, since an error may come from another process."""
         return partial(type(self), **self.facts), ()
 
 
@@ -164,7 +164,7 @@ class ConfigurationError(WharfingerError):
 
 
 class ConfigurationFileError(WharfingerError):
-    """A configuration file that cannot be read, or has what nobody reads."""
+    """A configuration file that cannot be read, or has unknown options."""
 
     template = "configuration: {problem} {remedy}"
     problem: str
@@ -172,15 +172,15 @@ class ConfigurationFileError(WharfingerError):
 
 
 class DriverError(WharfingerError):
-    """Something that a driver is, said or did."""
+    """A fault of a driver."""
 
     driver: str
 
 
 class DriverLoadError(DriverError):
-    """A driver that does not fit the contract; raised before it is used.
+    """A driver that does not fit the contract; raised before the driver is used.
 
-    ``subject`` is the method, attribute or entry point concerned.
+    ``subject`` is the faulty method, attribute or entry point.
     """
 
     template = "driver {driver}: {subject}: found {found}; expected {expected}"
@@ -190,9 +190,9 @@ class DriverLoadError(DriverError):
 
 
 class BackendError(DriverError):
-    """A backend that does not answer, or is not known to have answered completely.
+    """A backend that does not answer, or whose answer may be incomplete.
 
-    Drivers raise it: it never means that there is nothing.
+    Drivers raise it. It never means that the backend has no nodes.
     """
 
     template = "driver {driver}: {operation} failed: {reason}"
@@ -201,10 +201,7 @@ class BackendError(DriverError):
 
 
 class ProgrammingRefused(DriverError):
-    """A device that was not programmed, and is as it was before: nothing has been begun.
-
-    Drivers raise it.
-    """
+    """A device was not programmed and is unchanged; drivers raise it."""
 
     template = "driver {driver}: programming {provider} was refused: {reason}"
     provider: str
@@ -212,10 +209,7 @@ class ProgrammingRefused(DriverError):
 
 
 class ProgrammingFailed(DriverError):
-    """A device that certainly does not hold its new image, and may have lost the old one.
-
-    Drivers raise it.
-    """
+    """A device certainly lacks its new image, and may have lost the old one; drivers raise it."""
 
     template = "driver {driver}: programming {provider} failed: {reason}"
     provider: str
@@ -223,9 +217,9 @@ class ProgrammingFailed(DriverError):
 
 
 class ReshapeNeeded(WharfingerError):
-    """Raised by ``update_provider_tree`` to be called again with the allocations."""
+    """Raised by ``update_provider_tree`` to request another call with the allocations."""
 
-    template = "the provider tree has to be reshaped: call again with the allocations"
+    template = "the provider tree needs a reshape: call again with the allocations"
 
 
 class InvalidName(WharfingerError, ValueError):
@@ -238,7 +232,7 @@ class InvalidName(WharfingerError, ValueError):
 
 
 class InvalidInventory(WharfingerError, ValueError):
-    """An inventory that cannot be."""
+    """An inventory that Placement would refuse."""
 
     template = "inventory of {where}: {problem}"
     where: str
@@ -246,7 +240,7 @@ class InvalidInventory(WharfingerError, ValueError):
 
 
 class InvalidTree(DriverError):
-    """A provider tree that cannot be published as the driver left it."""
+    """A provider tree of a driver that cannot be published."""
 
     template = "driver {driver}: provider {provider}: {problem}"
     provider: str
@@ -254,26 +248,26 @@ class InvalidTree(DriverError):
 
 
 class ProviderNotFound(WharfingerError, ValueError):
-    """No provider of that name or uuid is in the tree."""
+    """The tree has no provider with the name or uuid."""
 
     template = "no provider {name_or_uuid} in this tree"
     name_or_uuid: str
 
 
 class ProviderExists(WharfingerError, ValueError):
-    """A provider of that name or uuid is in the tree already."""
+    """The tree already has a provider with the name or uuid."""
 
     template = "provider {name_or_uuid} already exists in this tree"
     name_or_uuid: str
 
 
 class ProviderMissing(WharfingerError):
-    """A provider that someone else publishes is not in Placement."""
+    """A provider that another program publishes is not in Placement."""
 
     template = (
-        "provider {provider} ({uuid}) is not in Placement{missing}, and driver instance {instance} "
-        "only overlays what someone else publishes: nothing was written below it. It will be when "
-        "its publisher has created it."
+        "provider {provider} ({uuid}) is not in Placement{missing}, so nothing was written below "
+        "it: driver instance {instance} only overlays providers of another program. The next cycle "
+        "writes the children once that program has created the provider."
     )
     provider: str
     uuid: str
@@ -285,10 +279,10 @@ class ChildReplaced(WharfingerError):
     """A device has a provider with another uuid than before, and the former one is reserved."""
 
     template = (
-        "provider {provider} ({uuid}) was published as {former} before, which is reserved, and "
-        "the driver now gives it another uuid. It may be the same device, so it is fully reserved. "
-        "Look at the device. If it may be used, end the former reservation: {commands}. The next "
-        "cycle releases the provider. To keep it reserved, first reserve it itself: "
+        "provider {provider} ({uuid}) was fully reserved: the driver has given it a new uuid, and "
+        "its former provider {former} is reserved. It may be the same device, so inspect it. If it "
+        "may be used, end the former reservation: {commands}. The next cycle then releases the "
+        "provider. To keep it reserved, first reserve the provider itself: "
         "`wharfinger provider reserve {uuid} --reason TEXT`."
     )
     provider: str
@@ -303,8 +297,8 @@ class ProviderRenamed(WharfingerError):
     template = (
         "root provider {provider} ({uuid}) has the name {renamed} in Placement, and driver "
         "instance {instance} only overlays it, so it does not restore the name. Its children "
-        "are published as before. Give it its name again (openstack resource provider set --name "
-        "{provider} {uuid}), or give the node the new name."
+        "are published as before. Restore the name (openstack resource provider set --name "
+        "{provider} {uuid}), or rename the node."
     )
     provider: str
     uuid: str
@@ -313,14 +307,14 @@ class ProviderRenamed(WharfingerError):
 
 
 class RootDeletionBlocked(WharfingerError):
-    """Another program has deleted children of ours, and others with allocations keep their root."""
+    """Another program has deleted children of ours, and other children block their root."""
 
     template = (
         "another program has deleted {deleted}, as nova does when its compute service is deleted. "
         "Root provider {root} ({uuid}) cannot be deleted: {children} below it has allocations. If "
         "the compute service was deleted, nova-compute cannot create a new root until the old one "
-        "is gone. In that case run {commands}, and then `openstack resource provider delete "
-        "{uuid}`. If not, there is nothing to do: this cycle creates what was deleted."
+        "is deleted. In that case run {commands}, and then `openstack resource provider delete "
+        "{uuid}`. Otherwise do nothing: this cycle creates the deleted children again."
     )
     root: str
     uuid: str
@@ -333,8 +327,8 @@ class NameTaken(WharfingerError):
     """A provider cannot be created: one in another tree has its name."""
 
     template = (
-        "provider {provider} cannot be published by driver instance {instance}: {uuid}, which "
-        "belongs to {other} and stands in the tree of {root_uuid}, has that name, and names "
+        "provider {provider} was not created by driver instance {instance}: {uuid}, which "
+        "belongs to {other} and is in the tree of {root_uuid}, has this name, and names "
         "are unique in Placement. Rename one of the two."
     )
     provider: str
@@ -345,12 +339,12 @@ class NameTaken(WharfingerError):
 
 
 class MassRemoval(WharfingerError):
-    """More of an instance's providers are gone at once than is believed without asking."""
+    """More of an instance's providers are absent at once than the removal policy allows."""
 
     template = (
-        "{count} of the {total} providers of driver instance {instance} are gone from its "
-        "backend: too many at once to be believed, and none of them was removed or reserved. If "
-        "they are gone indeed, run sync with --allow-mass-removal; if not, mend the backend."
+        "{count} of the {total} providers of driver instance {instance} were not removed: they are "
+        "all absent from its backend at once, which may be a fault of the backend. If they are "
+        "really gone, run sync with --allow-mass-removal; otherwise repair the backend."
     )
     instance: str
     count: int
@@ -377,13 +371,13 @@ class PartialListing(WharfingerError):
 
 
 class NodeTaken(WharfingerError):
-    """A node that another host, or another driver instance, publishes; it was left to it."""
+    """A node that another host, or another driver instance, publishes; it was not changed."""
 
     template = (
-        "node {node} ({uuid}) is published by driver instance {other} on host {host}, and listed "
-        "by {instance} here too: left to {other} on {host}. Configure only one of them to list it. "
-        "An instance of the same name takes it over when {other} on {host} no longer lists it, or "
-        "when the service of {host} is down. If {instance} is a new name for that instance, "
+        "node {node} ({uuid}) is published by driver instance {other} on host {host}, so "
+        "{instance}, which lists it, too, does not publish it. Configure one of them to list it. "
+        "An instance of the same name takes the node over when {other} on {host} no longer lists "
+        "it, or when the service of {host} is down. If {instance} is a new name for that instance, "
         "replace the trait of the old name by the trait of the new name on its providers."
     )
     node: str
@@ -394,7 +388,7 @@ class NodeTaken(WharfingerError):
 
 
 class ClaimRefused(WharfingerError):
-    """A claim of an instance on a node that cannot be meant; nothing was written."""
+    """An invalid claim of an instance on a node; nothing was written."""
 
     template = "instance {instance} on node {node} of host {host}: {problem}"
     instance: str
@@ -424,7 +418,7 @@ class DetachmentRefused(WharfingerError):
 
 
 class JobRefused(WharfingerError):
-    """A device job that does not begin, or comes to nothing: the device is as it was before."""
+    """A device job that did not start, or had no effect; the device is unchanged."""
 
     template = "device {provider} ({uuid}): {problem} {remedy}"
     provider: str
@@ -434,7 +428,7 @@ class JobRefused(WharfingerError):
 
 
 class JobUnresolved(WharfingerError):
-    """A device job that did not come to an end of its own: somebody has to decide, or has."""
+    """A device job that did not finish; the operator has to decide its outcome, or has done so."""
 
     template = "device {provider} ({uuid}): {problem} {remedy}"
     provider: str
@@ -444,11 +438,11 @@ class JobUnresolved(WharfingerError):
 
 
 class OwnershipConflict(WharfingerError):
-    """A provider that is not this instance's to write; it was left exactly as it is."""
+    """A provider that does not belong to this instance; it was not changed."""
 
     template = (
-        "provider {provider} ({uuid}) belongs to {other}, not to driver instance {instance}, "
-        "which publishes as {owner}: left as it is. {remedy}"
+        "provider {provider} ({uuid}) was not changed: it belongs to {other}, not to driver "
+        "instance {instance}, which publishes as {owner}. {remedy}"
     )
     provider: str
     uuid: str
@@ -459,15 +453,15 @@ class OwnershipConflict(WharfingerError):
 
 
 class AdoptionRefused(WharfingerError):
-    """Providers that an operator named, and that cannot all be adopted; nothing was written."""
+    """An adoption of providers that is not possible for all of them; nothing was written."""
 
-    template = "driver instance {instance} adopts nothing, and nothing was written. {problem}"
+    template = "driver instance {instance} adopts no provider, and wrote nothing. {problem}"
     instance: str
     problem: str
 
 
 class InvalidRequest(WharfingerError):
-    """A request for resources that cannot be meant, with the place: a flavor, a device profile."""
+    """An invalid request for resources; ``subject`` is its source, such as a flavor."""
 
     template = "{subject}: {key} = {value!r}: {problem}"
     subject: str
@@ -477,7 +471,7 @@ class InvalidRequest(WharfingerError):
 
 
 class NoCandidates(WharfingerError):
-    """Nothing is free for an instance; it has what it had before."""
+    """No candidate for an instance; its allocations are unchanged."""
 
     template = "instance {instance}: flavor {flavor}: {problem} {remedy}"
     instance: str
@@ -487,7 +481,7 @@ class NoCandidates(WharfingerError):
 
 
 class AllocationRefused(WharfingerError):
-    """An instance's allocation is not to be changed so, or not now; it has what it had before."""
+    """A refused change of an instance's allocations, which are unchanged."""
 
     template = "instance {instance}: {problem} {remedy}"
     instance: str
@@ -499,10 +493,10 @@ class AllocationLost(WharfingerError):
     """Another program has deleted the allocation of a claimed instance."""
 
     template = (
-        "instance {instance} on node {node} of host {host}: its allocation is gone from Placement, "
-        "and no release of ours has deleted it. Reserved fully until that is repaired: "
-        "{providers}. `wharfinger instance repair {instance}` allocates the same again; with "
-        "--release, it releases the instance."
+        "instance {instance} on node {node} of host {host}: another program has deleted its "
+        "allocation from Placement. Its providers are fully reserved until that is repaired: "
+        "{providers}. Run `wharfinger instance repair {instance}` to allocate the same again, or "
+        "with --release to release the instance."
     )
     instance: str
     node: str
@@ -511,25 +505,30 @@ class AllocationLost(WharfingerError):
 
 
 class ClaimedAnew(AllocationRefused):
-    """An instance was released and claimed anew, by others, under the same uuid."""
+    """Another process has released an instance and claimed it again under the same uuid."""
 
-    template = "instance {instance}: others have released it, and claimed it anew, meanwhile."
+    template = (
+        "instance {instance}: another process has released it and claimed it again meanwhile."
+    )
 
 
 class BeingClaimed(AllocationRefused):
-    """Somebody is at work on the claim of an instance, or was until a moment ago."""
+    """Another process is working on the claim of an instance, or stopped a moment ago."""
 
 
 class RequestFilterError(WharfingerError):
-    """A request filter that failed, or gave what is no answer: a fault of its package."""
+    """A request filter that failed or returned a wrong type, which is a fault of its package."""
 
-    template = "request filter {name}: {reason}. Mend its package, or leave it out of [scheduling]."
+    template = (
+        "request filter {name}: {reason}. Repair its package, or remove the filter from "
+        "[scheduling] request_filters."
+    )
     name: str
     reason: str
 
 
 class DeviceProfileError(WharfingerError):
-    """A device profile that cannot be had from where it is kept, or is not what one should be."""
+    """A device profile that cannot be read from its source, or is invalid."""
 
     template = "device profile {name}: {problem}"
     name: str
@@ -550,13 +549,13 @@ class DatabaseUnavailable(StateError):
 
 
 class ObjectError(WharfingerError):
-    """A versioned object that is not what it should be, or not where."""
+    """An error of a versioned object."""
 
 
 class InvalidObject(ObjectError):
-    """What was received or stored is no object that is known here.
+    """A received or stored object that this process cannot read.
 
-    From the future, with fields or types that its version has not, or damaged.
+    It is from a newer release, has fields or types that its version does not have, or is damaged.
     """
 
     template = "{subject}: {problem} {remedy}"
@@ -566,20 +565,20 @@ class InvalidObject(ObjectError):
 
 
 class IncompatibleVersion(InvalidObject):
-    """An object of a known kind, in a version that is not known here."""
+    """An object of a known kind, in a version that this process does not know."""
 
 
 class FieldUnset(ObjectError):
-    """A field of which this object knows nothing."""
+    """A field of an object that has no value."""
 
-    template = "{subject}: nothing is known of {field}: {problem}"
+    template = "{subject}: {field} has no value: {problem}"
     subject: str
     field: str
     problem: str
 
 
 class ObjectNotFound(ObjectError):
-    """There is no such object."""
+    """An object that does not exist."""
 
     template = "there is no {kind} {key}"
     kind: str
@@ -587,21 +586,21 @@ class ObjectNotFound(ObjectError):
 
 
 class ObjectExists(ObjectError):
-    """An object cannot be created or renamed: another has what only one may have."""
+    """An object that cannot be created or renamed, since another object has its unique value."""
 
-    template = "{kind} {key} cannot be saved: there is one of that {unique} already"
+    template = "{kind} {key} cannot be saved: another one has the same {unique}"
     kind: str
     key: str
     unique: str
 
 
 class ConcurrentSave(ObjectError):
-    """Somebody else has saved objects since they were read; nothing was written.
+    """Another process has saved objects since they were read; nothing was written.
 
-    ``keys`` are those of the objects. Read them again and decide again.
+    ``keys`` are those of the objects. Read the objects again and decide again.
     """
 
-    template = "{kind} {keys!j}: somebody else has saved it since it was read: nothing was written"
+    template = "{kind} {keys!j}: nothing was written, since another process has saved it meanwhile"
     kind: str
     keys: tuple[str, ...]
 
@@ -623,18 +622,18 @@ class IntentExpired(ObjectError):
 
 
 class RemoteError(ObjectError):
-    """The process that holds the database did not do what was asked, or cannot be reached."""
+    """The process that has the database open failed to answer a request of this process."""
 
-    template = "objects of another process: {reason}"
+    template = "request to the process that has the database open: {reason}"
     reason: str
 
 
 class PlacementError(WharfingerError):
     """An answer of Placement that is an error or not understood, or a missing answer.
 
-    ``status`` is the HTTP status (0: no answer), ``code`` Placement's own error code
-    ("" where it gave none), ``detail`` its explanation. ``request_id`` is the id by which its log
-    has the request, "" where that is not known; it ends the message.
+    ``status`` is the HTTP status (0: no answer), ``code`` Placement's own error code ("" if there
+    is none), ``detail`` its explanation. ``request_id`` is the id of the request in Placement's
+    log, "" if unknown; it ends the message.
     """
 
     template = "Placement: {request}: {status}: {detail}"
@@ -651,33 +650,34 @@ class PlacementError(WharfingerError):
 
     @property
     def identity(self) -> str:
-        """The message without the id of the request."""
+        """Return the message without the id of the request."""
         return str(self).removesuffix(f" (request {self.request_id})")
 
 
 class PlacementUnavailable(PlacementError):
-    """There was no answer, or one that says to come back later.
+    """No answer, or an answer that asks for another try later.
 
-    Refused, reset, timed out, no endpoint in the catalog (``status`` 0); 429, 502, 503, 504.
+    The connection was refused or reset or timed out, the catalog has no endpoint (``status`` 0),
+    or the status is 429, 502, 503 or 504.
     """
 
     template = "Placement: {request}: {detail}"
 
 
 class UnexpectedAnswer(PlacementError):
-    """An answer that is not what the Placement API describes."""
+    """An answer that does not follow the Placement API."""
 
     template = "Placement: {request}: {status} with an answer that is not understood: {detail}"
 
 
 class MicroversionUnsupported(PlacementError):
-    """The server is too old for what is needed."""
+    """The server is too old for a needed feature."""
 
     template = "Placement: {request}: {detail}"
 
 
 class PermissionRefused(PlacementError):
-    """401 or 403: the credentials are not taken, or have not the role that is needed."""
+    """401 or 403: invalid credentials, or a missing role."""
 
     template = "Placement: {request}: {status}: not allowed: {detail} {remedy}"
     remedy: str
@@ -688,7 +688,7 @@ class NotFound(PlacementError):
 
 
 class UnknownTrait(PlacementError):
-    """A standard trait that the server does not know and nobody can create."""
+    """A standard trait that the server does not know and that cannot be created."""
 
     template = (
         "Placement does not know the trait {trait}, and only CUSTOM_ traits can be created. "
@@ -702,7 +702,7 @@ class Conflict(PlacementError):
 
 
 class ConcurrentUpdate(Conflict):
-    """Somebody else changed the provider since it was read."""
+    """Another process has changed the provider since it was read."""
 
 
 class InventoryInUse(Conflict):
@@ -714,4 +714,4 @@ class ProviderInUse(Conflict):
 
 
 class DuplicateProvider(Conflict):
-    """A provider of that name or uuid exists already."""
+    """A provider with the name or uuid already exists."""

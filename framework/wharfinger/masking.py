@@ -25,7 +25,7 @@ _WORDS: Final = ("pass", "pwd", "secret", "token", "key")
 _NAMES: Final = r"(?:password|passwd|passphrase|passcode|pwd|secret|token|api_?key|access_?key)"
 #: The name of a secret in text. hw:tpm_secret_security and a trait CUSTOM_TOKEN do not match.
 _NAMED: Final = rf"(?<!CUSTOM_){_NAMES}(?:_?(?:id|key|hash|\d{{1,3}}))?"
-#: Options that hold a secret, whichever driver reads them.
+#: Names of options with a secret, of all drivers.
 _SECRET_OPTION: Final = re.compile(rf"(?:.*_)?{_NAMES}\Z", re.IGNORECASE)
 #: User, colon and password before the host of a URL, even with a / that is not encoded; or a user
 #: alone, since a token may stand there.
@@ -157,7 +157,7 @@ def _masked_value(key: str, value: Any) -> Any:
 
 
 def mask_handlers(logger: logging.Logger, *, is_json: bool = False) -> None:
-    """Have all handlers of a logger mask what they write; ``is_json`` where that is JSON."""
+    """Let all handlers of a logger mask their output; ``is_json`` if the output is JSON."""
     for handler in logger.handlers:
         if not isinstance(handler.formatter, MaskingFormatter):
             handler.setFormatter(MaskingFormatter(handler.formatter, is_json=is_json))
@@ -176,7 +176,7 @@ def _print_log_error(record: logging.LogRecord) -> None:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """A secret as it is, decoded, and as URLs, JSON and Python write it."""
+    """Yield a secret as it is, decoded, and as URLs, JSON and Python write it."""
     single = secret.replace("%%", "%")  # keystoneauth interpolates a single %
     for one in {secret, single, unquote(secret), unquote(single)}:
         yield one

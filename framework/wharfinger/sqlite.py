@@ -1,7 +1,7 @@
-"""SQLite, made safe for several writers.
+"""Set-up of SQLite for several concurrent writers.
 
-The embedded Placement and our own database both live on SQLite files that threads
-and processes write at once. Nothing else belongs here.
+Threads and processes write to the SQLite files of the embedded Placement and of our own database
+at the same time.
 """
 
 import sqlite3
@@ -19,8 +19,8 @@ from wharfinger import private_files
 _SCHEMA_LOCK: Final = "wharfinger-schema"
 #: Seconds that a connection waits for another one.
 _PATIENCE: Final = 30
-#: Readers do not stop the writer; writers wait for each other, in milliseconds; what is
-#: committed survives a loss of power.
+#: Writers wait for each other, in milliseconds; readers do not block the writer; committed data
+#: survive a power failure.
 _PRAGMAS: Final = (
     f"busy_timeout={_PATIENCE * 1000}",
     "journal_mode=WAL",
@@ -29,11 +29,11 @@ _PRAGMAS: Final = (
 
 
 def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
-    """Held while a schema in that directory, or on a server, is created or upgraded.
+    """Return the lock for creating or upgrading a schema in a directory, or on a server.
 
-    alembic is not safe for threads, and two processes may find the same empty file. The
-    lock is one for all threads of this process and for all processes of the directory. Raises
-    StateError, OSError where its file cannot be used.
+    alembic is not thread-safe, and two processes may find the same empty file. The lock excludes
+    the threads of this process and all processes that use the directory. Raises StateError and
+    OSError if its file cannot be used.
     """
     if directory is not None:
         private_files.make_file(directory / _SCHEMA_LOCK)  # lockutils would follow a link
@@ -48,13 +48,12 @@ def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
 def allow_concurrent_writers(engine: Engine) -> None:
     """Let transactions wait for each other instead of failing.
 
-    oslo.db opens transactions with a deferred ``BEGIN``. Two of them that read and
-    then write cannot both go on: SQLite fails one at once with "database is locked",
-    whatever the busy timeout. ``BEGIN IMMEDIATE`` takes the write lock first, and the
-    other waits. What the thread of such a transaction reads beside it, on another connection,
-    must not wait for it, and is left as it is.
+    oslo.db opens transactions with a deferred ``BEGIN``. If two of them read and then write, SQLite
+    fails one at once with "database is locked", whatever the busy timeout. ``BEGIN IMMEDIATE``
+    takes the write lock first, so the other transaction waits. If the thread of such a transaction
+    reads on a second connection, that one keeps ``BEGIN``: it must not wait for its own thread.
 
-    Connections that are open already are closed, so call this before the first write.
+    This closes open connections, so call it before the first write.
     """
     event.listen(engine, "connect", _set_pragmas)
     writing = threading.local()
@@ -67,7 +66,7 @@ def allow_concurrent_writers(engine: Engine) -> None:
         _context: object,
         _executemany: bool,
     ) -> tuple[str, Any]:
-        # oslo.db sends "BEGIN" from its own `begin` listener: only here can it be changed.
+        # oslo.db sends "BEGIN" from its own `begin` listener, so it can only be changed here.
         if statement == "BEGIN" and getattr(writing, "connection", None) is None:
             writing.connection = connection
             statement = "BEGIN IMMEDIATE"
@@ -84,7 +83,7 @@ def allow_concurrent_writers(engine: Engine) -> None:
 
 
 def reason(error: BaseException) -> BaseException:
-    """What SQLite itself says, below the layers that wrapped it."""
+    """Return SQLite's own error from the errors that wrap it."""
     below = getattr(error, "inner_exception", None) or getattr(error, "orig", None)
     return reason(below) if isinstance(below, BaseException) else error
 

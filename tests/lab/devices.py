@@ -92,7 +92,7 @@ class Device:
         return self.publishing.context
 
     def program(self, function: str | None = None, **more: Any) -> DeviceJob:
-        """Program the device; needs a patched ``_PACE``."""
+        """Program the device; needs a patched ``_INTERVAL``."""
         return program(
             self.publishing.client,
             self.context,

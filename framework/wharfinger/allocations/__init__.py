@@ -1,8 +1,8 @@
 """Allocations of instances: claims, moves and releases.
 
-Placement decides which consumer gets the last of something. The rows of instances and migrations
-say what was asked for: a process may end between any two steps, and the next one finishes or undoes
-what it has left. Nothing here publishes providers, or starts and stops instances.
+Placement decides which consumer gets the last free unit. The rows of instances and migrations store
+the requested operation: if a process dies between two steps, the next process finishes or undoes
+the operation. Nothing here publishes providers, or starts and stops instances.
 """
 
 from wharfinger.allocations.candidate_attempts import FlavorSearch

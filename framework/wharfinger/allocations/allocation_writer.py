@@ -50,7 +50,7 @@ class Consumers:
         self._left: Final[set[str]] = set()
 
     def get(self, uuid: str) -> Consumer:
-        """Return a consumer as it is now."""
+        """Return the present allocations of a consumer."""
         try:
             answer = msgspec.convert(self._client.get_allocations(uuid), _Answer)
         except msgspec.ValidationError as error:
@@ -61,10 +61,10 @@ class Consumers:
         return Consumer(uuid, allocations, answer.consumer_generation if allocations else None)
 
     def set(self, instance: Instance, *changes: tuple[Consumer, Allocations]) -> None:
-        """Replace all allocations of an instance and its moves, of each consumer or of none.
+        """Replace all allocations of an instance and its moves, in one request.
 
-        Raises ConcurrentUpdate where one of them has changed since it was read, Conflict where a
-        provider has not the room.
+        Raises ConcurrentUpdate if a consumer has changed since it was read, and Conflict if a
+        provider has too little free.
         """
         new = {consumer.uuid for consumer, _wanted in changes if consumer.generation is None}
         body = self.body(instance, *changes)
@@ -79,7 +79,7 @@ class Consumers:
     def body(
         self, instance: Instance, *changes: tuple[Consumer, Allocations]
     ) -> dict[str, dict[str, Any]]:
-        """Return what a request sends to replace these allocations."""
+        """Return the body of the request that replaces these allocations."""
         return {
             consumer.uuid: {
                 "allocations": {
@@ -88,7 +88,7 @@ class Consumers:
                 "consumer_generation": 0
                 if consumer.generation is None and consumer.uuid in self._left
                 else consumer.generation,
-                # As nova's, so that Placement counts nova's usages and ours together.
+                # The types of nova, so that Placement counts nova's usages and ours together.
                 "consumer_type": "INSTANCE" if consumer.uuid == instance.uuid else "MIGRATION",
                 "project_id": instance.project_id,
                 "user_id": instance.user_id,
@@ -97,9 +97,9 @@ class Consumers:
         }
 
     def delete(self, uuid: str, held: Mapping[str, Any]) -> None:
-        """Delete the allocations of a consumer, ``held``, as Placement has returned them.
+        """Delete the allocations of a consumer; ``held`` are these, as Placement returned them.
 
-        Raises ConcurrentUpdate where the consumer has other allocations by now.
+        Raises ConcurrentUpdate if the consumer has other allocations now.
         """
         self._writes.delete_allocations(uuid, held)
 
@@ -107,13 +107,13 @@ class Consumers:
         """Note that Placement has a consumer without allocations.
 
         If Placement (16, as observed) refuses a new consumer's allocations with 400, since their
-        provider is gone, it keeps the consumer, with generation 0. No answer shows that.
+        provider is deleted, it keeps the consumer with generation 0. No answer shows that.
         """
         self._left.add(uuid)
 
 
 def plain(allocations: Allocations) -> dict[str, dict[str, int]]:
-    """Return allocations as the row of an instance takes them."""
+    """Return allocations as plain dicts, for the row of an instance."""
     return {provider: dict(amounts) for provider, amounts in allocations.items()}
 
 
@@ -126,13 +126,13 @@ def amounts_of(allocations: Iterable[Mapping[str, int]]) -> Counter[str]:
 
 
 def was_refused(error: PlacementError) -> bool:
-    """Return whether Placement has refused what was asked; not where it has to be read again."""
+    """Return whether Placement has refused a request, and a new read would not help."""
     statuses = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
     return error.status in statuses and not isinstance(error, ConcurrentUpdate)
 
 
 def is_unsure(error: WharfingerError) -> bool:
-    """Return whether Placement may have written allocations in spite of an error, or may yet."""
+    """Return whether Placement may have written allocations, or may still do so, after an error."""
     return (
         isinstance(error, PlacementError)
         and error.request.partition(" (")[0] in {"POST /allocations", "POST /reshaper"}

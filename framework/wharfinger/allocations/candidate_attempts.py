@@ -1,4 +1,4 @@
-"""Attempts to claim for a flavor: candidates on suitable nodes, until one of them is free."""
+"""Attempts to claim the resources of a flavor: candidates on suitable nodes, until one is free."""
 
 import random
 import shlex
@@ -43,7 +43,7 @@ _TRIED: Final = 10
 _SEARCHES: Final = 5
 #: Places of free candidates that an error names.
 _PLACES_SHOWN: Final = 3
-#: In the place of a request filter's name, which has no space in it.
+#: The name of this filter; names of configured request filters have no space.
 _PLACES: Final = "the node"
 
 #: Returns whether an instance may come to a node.
@@ -63,7 +63,7 @@ def place_of(node: ComputeNode) -> tuple[str, str]:
 
 
 def nodes_of(context: Context, roots: Iterable[str]) -> list[ComputeNode]:
-    """Return the nodes of these roots that are published here, or below which children are.
+    """Return the nodes of these roots that we publish, or below which we publish children.
 
     Raises ObjectError, StateError.
     """
@@ -75,10 +75,10 @@ def nodes_of(context: Context, roots: Iterable[str]) -> list[ComputeNode]:
 
 
 class Places(RequestFilter):
-    """Filter for candidates whose root is a suitable node that is published here.
+    """Filter for candidates whose root is a suitable node of ours.
 
-    For one search: it remembers the nodes that it has found, and in ``elsewhere`` the places of the
-    candidates that it has refused.
+    It is for one search: it caches the nodes, and ``elsewhere`` has the places of the refused
+    candidates.
     """
 
     def __init__(self, context: Context, suits: Suits) -> None:
@@ -88,7 +88,7 @@ class Places(RequestFilter):
         self.elsewhere: Final[dict[str, None]] = {}
 
     def node(self, candidate: Candidate) -> ComputeNode | None:
-        """Return the node of a candidate; None where it has none, or several."""
+        """Return the node of a candidate; None if it has no node, or several."""
         roots = _roots(candidate)
         if not roots <= self._nodes.keys():
             trees = {one.root_provider_uuid for one in candidate.providers.values()}
@@ -99,7 +99,7 @@ class Places(RequestFilter):
         return nodes[0] if len(nodes) == 1 else None
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return a text that names the root that is no node, or the node that does not suit."""
+        """Return an objection with the root that is not a node, or the node that does not suit."""
         node = self.node(candidate)
         if node is not None and self._suits(node):
             return None
@@ -107,7 +107,7 @@ class Places(RequestFilter):
             place = f"on node {node.hypervisor_hostname} of host {node.host}"
         else:
             roots = ", ".join(sorted(_roots(candidate)))
-            place = f"of root provider {roots}, which is no node of a driver instance"
+            place = f"of root provider {roots}, which is not a node of a driver instance"
         self.elsewhere[place] = None
         return place
 
@@ -120,17 +120,17 @@ def _roots(candidate: Candidate) -> set[str]:
 
 
 class FlavorSearch:
-    """Finds what instances of flavors can have, by the configured request filters."""
+    """Finds and claims candidates for flavors, with the configured request filters."""
 
     def __init__(self, surroundings: Surroundings) -> None:
-        """Raises ConfigurationError."""
+        """Load the request filters; raises ConfigurationError."""
         names = SchedulingSection.read(surroundings.conf).request_filters
         self._surroundings: Final = surroundings
         self.consumers: Final = Consumers(surroundings.placement)
         self._filters: Final = loader.load(names, surroundings)
 
     def fits(self, flavor: Flavor, allocations: Allocations) -> bool:
-        """Return whether allocations have a flavor's amounts, of the owners that it asks for."""
+        """Return whether allocations have a flavor's amounts, from the requested owners."""
         groups = self._request(flavor).groups
         if amounts_of(allocations.values()) != amounts_of(group.resources for group in groups):
             return False
@@ -146,14 +146,15 @@ class FlavorSearch:
     ) -> Choice:
         """Claim a free candidate for an instance; ``claim`` raises Placement's error.
 
-        Raises NoCandidates where nothing is free, or everything was gone again; ConcurrentUpdate
-        where the ``consumer`` has changed since it was read; and the errors of a search.
+        Raises NoCandidates if no candidate is free, or if others have claimed all of them;
+        ConcurrentUpdate if the ``consumer`` has changed since it was read; and the errors of a
+        search.
         """
         if flavor.disabled:
             raise AllocationRefused(
                 instance=consumer.uuid,
                 problem=f"flavor {flavor.name} is disabled.",
-                remedy="Name another one.",
+                remedy="Use another flavor.",
             )
         gone: PlacementError | None = None
         for _ in range(_SEARCHES):
@@ -162,7 +163,7 @@ class FlavorSearch:
             choices, problem = self._find(flavor, suits)
             if not choices:
                 raise _none(consumer, flavor, problem, gone)
-            # The first, and then any: others that claim at the same time take other ones.
+            # The first, and then random ones, so that concurrent claims try different candidates.
             others = random.sample(choices[1:], min(len(choices), _TRIED) - 1)
             for choice in (choices[0], *others):
                 try:
@@ -170,7 +171,7 @@ class FlavorSearch:
                 except PlacementError as error:
                     if not self._is_gone(consumer, error):
                         raise
-                    LOG.info("instance %s: the next candidate: %s", consumer.uuid, error)
+                    LOG.info("Instance %s: trying the next candidate: %s", consumer.uuid, error)
                     gone = error
                 else:
                     return choice
@@ -193,10 +194,10 @@ class FlavorSearch:
                 subject=f"flavor {flavor.name}",
                 key="extra_specs",
                 value=flavor.extra_specs,
-                problem=f"Placement refuses what they ask for: {error.detail}",
+                problem=f"Placement refuses the request of these extra specs: {error.detail}",
             ) from error
         if not found.candidates and not found.dropped:
-            # Placement may answer without a look at a name that it does not know.
+            # Placement does not report each unknown name: it may stop before it reads the name.
             requested_names.check_known(client, *requested_names.of_flavor(flavor, request))
         choices = [
             (one.allocations, node)
@@ -209,8 +210,8 @@ class FlavorSearch:
         return from_flavor(flavor, lambda name: read_profile(self._surroundings.conf, name))
 
     def _is_gone(self, consumer: Consumer, error: PlacementError) -> bool:
-        """Return whether the candidate is gone; not where the consumer has changed."""
-        if isinstance(error, ConcurrentUpdate):  # perhaps of a provider that many write to
+        """Return whether the candidate is no longer free; False if the consumer has changed."""
+        if isinstance(error, ConcurrentUpdate):  # the provider may have changed instead
             return self.consumers.get(consumer.uuid).generation == consumer.generation
         return was_refused(error)
 
@@ -218,22 +219,22 @@ class FlavorSearch:
 def _why_none(count: int, places: Sequence[str]) -> str:
     """Return why nothing was found; ``count`` candidates were refused for their ``places``."""
     if not count:
-        return "nothing is free for it."
+        return "no candidate is free."
     more = len(places) - _PLACES_SHOWN
     named = [*places[:_PLACES_SHOWN], *([f"{more} other places"] if more > 0 else [])]
     what = "free candidate is" if count == 1 else "free candidates are"
-    return f"nothing is free for it where it may go: {count} {what} elsewhere: {'; '.join(named)}."
+    return f"no candidate is free on a suitable node: {count} {what} elsewhere: {'; '.join(named)}."
 
 
 def _none(
     consumer: Consumer, flavor: Flavor, problem: str, gone: PlacementError | None
 ) -> NoCandidates:
     if gone is not None:
-        problem = f"what was free for it went to others: {gone}."
+        problem = f"other consumers have taken all free candidates: {gone}."
+    explain = shlex.join(["wharfinger", "candidate", "explain", "--flavor", flavor.name])
     return NoCandidates(
         instance=consumer.uuid,
         flavor=flavor.name,
         problem=problem,
-        remedy=f"`{shlex.join(['wharfinger', 'candidate', 'explain', '--flavor', flavor.name])}` "
-        "says why.",
+        remedy=f"Run `{explain}` to see why.",
     )

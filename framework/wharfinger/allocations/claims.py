@@ -64,7 +64,7 @@ from wharfinger.tracker.instance_claims import Claims
 from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 
 LOG: Final = logging.getLogger(__name__)
-#: Reports of a claim, at least, in the time after which it would count as left.
+#: The fewest reports of a claim within the down time.
 _BEATS: Final = 3
 #: The status transitions that end a move whose instance no longer exists, by its status.
 #: A move with another status becomes failed.
@@ -91,7 +91,7 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """An instance with what it has: amounts by resource class, by provider uuid."""
+    """An instance with its allocations: amounts by resource class, by provider uuid."""
 
     instance: Instance
     allocations: Allocations
@@ -128,14 +128,14 @@ class AllocationClaims:
         uuid: str | None = None,
         suits: Suits = anywhere,
     ) -> Claimed:
-        """Allocate what a flavor asks for to an instance, on a node that ``suits``.
+        """Allocate the resources of a flavor to an instance, on a node that ``suits``.
 
-        An instance that has it stays as it is; a claim that was cut short goes on. Without a uuid
-        the instance is a new one. Raises NoCandidates, InvalidRequest and DeviceProfileError, after
-        which a new instance does not exist; and AllocationRefused where the instance has another
+        A complete claim is not changed; an interrupted one is completed. Without a uuid, the
+        instance is a new one. Raises NoCandidates, InvalidRequest and DeviceProfileError, after
+        which a new instance does not exist; and AllocationRefused if the instance has another
         flavor or other owners, or is being released, or another consumer has the uuid.
         """
-        # Before its row is read: an instance has a row before it has allocations.
+        # Read the consumer before the row: an instance has a row before it has allocations.
         held = (
             Consumer(str(uuid4()))
             if uuid is None
@@ -156,14 +156,14 @@ class AllocationClaims:
             )
         except ValueError as error:
             raise AllocationRefused(
-                instance=held.uuid, problem=f"{error}.", remedy="Correct that."
+                instance=held.uuid, problem=f"{error}.", remedy="Correct this value."
             ) from error
         attempt = _Attempt(wanted, held)
         try:
-            # The row comes before the allocations: a crash leaves none without a row.
+            # Store the row before the allocations: a crash leaves no allocations without a row.
             if not self._add(wanted):
                 return self._go_on(attempt, suits)
-            if held.allocations:  # of an instance that has been released since
+            if held.allocations:  # of an instance that was released since
                 attempt.held = self._consumers.get(held.uuid)
             return self._claim_new(attempt, suits)
         except ObjectNotFound as error:
@@ -186,8 +186,8 @@ class AllocationClaims:
         if state_of(instance) != "releasing":
             instance.task_state = "releasing"
             instance.save()
-        # From here on no process allocates anything for it: one that has read what it had is
-        # refused, and one that reads it now finds that it is being released.
+        # From here on, no process allocates for it: Placement refuses one that has read the
+        # consumer before, and one that reads the row now finds that it is being released.
         lost = [one.provider_uuid for one in self._reservations.lost(uuid)]
         held = self._releases.release(uuid, lost=lost, check=lambda: self._see_same(instance))
         places = {(instance.host, instance.node)}
@@ -205,15 +205,15 @@ class AllocationClaims:
 
     @again
     def repair(self, uuid: str) -> Claimed:
-        """Allocate to an instance what it had, after another program has deleted its allocation.
+        """Restore the allocation of an instance after another program has deleted it.
 
-        The providers stay fully reserved until the instance has all of it. An instance that has its
-        allocation stays as it is. Raises ObjectNotFound, and AllocationRefused where the instance
-        cannot have it again; it is as it was then.
+        The providers stay fully reserved until the allocation is complete. An instance with its
+        allocation is not changed. Raises ObjectNotFound, and AllocationRefused if the allocation
+        cannot be restored; the instance is unchanged then.
         """
         uuid = names.check_uuid(uuid, "instance")
         held = self._consumers.get(uuid)
-        # The row is read after that: if it is released from now on, writes are refused.
+        # Read the row after the consumer: Placement refuses our writes after a later release.
         instance = Instance.get_by_uuid(self._context, uuid)
         refuse_released(instance)
         refuse_claimed(instance, self._down_time)
@@ -244,34 +244,34 @@ class AllocationClaims:
         return self.release(uuid)
 
     def _lost_allocations(self, instance: Instance) -> Allocations:
-        """Return what an instance had; raises AllocationRefused where that cannot be repaired."""
+        """Return the lost allocations; raises AllocationRefused if they cannot be restored."""
         uuid = instance.uuid
         if moves_of(self._context, uuid):
             raise AllocationRefused(
                 instance=uuid,
-                problem="it has no allocation, and is on its way.",
+                problem="it has no allocation, and a move of it is in progress.",
                 remedy="Confirm or revert its move first.",
             )
         had = instance.claimed_allocations if "claimed_allocations" in instance else None
         if instance.node is None or not had:
             raise AllocationRefused(
                 instance=uuid,
-                problem="it is not known what it had in Placement.",
-                remedy=f"`wharfinger instance claim --uuid {uuid} --flavor {instance.flavor.name}` "
-                "claims it anew.",
+                problem="its former allocation in Placement is unknown.",
+                remedy=f"Run `wharfinger instance claim --uuid {uuid} --flavor "
+                f"{instance.flavor.name}` to claim it again.",
             )
         return had
 
     def _allocate_again(self, instance: Instance, held: Consumer, wanted: Allocations) -> Consumer:
-        """Allocate what an instance had, and return its consumer; undo that if a part is refused.
+        """Restore the allocation of an instance, and return its consumer; undo all on a refusal.
 
-        ``held`` is what an attempt has allocated that was cut short.
+        ``held`` is the consumer with the allocations of an interrupted attempt.
         """
         uuid = instance.uuid
         lost = {one.provider_uuid: one for one in self._reservations.lost(uuid)}
         try:
             if not held.allocations.keys() <= wanted.keys():
-                return held  # of a claim that was cut short: the instance was claimed elsewhere
+                return held  # an interrupted claim has allocated other providers
             free = {one: wanted[one] for one in wanted.keys() - lost.keys()}
             if not free.keys() <= held.allocations.keys():
                 self._consumers.set(instance, (held, {**held.allocations, **free}))
@@ -294,16 +294,16 @@ class AllocationClaims:
             ):
                 raise AllocationRefused(
                     instance=uuid,
-                    problem=f"it cannot have again what it had: {error}",
-                    remedy=f"`wharfinger instance repair --release {uuid}` releases it.",
+                    problem=f"its allocation cannot be restored: {error}",
+                    remedy=f"Run `wharfinger instance repair --release {uuid}` to release it.",
                 ) from error
             raise
         return held
 
     def _undo_repair(self, instance: Instance, lost: Iterable[Reservation]) -> None:
-        """Delete what an attempt to repair has allocated, as far as that can be done now."""
+        """Delete the allocations of an attempt to repair, if possible now."""
         try:
-            for one in lost:  # before the allocations go: there is room for them
+            for one in lost:  # reserve before the deletion, so that no other consumer gets them
                 self._reservations.keep(one.uuid, one.provider_uuid)
             held = self._client.get_allocations(instance.uuid)
             if held["allocations"]:
@@ -312,7 +312,7 @@ class AllocationClaims:
             instance.save()
         except WharfingerError as error:
             LOG.warning(
-                "instance %s may have a part of its allocation: repair it again, which can be done "
+                "Instance %s may have a part of its allocation: repair it again, which is possible "
                 "in %s. %s",
                 instance.uuid,
                 seconds(self._down_time),
@@ -324,18 +324,18 @@ class AllocationClaims:
             return found
         raise AllocationRefused(
             instance=instance.uuid,
-            problem=f"provider {uuid} no longer exists, and its allocation was from it.",
-            remedy=f"`wharfinger instance repair --release {instance.uuid}` releases it.",
+            problem=f"provider {uuid} of its allocation no longer exists.",
+            remedy=f"Run `wharfinger instance repair --release {instance.uuid}` to release it.",
         )
 
     def _see_same(self, instance: Instance) -> None:
-        """Raise ClaimedAnew if another process has released an instance, and claimed it anew."""
+        """Raise ClaimedAnew if another process has released an instance and claimed it again."""
         found = Instance.get_by_uuid(self._context, instance.uuid)
         if state_of(found) != "releasing" or found.revision != instance.revision:
             raise ClaimedAnew(instance=instance.uuid)
 
     def _release_late(self, uuid: str) -> None:
-        """Release what Placement may have allocated to an instance after its release.
+        """Release allocations that Placement may have written for an instance after its release.
 
         Raises ClaimedAnew if the instance exists again, and is not being released.
         """
@@ -359,8 +359,8 @@ class AllocationClaims:
         return held
 
     def where(self, allocations: Allocations) -> ComputeNode | None:
-        """Return the node of allocations; None where it is not one node that is published."""
-        # As in a search: providers that only share do not count beside others.
+        """Return the node of allocations; None if it is not a single node of ours."""
+        # As in a search, the roots of providers that only share do not count beside others.
         roots = self._roots(allocations, f"!{SHARES}") or self._roots(allocations)
         nodes = nodes_of(self._context, roots)
         return nodes[0] if len(nodes) == 1 else None
@@ -373,14 +373,14 @@ class AllocationClaims:
         }
 
     def _refuse_unknown(self, uuid: str) -> None:
-        """Raise AllocationRefused for a consumer that is no instance."""
+        """Raise AllocationRefused for a consumer that is not an instance."""
         try:
             Instance.get_by_uuid(self._context, uuid)
         except ObjectNotFound:
             raise AllocationRefused(
                 instance=uuid,
-                problem="something else has allocations by that uuid.",
-                remedy="Give the instance one of its own.",
+                problem="another consumer has allocations under this uuid.",
+                remedy="Use another uuid for the instance.",
             ) from None
 
     def _add(self, wanted: Instance) -> bool:
@@ -397,14 +397,14 @@ class AllocationClaims:
                 if not is_same:
                     raise AllocationRefused(
                         instance=found.uuid,
-                        problem=f"there is one of that uuid, with another {name}.",
-                        remedy="Give the new one a uuid of its own.",
+                        problem=f"an instance with this uuid and another {name} already exists.",
+                        remedy="Use another uuid for the new instance.",
                     ) from None
             return False
         return True
 
     def _claim_new(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Claim for a new instance; delete it where nothing is free for it."""
+        """Claim for a new instance; delete the instance if no candidate is free."""
         try:
             return self._claim(attempt, suits)
         except (ConcurrentSave, ConcurrentUpdate):  # another process claims it, too
@@ -416,10 +416,10 @@ class AllocationClaims:
 
     @again
     def _go_on(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Claim for an instance that exists."""
+        """Claim for an existing instance."""
         uuid = attempt.instance.uuid
         attempt.held = held = self._consumers.get(uuid)
-        # The row is read after that: if it is released from now on, writes are refused.
+        # Read the row after the consumer: Placement refuses our writes after a later release.
         try:
             attempt.instance = instance = Instance.get_by_uuid(self._context, uuid)
             refuse_released(instance)
@@ -436,15 +436,15 @@ class AllocationClaims:
             if moves_of(self._context, uuid):
                 raise AllocationRefused(
                     instance=uuid,
-                    problem="it has no allocation, and is on its way.",
+                    problem="it has no allocation, and a move of it is in progress.",
                     remedy="Confirm or revert its move first.",
                 )
-            # One process at a time: of two that create a consumer at once, Placement (16, as
-            # observed) may leave one without the allocations that it has confirmed.
+            # One process at a time: if two processes create a consumer at once, Placement (16, as
+            # observed) may lose the confirmed allocations of one of them.
             refuse_claimed(instance, self._down_time)
             instance.task_state, instance.updated_at = "claiming", now()
             instance.save()
-            attempt.has_asked = True  # an earlier process, perhaps
+            attempt.has_asked = True  # an earlier process may have sent a write
         try:
             return self._claim(attempt, suits)
         except WharfingerError as error:
@@ -455,7 +455,7 @@ class AllocationClaims:
     def _stop(self, attempt: _Attempt, error: WharfingerError) -> None:
         """End a claim that found nothing; delete its instance if that has no node."""
         if isinstance(error, ConcurrentSave) or is_unsure(error):
-            return  # another process is at work on it, or Placement may still allocate it
+            return  # another process is working on it, or Placement may still allocate
         if attempt.instance.node is None and not isinstance(error, PlacementError):
             self._forget(attempt, error)
             return
@@ -475,19 +475,19 @@ class AllocationClaims:
             raise AllocationRefused(
                 instance=instance.uuid,
                 problem=f"it is on node {name} of host {host}.",
-                remedy="Move it, or leave out where it is to be.",
+                remedy="Move it, or claim it without a node.",
             )
 
     def _claim(self, attempt: _Attempt, suits: Suits) -> Claimed:
         """Find allocations for an instance, unless it has some, and put it on their node."""
         instance, held = attempt.instance, attempt.held
-        if held.allocations:  # a claim that was cut short
+        if held.allocations:  # an interrupted claim
             allocations, node = held.allocations, self.where(held.allocations)
             if node is None or not self._search.fits(instance.flavor, allocations):
                 raise AllocationRefused(
                     instance=instance.uuid,
-                    problem=f"what it has, of {', '.join(sorted(allocations))}, is not what its "
-                    "flavor asks for, or is on no one node that a driver instance publishes.",
+                    problem=f"its allocations, from {', '.join(sorted(allocations))}, do not match "
+                    "its flavor, or are not on a single node of a driver instance.",
                     remedy="Release it.",
                 )
         else:
@@ -506,7 +506,7 @@ class AllocationClaims:
         return Claimed(instance, allocations)
 
     def _allocate(self, attempt: _Attempt, allocations: Allocations) -> None:
-        """Allocate a candidate; from time to time save the instance, as a sign of life."""
+        """Allocate a candidate; report progress from time to time by saving the instance."""
         instance = attempt.instance
         if not is_recent(instance, self._down_time / _BEATS):
             instance.updated_at = now()
@@ -519,7 +519,7 @@ class AllocationClaims:
         uuid = attempt.instance.uuid
         try:
             if not is_unsure(error):
-                # Before a look at what it has: another claim releases that from now on.
+                # Before the read of the allocations: from now on, other claims release them.
                 instance = Instance.get_by_uuid(self._context, uuid)
                 instance.task_state = "releasing"
                 instance.save()
@@ -533,8 +533,8 @@ class AllocationClaims:
         except WharfingerError as problem:
             LOG.warning("%s", problem)
         LOG.warning(
-            "instance %s may have an allocation: claim it again by that uuid, or release it, which "
-            "can be done in %s.",
+            "Instance %s may have an allocation: claim it again with this uuid, or release it, "
+            "which is possible in %s.",
             uuid,
             seconds(self._down_time),
         )

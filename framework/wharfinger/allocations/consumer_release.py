@@ -38,10 +38,10 @@ class AllocationRelease:
 
         A cycle ends such a reservation when the driver has reported the end of the cleaning. The
         providers in ``kept``, by uuid, are not cleaned: another consumer has them for the same
-        instance. Those in ``lost`` are cleaned though the consumer has no allocation from them any
-        more. ``check`` is called after the allocations have been read; what it raises ends the
-        release. Only the allocations that were read are deleted. Return the reservations. A release
-        that has failed is completed by calling this again.
+        instance. Those in ``lost`` are cleaned although the consumer no longer has allocations from
+        them. ``check`` is called after the allocations were read; its error ends the release. Only
+        the allocations that were read are deleted. Return the reservations. Call it again to
+        complete a failed release.
         """
         held = self._client.get_allocations(consumer_uuid)
         check()

@@ -1,6 +1,5 @@
 """Moves of instances: from one flavor, node or owner's resources to others.
 
-While a move is under way both ends are held: the migration's uuid is the consumer of what the
 During a move, both ends are allocated. The consumer with the migration's uuid has the former
 allocations, and the instance has the new ones. One request exchanges them. If two processes send
 such a request at once, Placement refuses the second one because of the consumer generations.
@@ -58,7 +57,7 @@ from wharfinger.scheduling.request_filters import Surroundings
 from wharfinger.tracker.instance_claims import Claims, End
 
 LOG: Final = logging.getLogger(__name__)
-#: Errors that come before anything but candidates was asked for.
+#: Errors that occur before the first write.
 _BEFORE_IT_WRITES: Final = (
     AllocationRefused,
     DeviceProfileError,
@@ -66,7 +65,7 @@ _BEFORE_IT_WRITES: Final = (
     NoCandidates,
     RequestFilterError,
 )
-#: The moves that begin here, and their statuses in which a process is at work for a moment.
+#: The types of moves that we start, and their statuses in which a process works for a short time.
 _KINDS: Final = ("resize", "migration")
 _OF_A_MOMENT: Final = ("accepted", "pre-migrating", "confirming", "reverting")
 #: Statuses in which a move is decided, or waits for the decision.
@@ -103,12 +102,12 @@ class Moves:
     def start(
         self, instance_uuid: str, flavor: Flavor | None = None, *, suits: Suits = anywhere
     ) -> Migration:
-        """Allocate to an instance what it is to have, beside what it has.
+        """Allocate the new resources of an instance, beside its present ones.
 
-        With a ``flavor``: a resize, to any node that ``suits``, its own too; without: a migration
-        to another node. Return the migration, finished: it waits to be confirmed or reverted.
-        Raises NoCandidates, InvalidRequest, DeviceProfileError and AllocationRefused, and then the
-        instance is as it was.
+        With a ``flavor``, it is a resize to any node that ``suits``, also its own; without, a
+        migration to another node. Return the migration, which is finished and waits for a confirm
+        or revert. Raises NoCandidates, InvalidRequest, DeviceProfileError and AllocationRefused;
+        the instance is unchanged then.
         """
         instance_uuid = names.check_uuid(instance_uuid, "instance")
         # Read the consumer before the rows. A process that moves or releases the instance
@@ -136,14 +135,14 @@ class Moves:
             if isinstance(error, ConcurrentUpdate | ConcurrentSave):
                 raise AllocationRefused(
                     instance=instance_uuid,
-                    problem="somebody else has changed it, or what it has, meanwhile.",
-                    remedy="Look at it, and do it again.",
+                    problem="another process has changed it or its allocations meanwhile.",
+                    remedy="Check its state, and repeat the command.",
                 ) from error
             raise
         return migration
 
     def confirm(self, instance_uuid: str) -> Ended:
-        """Leave an instance where it was moved to, and release what it had before.
+        """Keep an instance at its destination, and release its former allocations.
 
         Providers that are cleaned after that are reserved first; return the migration, and these
         reservations. A confirmed move stays so. Raises AllocationRefused, ObjectNotFound.
@@ -151,9 +150,9 @@ class Moves:
         return self._confirm(self._move_of(instance_uuid, "confirmed").uuid)
 
     def revert(self, instance_uuid: str) -> Ended:
-        """Give an instance what it had before a move, and release what it was to have.
+        """Restore the former allocations of an instance, and release the new ones.
 
-        As ``confirm``. It also undoes a start whose process has died.
+        Returns and raises the same as ``confirm``. It also undoes a start whose process has died.
         """
         migration = self._move_of(instance_uuid, "reverted", "failed")
         if self._is_starting(migration):
@@ -182,7 +181,7 @@ class Moves:
         ]
 
     def recover(self, migration: Migration) -> Ended:
-        """Finish a move that was left: confirm it if that has begun, else revert it.
+        """Finish a move of a dead process: confirm it if that was started, else revert it.
 
         If its instance no longer exists, or is being released, the move's allocations are released.
         Return the same as ``confirm``.
@@ -219,8 +218,8 @@ class Moves:
             for first in moves_of(self._context, instance.uuid):
                 raise AllocationRefused(
                     instance=instance.uuid,
-                    problem=f"it is on its way by migration {first.uuid}, which is {first.status}.",
-                    remedy="Confirm or revert that first.",
+                    problem=f"its migration {first.uuid} is in progress ({first.status}).",
+                    remedy="Confirm or revert it first.",
                 ) from error
             raise
         return migration
@@ -228,7 +227,7 @@ class Moves:
     def _allocate(
         self, instance: Instance, migration: Migration, held: Consumer, wanted: Allocations
     ) -> None:
-        """Give the migration what the instance has, and the instance a candidate."""
+        """Move the instance's allocations to the migration, and allocate a candidate to it."""
         try:
             migrations = Consumer(migration.uuid)
             self._consumers.set(instance, (migrations, held.allocations), (held, wanted))
@@ -236,8 +235,8 @@ class Moves:
             if _is_about(error, held.allocations) and not _is_about(error, wanted):
                 raise AllocationRefused(
                     instance=instance.uuid,
-                    problem=f"what it has cannot be held for the move: {error}",
-                    remedy="Its provider has changed since: see what its driver publishes.",
+                    problem=f"its present allocations cannot be kept for the move: {error}",
+                    remedy="Its provider has changed since: check what its driver publishes.",
                 ) from error
             raise
 
@@ -255,8 +254,8 @@ class Moves:
             self.recover(migration)
         except WharfingerError as error:
             LOG.warning(
-                "migration %s of instance %s was not undone: `wharfinger migration recover` does "
-                "that, in %s. %s",
+                "Migration %s of instance %s was not undone: run `wharfinger migration recover` in "
+                "%s. %s",
                 migration.uuid,
                 migration.instance_uuid,
                 seconds(self._down_time),
@@ -275,7 +274,7 @@ class Moves:
             if one.migration_type not in _KINDS:
                 raise AllocationRefused(
                     instance=instance_uuid,
-                    problem=f"it is on its way by a {one.migration_type}.",
+                    problem=f"a {one.migration_type} of it is in progress.",
                     remedy="The service that started this migration has to end it.",
                 )
             return one
@@ -287,7 +286,7 @@ class Moves:
         raise AllocationRefused(
             instance=instance_uuid,
             problem=f"it has no move that could be {ended[0]}{last}.",
-            remedy=f"`wharfinger migration list --instance {instance_uuid}` lists its moves.",
+            remedy=f"List its moves with `wharfinger migration list --instance {instance_uuid}`.",
         )
 
     @again
@@ -301,12 +300,12 @@ class Moves:
         if not kept:
             raise AllocationRefused(
                 instance=instance.uuid,
-                problem="what it was to have has gone from Placement.",
+                problem="its new allocations are no longer in Placement.",
                 remedy="Revert its move, or release it.",
             )
         if migration.status == "finished":
             migration.status = "confirming"
-            migration.save()  # of one that confirms and one that reverts, one is refused
+            migration.save()  # refuses one of a concurrent confirm and revert
         reserved = self._releases.release(migration.uuid, kept=kept)
         instance.claimed_allocations = plain(kept)
         self._drop(instance, migration, End.SOURCE)
@@ -346,7 +345,7 @@ class Moves:
     def _take_back(
         self, instance: Instance, migration: Migration, had: Consumer, has: Consumer
     ) -> None:
-        """Give an instance what it had; raises AllocationRefused where Placement refuses it."""
+        """Restore the former allocations; raises AllocationRefused if Placement refuses them."""
         lost = [one for one in has.allocations if one not in had.allocations]
         self._reservations.before_release(instance.uuid, lost)
         try:
@@ -363,21 +362,22 @@ class Moves:
                 self._arrive(instance, migration, node)
             raise AllocationRefused(
                 instance=instance.uuid,
-                problem=f"it cannot have what it had before: {error}",
+                problem=f"its former allocations cannot be restored: {error}",
                 remedy="Confirm its move, or release it.",
             ) from error
 
     def _see_back(self, instance: Instance, migration: Migration, has: Consumer) -> None:
-        """Raise AllocationRefused if an instance is not where it was.
+        """Raise AllocationRefused if an instance does not have its former allocations.
 
-        Another program may have deleted what it had there. On one node, the flavors tell.
+        Another program may have deleted them. If both ends are on one node, the amounts of the
+        flavors show which allocations it has.
         """
         source = (migration.source_compute, migration.source_node)
         if source == (migration.dest_compute, migration.dest_node):
             try:
                 is_back = self._search.fits(migration.old_flavor, has.allocations)
             except (DeviceProfileError, InvalidRequest):
-                is_back = True  # as far as it is known what the flavor asks for
+                is_back = True  # the amounts of the flavor are unknown
         else:
             node = self._claims.where(has.allocations)
             is_back = node is None or place_of(node) == source
@@ -387,22 +387,22 @@ class Moves:
         migration.save()
         raise AllocationRefused(
             instance=instance.uuid,
-            problem="what it had before has gone from Placement.",
+            problem="its former allocations are no longer in Placement.",
             remedy="Confirm its move, or release it.",
         )
 
     def _refused(self, migration: Migration, end: str) -> AllocationRefused:
-        """Return the error of a move that cannot end so now."""
+        """Return the error for a move that cannot end this way now."""
         if self._is_starting(migration):
             remedy = (
-                "It is being started: wait until it is finished. If its process has died, "
-                "`wharfinger migration recover` reverts it when that has been silent for "
-                f"{seconds(self._down_time)}."
+                "It is being started: wait until it is finished. If its process has died, run "
+                f"`wharfinger migration recover` {seconds(self._down_time)} after its last report "
+                "to revert it."
             )
         elif migration.is_in_progress and migration.status not in _BEGUN:
             remedy = "Its process has died: revert it."
         else:
-            remedy = "Somebody has decided otherwise."
+            remedy = "Another process has ended it."
         return AllocationRefused(
             instance=migration.instance_uuid,
             problem=f"its migration {migration.uuid} is {migration.status}, and cannot be {end}.",
@@ -410,7 +410,7 @@ class Moves:
         )
 
     def _is_starting(self, migration: Migration) -> bool:
-        """Return whether a process is at work on the start of a move."""
+        """Return whether a process is starting a move."""
         is_before = migration.is_in_progress and migration.status not in _BEGUN
         return is_before and is_recent(migration, self._down_time)
 
@@ -440,10 +440,10 @@ def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
         raise AllocationRefused(
             instance=instance.uuid,
             problem=f"it has flavor {flavor.name}.",
-            remedy="To have it go to another node, migrate it.",
+            remedy="Migrate it to move it to another node.",
         )
 
 
 def _is_about(error: Conflict, providers: Iterable[str]) -> bool:
-    """Return whether Placement names one of these providers as one without room."""
+    """Return whether Placement's error names one of these providers."""
     return any(uuid in error.detail for uuid in providers)

@@ -23,9 +23,9 @@ _R = TypeVar("_R")
 
 
 def again(work: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a method so that it reads rows again that others have saved, and waits for claims.
+    """Decorate a method to retry after concurrent saves, and to wait for claims in progress.
 
-    The two are counted apart: a claim that takes its time uses up no attempts.
+    The two have separate counts, so that a wait for a claim uses up no attempts.
     """
     when_saved = patiently(ClaimedAnew, ConcurrentSave, ConcurrentUpdate, wait=_WAIT)
     while_claimed = patiently(BeingClaimed, attempts=20, wait=_WAIT)
@@ -33,32 +33,32 @@ def again(work: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def refuse_released(instance: Instance) -> None:
-    """Raise AllocationRefused for an instance that is being released, or has begun to be."""
+    """Raise AllocationRefused for an instance whose release was started."""
     if state_of(instance) == "releasing":
         raise AllocationRefused(
             instance=instance.uuid,
             problem="it is being released.",
-            remedy="If that was cut short, release it again.",
+            remedy="If the release was interrupted, release it again.",
         )
 
 
 def seconds(time: timedelta) -> str:
-    """Return a time for people."""
+    """Return a time as text."""
     return f"{time.total_seconds():g} s"
 
 
 def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
-    """Raise BeingClaimed while a process is at work on the claim of an instance."""
+    """Raise BeingClaimed while a process is working on the claim of an instance."""
     if state_of(instance) == "claiming" and is_recent(instance, down_time):
         raise BeingClaimed(
             instance=instance.uuid,
             problem="it is being claimed.",
-            remedy=f"If that was cut short, this can be done in {seconds(down_time)}.",
+            remedy=f"If the claim was interrupted, repeat this in {seconds(down_time)}.",
         )
 
 
 def state_of(instance: Instance) -> str | None:
-    """Return the task state of an instance; None without one, or where it is not known."""
+    """Return the task state of an instance; None without one, or if it is unknown."""
     return instance.task_state if "task_state" in instance else None
 
 
@@ -77,7 +77,7 @@ def moves_of(context: Context, instance_uuid: str) -> list[Migration]:
 
 
 def ends_of(migration: Migration) -> set[tuple[str | None, str | None]]:
-    """Return the service hosts and nodes that a move comes from and goes to."""
+    """Return the service hosts and nodes of the source and the destination of a move."""
     return {
         (migration.source_compute, migration.source_node),
         (migration.dest_compute, migration.dest_node),

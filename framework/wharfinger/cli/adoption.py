@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class ProviderAdopt(ObjectCommand):
     """Adopt providers of another program for a driver instance, which publishes them from then on.
 
-    The instance writes them, and deletes them when they are gone from its backend.
-    Stop the other program first. The uuid, name, parent and resource classes of each provider have
-    to be those that the driver reports, and it must have no trait of another owner or instance. If
-    one provider does not match, none is adopted. Prints the plan, and then writes it.
+    The instance updates them, and deletes them when its backend no longer has them. Stop the other
+    program first. Each provider needs the uuid, name, parent and resource classes that the driver
+    reports, and no trait of another owner or instance. If one provider does not match, the command
+    adopts none. It prints the plan, and then writes it.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -35,12 +35,12 @@ class ProviderAdopt(ObjectCommand):
             metavar="NAME",
             type=text(64),
             required=True,
-            help="the driver instance that is to publish them from now on",
+            help="the driver instance that will publish them",
         )
         parser.add_argument(
             "--dry-run",
             action="store_true",
-            help="print the plan and write nothing; exits with 2 if there is something to do",
+            help="print the plan and write nothing; exits with 2 if there is a change to write",
         )
         return parser
 
@@ -70,23 +70,23 @@ class ProviderAdopt(ObjectCommand):
         self._print(plan)
         for row in takeovers:
             self._console.print(
-                f"~ {row.hypervisor_hostname} ({row.uuid}) is taken over first, from driver "
+                f"~ {row.hypervisor_hostname} ({row.uuid}) is first taken over from driver "
                 f"instance {row.driver_instance} on host {row.host}",
                 markup=False,
             )
         count = len(plan.steps)
-        self._tell(cycle, count, "to be written")
+        self._print_count(cycle, count, "to be written")
         return DIFFERENCE if count or takeovers else DONE
 
     def _adopt(self, cycle: "Reconciler", uuids: frozenset[str]) -> int:
         outcome = cycle.adopt(uuids, on_plan=self._print)
-        self._tell(cycle, len(outcome.steps), "written")
+        self._print_count(cycle, len(outcome.steps), "written")
         if outcome.problems:
             raise WharfingerError(reason=" ".join(map(str, outcome.problems)))
         return DONE
 
     def _print(self, plan: "Plan") -> None:
-        """Print the first plan that has steps: the one that the operator asked for."""
+        """Print the first plan that has steps, which is that of the adoption."""
         from wharfinger.console import plan as drawing
 
         if not self._planned:
@@ -94,7 +94,7 @@ class ProviderAdopt(ObjectCommand):
                 self._console.print(line)
         self._planned = self._planned or bool(plan.steps)
 
-    def _tell(self, cycle: "Reconciler", count: int, done: str) -> None:
+    def _print_count(self, cycle: "Reconciler", count: int, done: str) -> None:
         changes = (
             f"{count} {'change' if count == 1 else 'changes'} {done}" if count else "no change"
         )

@@ -27,14 +27,14 @@ DONE: Final = 0
 FAILED: Final = 1
 DIFFERENCE: Final = 2
 WRONG_USAGE: Final = 64
-#: What argparse and cliff exit with, and we mean something else by.
+#: The exit code of argparse and cliff for wrong usage, which is our DIFFERENCE.
 _THEIR_WRONG_USAGE: Final = 2
 
 
 class WharfingerApp(App):
-    """The program: options before the command, and its configuration."""
+    """The program with its global options and its configuration."""
 
-    # Warnings only: at INFO, every library has something to say. -v shows it.
+    # Warnings only, since all libraries log at INFO. -v shows INFO.
     DEFAULT_VERBOSE_LEVEL = 0
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class WharfingerApp(App):
             "--config-file",
             action="append",
             metavar="FILE",
-            help="A configuration file; may be given several times, the last one wins. "
+            help="A configuration file (repeatable; the last file takes precedence). "
             "Default: wharfinger.conf in ~/.wharfinger or /etc/wharfinger.",
         )
         parser.add_argument(
@@ -75,14 +75,14 @@ class WharfingerApp(App):
 
     @cached_property
     def parsed(self) -> "Options":
-        """The configuration as it stands in its files; raises ConfigurationFileError."""
+        """The configuration, parsed but not validated; raises ConfigurationFileError."""
         from wharfinger import conf
 
         return conf.parse(self.options.config_file, self.options.config_dir)
 
     @cached_property
     def conf(self) -> "Options":
-        """The configuration, looked through when a command first asks.
+        """The configuration, validated at the first access.
 
         Raises ConfigurationError, ConfigurationFileError.
         """
@@ -93,14 +93,14 @@ class WharfingerApp(App):
         return self.parsed
 
     def interact(self) -> None:
-        """Called without a command: show the help page."""
+        """Show the help page if the program is started without a command."""
         raise SystemExit(self.run_subcommand(["help"]))
 
     def run_subcommand(self, argv: list[str]) -> int:
         try:
             self.command_manager.find_command(list(argv))
         except ValueError:
-            super().run_subcommand(argv)  # says what was meant, perhaps
+            super().run_subcommand(argv)  # prints similar commands
             return WRONG_USAGE
         return super().run_subcommand(argv)
 
@@ -112,8 +112,8 @@ def _print_thread_error(error: threading.ExceptHookArgs) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; returns its exit code."""
-    if argv is None:  # not called from a test: this is our process
+    """Run the program and return its exit code."""
+    if argv is None:  # the process is ours, not that of a test
         threading.excepthook = _print_thread_error
     try:
         return WharfingerApp().run(list(sys.argv[1:] if argv is None else argv))

@@ -1,4 +1,4 @@
-"""``wharfinger candidate``: what could be allocated."""
+"""``wharfinger candidate``: allocation candidates for a request."""
 
 import argparse
 import json
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from wharfinger.scheduling.request_filters import RequestFilter
     from wharfinger.scheduling.requested_names import Place
 
-#: Columns, where nothing is to be wrapped.
+#: The width of output that is not wrapped.
 _UNLIMITED: Final = 1_000_000
-#: The group without a suffix, where people read.
+#: The name of the group without a suffix in tables.
 _UNNUMBERED: Final = "(no suffix)"
 
 
 class _CandidateCommand(ObjectCommand):
-    """A command on a request: a flavor's, a device profile's, or written out in groups."""
+    """A command on a request: that of a flavor, of a device profile, or of group options."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         self._parser = parser = super().get_parser(prog_name)
@@ -40,19 +40,19 @@ class _CandidateCommand(ObjectCommand):
             "--flavor",
             metavar="FLAVOR",
             type=text(),
-            help="what an instance of this flavor, by id or name, asks for",
+            help="the request of an instance of this flavor, by id or name",
         )
         parser.add_argument(
             "--device-profile",
             metavar="NAME",
             type=text(),
-            help="what this device profile asks for; [accelerator] says where it is kept",
+            help="the request of this device profile; [accelerator] configures the source",
         )
         options.add_options(parser)
         parser.add_argument(
             "--no-filters",
             action="store_true",
-            help="as Placement answers, whosever resources they are: without request filters",
+            help="list all candidates of Placement, of any owner, without request filters",
         )
         return parser
 
@@ -64,7 +64,7 @@ class _CandidateCommand(ObjectCommand):
             groups = options.written(parsed_args.groups, find)
         sources = list(self._sources(parsed_args))
         if not groups and not sources:
-            self._parser.error("say what is asked for: --flavor, --device-profile or --resource")
+            self._parser.error("the request is empty: add --flavor, --device-profile or --resource")
         with usage(self._parser):
             return options.whole(parsed_args, sources, groups)
 
@@ -74,7 +74,7 @@ class _CandidateCommand(ObjectCommand):
         from wharfinger.scheduling.known_extra_specs import DEVICE_PROFILE
         from wharfinger.scheduling.profile_sources import read_profile
 
-        #: By suffix, what a group is of, and the suffix that its keys have there.
+        #: By suffix, the source of a group, and the suffix of its keys in that source.
         self._origins: dict[str, tuple[str, str]] = {}
         #: The places of the flavor's traits, and of its resource classes.
         self._of_flavor: tuple[list[Place], list[Place]] = ([], [])
@@ -89,8 +89,8 @@ class _CandidateCommand(ObjectCommand):
             flavor = find_flavor(self.objects, parsed_args.flavor)
             if parsed_args.device_profile is not None and DEVICE_PROFILE in flavor.extra_specs:
                 self._parser.error(
-                    f"argument --device-profile: flavor {printable(flavor.name)} has one of its "
-                    f"own: {shown(flavor.extra_specs[DEVICE_PROFILE])}"
+                    f"argument --device-profile: flavor {printable(flavor.name)} has its own "
+                    f"device profile: {shown(flavor.extra_specs[DEVICE_PROFILE])}"
                 )
             request = from_flavor(flavor, profile)
             self._of_flavor = requested_names.of_flavor(flavor, request)
@@ -131,7 +131,7 @@ class _CandidateCommand(ObjectCommand):
     def _unknown_owners(
         self, parsed_args: argparse.Namespace, giving: Set[str]
     ) -> Iterator[Exception]:
-        """Of each owner that is named and gives nothing: that nobody has heard of it."""
+        """Yield an error for each requested owner trait that Placement does not know."""
         from wharfinger.placement import owner_trait_reader
         from wharfinger.scheduling.requested_names import unknown
 
@@ -143,10 +143,10 @@ class _CandidateCommand(ObjectCommand):
 
 
 class CandidateList(_CandidateCommand, Lister):
-    """List what could be allocated for a request; nothing is.
+    """List the allocation candidates for a request; the command allocates nothing.
 
-    The request is a flavor's, a device profile's, or written out in groups, or several of these
-    as one. It goes through the configured request filters: nobody gets what is another owner's.
+    The request is that of a flavor, of a device profile, of group options, or of several of these
+    together. The configured request filters apply: no group gets another owner's resources.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -159,9 +159,9 @@ class CandidateList(_CandidateCommand, Lister):
         with naming_unknown(self.placement, traits, classes), usage(self._parser):
             found = CandidateSearch(self.placement, filters).find(request)
         if not found.candidates:
-            # Placement refuses a name that it does not know only if it comes to look at it.
+            # Placement does not report each unknown name: it may stop before it reads the name.
             check_known(self.placement, traits, classes)
-        self._tell(parsed_args, found, ", ".join(filters))
+        self._warn(parsed_args, found, ", ".join(filters))
         return (
             "Candidate",
             "Provider",
@@ -172,17 +172,19 @@ class CandidateList(_CandidateCommand, Lister):
             "Used/Capacity",
         ), list(self._rows(found.candidates))
 
-    def _tell(self, parsed_args: argparse.Namespace, found: "Candidates", filters: str) -> None:
-        """Say, on standard error, what rows do not."""
+    def _warn(self, parsed_args: argparse.Namespace, found: "Candidates", filters: str) -> None:
+        """Warn of dropped, missing and cut off candidates, on standard error."""
         warn = self.app.LOG.warning
         if found.dropped:
             counts = ", ".join(f"{count} by {name}" for name, count in found.dropped.items())
-            warn("Request filters dropped candidates: %s. -v tells why, of the first.", counts)
+            warn(
+                "Request filters dropped candidates: %s. -v shows the reason of the first.", counts
+            )
         if not found.candidates:
-            hint = f" --no-filters lists what there is without {filters}." if filters else ""
-            warn("There are no candidates: `candidate explain` says why.%s", hint)
+            hint = f" --no-filters lists the candidates without {filters}." if filters else ""
+            warn("There are no candidates: `candidate explain` shows why.%s", hint)
         elif parsed_args.limit is None and len(found.candidates) == options.LIMIT:
-            warn("These are %d candidates, and there may be more: see --limit.", options.LIMIT)
+            warn("The list ends after %d candidates; for more, raise --limit.", options.LIMIT)
         for problem in self._unknown_owners(parsed_args, _giving(found)) if filters else ():
             warn("%s", problem)
 
@@ -197,11 +199,10 @@ class CandidateList(_CandidateCommand, Lister):
 
 
 class CandidateExplain(_CandidateCommand):
-    """Say why a request has the candidates that it has, or none.
+    """Explain why a request has its candidates, or none.
 
-    For each group, how many providers are left at each step from all of them to those that would
-    give it; then how many trees; the nearest misses; and what would help. The request is as for
-    `candidate list`.
+    Prints for each group how many providers remain after each condition, then the same for trees,
+    the nearest misses, and advice. The options of the request are those of `candidate list`.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -228,20 +229,20 @@ class CandidateExplain(_CandidateCommand):
             json.dump(explanation.as_data(told, now()), sys.stdout, indent=2)
             sys.stdout.write("\n")
             return
-        # Where there is no terminal, nothing is wrapped.
+        # Lines are wrapped only on a terminal.
         console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED)
         for line in explanation.as_text(told, now()):
             console.print(line)
 
     def _memory(self) -> "Context | None":
-        """Where it is kept who has reserved what, if anybody keeps it; nothing is created."""
+        """Return access to the database, None if it cannot be read; create no database."""
         from wharfinger.objects.database_context import look
 
         try:
             is_there = self.has_opened or look(self.conf).schema.current is not None
             return self.objects if is_there else None
         except StateError as error:
-            self.app.LOG.warning("Who has reserved what is not known: %s", error)
+            self.app.LOG.warning("Reservations are not shown: %s", error)
             return None
 
 
@@ -253,12 +254,12 @@ class _Cell(FormattableColumn[Any]):
         self._text: Final = text
 
     def human_readable(self) -> str:
-        """As text."""
+        """Return the text."""
         return self._text
 
 
 def _giving(found: "Candidates") -> set[str]:
-    """The owners of what candidates take from."""
+    """Return the owners of the providers of candidates."""
     from wharfinger.providers import ownership
 
     return {
@@ -270,10 +271,10 @@ def _giving(found: "Candidates") -> set[str]:
 
 
 def _given(candidate: "Candidate", uuid: str) -> Iterator[Any]:
-    """Whose a provider is, and what it gives to whom."""
+    """Yield the owner of a provider, its amounts in a candidate, their groups and its usage."""
     from wharfinger.providers import ownership
 
-    provider = candidate.providers.get(uuid)  # none of one that only stands in a same_subtree
+    provider = candidate.providers.get(uuid)  # None for a provider of a group without resources
     amounts = dict(sorted(candidate.allocations.get(uuid, {}).items()))
     resources = provider.resources if provider else {}
     stock = {kind: its for kind, its in sorted(resources.items()) if kind in amounts}

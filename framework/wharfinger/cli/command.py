@@ -1,4 +1,4 @@
-"""What the commands share."""
+"""Base class of the commands, and JSON cells of tables."""
 
 import json
 from functools import cached_property
@@ -18,17 +18,17 @@ class Json(FormattableColumn[Any]):
     """JSON in a table, data in the other formats."""
 
     def human_readable(self) -> str:
-        """As text."""
+        """Return the JSON text."""
         return json.dumps(self._value, indent=2)
 
 
 class WharfingerCommand(Command):
-    """A command with the configuration, and a client for the Placement it names."""
+    """A command with the configuration and a client for the configured Placement."""
 
     app: WharfingerApp
 
     def get_epilog(self) -> str:
-        # cliff would read the metadata of all distributions, to name the one with the command.
+        # cliff would read the metadata of all distributions to name the distribution.
         return self._epilog or ""
 
     @property
@@ -38,7 +38,7 @@ class WharfingerCommand(Command):
 
     @cached_property
     def placement(self) -> "PlacementClient":
-        """The client; raises ConfigurationError."""
+        """The client for Placement; raises ConfigurationError."""
         from wharfinger.conf import PlacementSection
         from wharfinger.placement.client import PlacementClient
         from wharfinger.placement.session import make_adapter

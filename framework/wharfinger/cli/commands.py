@@ -1,4 +1,4 @@
-"""The commands of the program, each imported when it is run."""
+"""The commands of the program; each is imported only when it runs."""
 
 from typing import Any
 

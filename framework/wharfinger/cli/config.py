@@ -1,4 +1,4 @@
-"""``wharfinger config``: what the configuration says, and whether it can be used."""
+"""``wharfinger config``: show and validate the configuration."""
 
 import argparse
 from dataclasses import replace
@@ -40,9 +40,9 @@ def check(conf: "Options") -> "Check":
 
 
 class ConfigShow(WharfingerCommand, Lister):
-    """Show the value of every option, and where it comes from; secrets are masked.
+    """Show the value and the source of every option; secrets are masked.
 
-    Exits with 1 where something is wrong, which `wharfinger config validate` tells.
+    Exits with 1 if an option is invalid; `wharfinger config validate` lists the problems.
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -66,10 +66,9 @@ class ConfigShow(WharfingerCommand, Lister):
 
 
 class ConfigValidate(WharfingerCommand, Lister):
-    """Check all of the configuration, with the drivers that it enables.
+    """Check the whole configuration and the drivers that it enables.
 
-    Nothing is connected to. Exits with 0 if it can be used and with 1 if not; each thing
-    that is wrong is a row.
+    It connects to no service. Prints one row per problem. Exits with 1 if there is a problem.
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -80,4 +79,4 @@ class ConfigValidate(WharfingerCommand, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         files = ", ".join(self.app.parsed.files) or "no file, only defaults"
         rows = [(type(problem).__name__, str(problem)) for problem in self._problems]
-        return ("Configuration", "Result"), rows or [(files, "can be used")]
+        return ("Configuration", "Result"), rows or [(files, "valid")]

@@ -1,4 +1,4 @@
-"""``wharfinger conformance``: whether a driver keeps the contract."""
+"""``wharfinger conformance``: check a driver against the rules of the contract."""
 
 import argparse
 import signal
@@ -12,9 +12,9 @@ from wharfinger.exceptions import WharfingerError
 
 
 class ConformanceRun(WharfingerCommand):
-    """Check whether a driver keeps the rules.
+    """Check a driver against the rules of the contract.
 
-    Exits with 0 if it conforms, with 1 if a rule is not kept, and with 6 if not all was checked.
+    Exits with 0 if it conforms, with 1 if it breaks a rule, and with 6 if a rule was not checked.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -30,7 +30,7 @@ class ConformanceRun(WharfingerCommand):
             metavar="ID",
             action="append",
             type=rule_id,
-            help="only this rule (several times: these)",
+            help="only this rule (repeatable)",
         )
         add_options(parser.add_argument)
         return parser
@@ -44,7 +44,7 @@ class ConformanceRun(WharfingerCommand):
 
         asked = Asked.read(parsed_args.name, parsed_args)
         rules = [one for one in all_rules() if not parsed_args.rule or one.id in parsed_args.rule]
-        # A service manager or a CI ends a run so. The report has what was found until then.
+        # A service manager or a CI ends a run with SIGTERM. The report keeps the results so far.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         problem = ""
         try:
@@ -69,7 +69,7 @@ class ConformanceRun(WharfingerCommand):
 
 
 class ConformanceRules(WharfingerCommand, Lister):
-    """List the rules that a driver has to keep, or should, or may."""
+    """List the rules that a driver must, should or may keep."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         _check_installed()
@@ -83,7 +83,7 @@ class ConformanceRules(WharfingerCommand, Lister):
 
 
 def _check_installed() -> None:
-    """Raise WharfingerError where a distribution of the extra "conformance" is missing."""
+    """Raise WharfingerError if a distribution of the extra "conformance" is missing."""
     for name in ("hypothesis", "placement", "webob"):
         if find_spec(name) is None:
             raise WharfingerError(

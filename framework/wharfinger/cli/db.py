@@ -1,4 +1,4 @@
-"""``wharfinger db``: the schema of the database."""
+"""``wharfinger db``: upgrade and check the schema of the database."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DbUpgrade(WharfingerCommand):
-    """Create the database, or bring it to the newest version."""
+    """Create the database, or upgrade it to the newest version."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.objects import database_context
@@ -28,7 +28,7 @@ class DbUpgrade(WharfingerCommand):
         schema = before.schema
         if schema.is_head or not schema.is_known:
             done = f"nothing to do: it has version {schema.current}"
-            done += "" if schema.is_known else f", newer than {schema.head} here"
+            done += "" if schema.is_known else f", newer than {schema.head} of this release"
         elif schema.current is None:
             done = f"created, with version {schema.head}"
         else:
@@ -37,7 +37,7 @@ class DbUpgrade(WharfingerCommand):
 
 
 class DbVersion(WharfingerCommand, ShowOne):
-    """Show the version that the database has, and the newest that is known here."""
+    """Show the version of the database, and the newest version of this release."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.objects import database_context
@@ -51,10 +51,10 @@ class DbVersion(WharfingerCommand, ShowOne):
 
 
 class DbCheck(WharfingerCommand, Lister):
-    """Check that the database has all that is used here.
+    """Check that the database has all tables and columns of this release; write nothing.
 
-    Exits with 0 if it has, with 2 if `wharfinger db upgrade` is needed, and with 1 where that
-    is of no use; each thing that is missing is a row. Nothing is written.
+    Prints one row per missing part. Exits with 2 if `wharfinger db upgrade` is needed, and with 1
+    if parts are missing that the upgrade does not add.
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -77,12 +77,16 @@ def _result(found: "Condition") -> str:
     schema = found.schema
     has = f"has version {schema.current}"
     if not schema.is_known:
-        lacks = "lacks what is used here: run that version" if found.missing else "has all of it"
-        return f"{has}, newer than {schema.head} here, and {lacks}"
+        lacks = (
+            "lacks parts that this release uses: run that version"
+            if found.missing
+            else "has all parts that this release uses"
+        )
+        return f"{has}, newer than {schema.head} of this release, and {lacks}"
     if not schema.is_head:
         has = has if schema.current else "has no tables yet"
         return f"{has}: run `wharfinger db upgrade` for version {schema.head}"
     if found.missing:
-        remedy = "restore it from a backup, or name another"
-        return f"{has}, the newest, but not all that belongs to it: {remedy}"
+        remedy = "restore it from a backup, or configure another database"
+        return f"{has}, the newest, but lacks parts of it: {remedy}"
     return f"{has}, the newest"

@@ -1,4 +1,4 @@
-"""``wharfinger provider detach``: make a child a root of its own, to delete the root above it."""
+"""``wharfinger provider detach``: make a child a root, so that its former root can be deleted."""
 
 import argparse
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""``wharfinger device``: programming devices, and what became of it."""
+"""``wharfinger device``: program devices, list the jobs and resolve interrupted ones."""
 
 import argparse
 import signal
@@ -39,7 +39,7 @@ class _DeviceCommand(ObjectCommand):
 
     @contextmanager
     def connected(self, provider: "ProviderSummary") -> "Iterator[ComputeDriver]":
-        """The driver that publishes a device on this host, which knows its devices.
+        """Yield the driver that publishes a device on this host, after it listed its devices.
 
         Raises WharfingerError.
         """
@@ -73,10 +73,10 @@ class _DeviceCommand(ObjectCommand):
 
 
 class DeviceProgram(_DeviceCommand):
-    """Load an image into a device, which is reserved for as long as that takes.
+    """Load an image into a device, and reserve the device meanwhile.
 
-    Nothing may be allocated from it. Where it is not known whether the image was loaded, it stays
-    reserved, until `device resolve` says what it holds.
+    The device must have no allocations. If the outcome is unknown, the device stays reserved until
+    `device resolve` sets the outcome.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -88,15 +88,15 @@ class DeviceProgram(_DeviceCommand):
             "--function",
             metavar="ID",
             type=text(),
-            help="what the image does; the provider gets the trait CUSTOM_FPGA_FUNCTION_ID_* for "
-            "it, in place of what it had. Default: none, unless the driver knows",
+            help="the function of the image; its trait CUSTOM_FPGA_FUNCTION_ID_* replaces the "
+            "former one of the provider. Default: the function that the driver reports, if any",
         )
         parser.add_argument(
             "--wait-for-idle",
             metavar="SECONDS",
             type=seconds,
             default=0.0,
-            help="wait so long for what is allocated from it to end; default: refuse at once",
+            help="wait up to this time until its allocations end; default: refuse at once",
         )
         return parser
 
@@ -125,7 +125,7 @@ class DeviceProgram(_DeviceCommand):
 
 
 def _down_time(command: ObjectCommand) -> timedelta:
-    """How long a process may be silent before its job counts as left."""
+    """Return the time without reports after which the job of a process counts as interrupted."""
     from wharfinger.conf import DefaultSection
 
     return timedelta(seconds=DefaultSection.read(command.conf).service_down_time)
@@ -133,7 +133,7 @@ def _down_time(command: ObjectCommand) -> timedelta:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Have other signals do what Ctrl+C does: the job says how far it is, and lets go if it may."""
+    """Handle SIGTERM and SIGHUP like Ctrl+C: the job stores its state and releases if it may."""
     former = {
         one: signal.signal(one, signal.default_int_handler)
         for one in (signal.SIGTERM, signal.SIGHUP)
@@ -147,10 +147,10 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 class DeviceJobs(ObjectLister):
-    """List the last job of each device that was ever programmed, and what it came to.
+    """List the last programming job of each device, with its state.
 
-    Unless it is programmed or failed, the device is reserved; one that was interrupted, or of which
-    the outcome is unknown, waits for `device resolve`.
+    A device is reserved unless its job is programmed or failed. After an interrupted job, or one of
+    unknown outcome, it stays reserved until `device resolve`.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -158,7 +158,7 @@ class DeviceJobs(ObjectLister):
         parser.add_argument(
             "--unfinished",
             action="store_true",
-            help="only those that are under way, or wait for somebody to resolve them",
+            help="only jobs in progress and jobs that the operator has to resolve",
         )
         return parser
 
@@ -204,26 +204,26 @@ class DeviceJobs(ObjectLister):
 
 
 class DeviceResolve(_DeviceCommand):
-    """Say what a device holds that a job has left reserved, and release it.
+    """Set the outcome of a job that left a device reserved, and release the device.
 
-    For a job that was interrupted, or of which nobody knows what became of it. Look at the device
-    first: what is said here is believed.
+    Use it for an interrupted job, or one of unknown outcome. Inspect the device first: the command
+    does not check the outcome.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         outcome = parser.add_mutually_exclusive_group(required=True)
         outcome.add_argument(
-            "--programmed", action="store_true", help="it holds the image of the job"
+            "--programmed", action="store_true", help="the device has the image of the job"
         )
         outcome.add_argument(
-            "--unchanged", action="store_true", help="it holds what it held before the job"
+            "--unchanged", action="store_true", help="the device has the image from before the job"
         )
         parser.add_argument(
             "--function",
             metavar="ID",
             type=text(),
-            help="with --programmed: what the image does; default: as the job has it",
+            help="with --programmed: the function of the image; default: that of the job",
         )
         return parser
 
@@ -232,7 +232,7 @@ class DeviceResolve(_DeviceCommand):
         from wharfinger.scheduling import provider_details
 
         if parsed_args.function and not parsed_args.programmed:
-            raise WharfingerError(reason="--function goes with --programmed alone")
+            raise WharfingerError(reason="--function requires --programmed")
         name = parsed_args.provider
         provider: ProviderSummary | None = None
         try:
@@ -255,13 +255,13 @@ class DeviceResolve(_DeviceCommand):
             down_time=_down_time(self),
         )
         if left is None:
-            done = "its job is forgotten; there is no such device any more"
+            done = "the job is deleted; the device no longer exists"
         else:
             done = f"still reserved: {'; '.join(left)}" if left else "free"
         sys.stdout.write(f"{printable(f'{which(provider) if provider else name}: {done}')}\n")
 
     def _former(self, name: str) -> str | None:
-        """The uuid of a provider that is no more; None where no job knows the name."""
+        """Return the uuid of a deleted provider; None if no job has the name."""
         from wharfinger.objects import DeviceJobList
 
         jobs = DeviceJobList.get_by_filters(self.objects, provider_name=name)

@@ -1,4 +1,4 @@
-"""``wharfinger driver``: which drivers there are, and whether they fit."""
+"""``wharfinger driver``: list drivers and check them against the contract."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from wharfinger.exceptions import DriverLoadError, WharfingerError
 
 
 class DriverList(WharfingerCommand, Lister):
-    """List the drivers that are installed or enabled, and whether each can be loaded."""
+    """List the installed and enabled drivers, and whether each can be loaded."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.driver import loader
@@ -28,7 +28,7 @@ class DriverList(WharfingerCommand, Lister):
             )
             for driver in loader.installed()
         ]
-        # Enabled, and not installed: a driver is never just absent.
+        # Enabled drivers that are not installed are listed, too.
         rows += [
             (driver, "", "", ", ".join(names), _state(driver))
             for driver, names in instances.items()
@@ -36,7 +36,7 @@ class DriverList(WharfingerCommand, Lister):
         return ("Driver", "Class", "Package", "Instances", "State"), rows
 
     def _instances(self) -> dict[str, list[str]]:
-        """The enabled instances by driver."""
+        """Return the enabled driver instances by driver."""
         from wharfinger.conf import DefaultSection, InstanceSection
 
         instances: dict[str, list[str]] = {}
@@ -46,9 +46,9 @@ class DriverList(WharfingerCommand, Lister):
 
 
 class DriverCheck(WharfingerCommand, Lister):
-    """Check that a driver fits the contract, and its configuration with it.
+    """Check that a driver implements the contract, and that its configuration is valid.
 
-    Exits with 0 if it does and with 1 if not; each thing that is wrong is a row.
+    Prints one row per problem. Exits with 1 if there is a problem.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -56,7 +56,7 @@ class DriverCheck(WharfingerCommand, Lister):
         parser.add_argument(
             "name",
             metavar="NAME",
-            help="an enabled instance, whose configuration is read too, or an installed driver",
+            help="an enabled instance, to check its configuration, too, or an installed driver",
         )
         return parser
 

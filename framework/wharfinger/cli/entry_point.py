@@ -1,22 +1,22 @@
-"""Start of the ``wharfinger`` program: it answers ``--version`` before it imports anything."""
+"""Entry point of the ``wharfinger`` program; it answers ``--version`` before slow imports."""
 
 import gc
 import sys
 from typing import Final
 
-#: When Python itself searches for garbage, as ``gc.get_threshold`` has it.
+#: Python's default thresholds of the garbage collector.
 USUAL_THRESHOLDS: Final = gc.get_threshold()
 
 
 def main() -> int:
-    """Run the program; returns its exit code."""
+    """Run the program and return its exit code."""
     if sys.argv[1:] == ["--version"]:
         from importlib.metadata import version
 
         sys.stdout.write(f"wharfinger {version('wharfinger')}\n")
         return 0
-    # Python would collect garbage after every 700 objects: 5 % of the time of a start. The agent,
-    # which runs for long, sets the usual thresholds again.
+    # By default, Python collects garbage after every 700 objects: 5 % of the start time. The agent,
+    # which runs for long, restores the default thresholds.
     gc.set_threshold(100_000, 50, 50)
     from wharfinger.cli import app as program
 

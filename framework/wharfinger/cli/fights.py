@@ -1,4 +1,4 @@
-"""``wharfinger status``: fights between driver instances and other programs."""
+"""``wharfinger status``: values that driver instances write and other programs undo."""
 
 import argparse
 from typing import Any
@@ -7,10 +7,11 @@ from wharfinger.cli.object_command import ObjectLister, row, values
 
 
 class Status(ObjectLister):
-    """List what driver instances write and other programs undo again and again.
+    """List the values that driver instances write and other programs undo repeatedly.
 
-    One row for each value that was undone in three cycles in a row. The instance then writes the
-    provider only in full cycles. A row ends when a full cycle finds the value of the instance.
+    Prints one row for each value that was undone in three successive cycles. The instance then
+    writes the provider only in full cycles. The row disappears when a full cycle finds the value
+    of the instance.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""``wharfinger flavor``: the kinds of instances that can be asked for."""
+"""``wharfinger flavor``: create, list, show and delete flavors."""
 
 import argparse
 import math
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wharfinger.objects import Context, Flavor
 
 _AUTO: Final = "auto"
-#: As nova has them.
+#: The patterns of nova.
 _ID: Final = re.compile(r"(?! )[a-zA-Z0-9. _-]{1,255}(?<! )\Z")
 _KEY: Final = re.compile(r"[a-zA-Z0-9 _.:-]{1,255}\Z")
 
@@ -33,13 +33,13 @@ class FlavorCreate(ObjectShow):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", metavar="NAME", type=_name, help="its name, of one flavor only")
+        parser.add_argument("name", metavar="NAME", type=_name, help="its unique name")
         parser.add_argument(
             "--id",
             metavar="ID",
             type=_id,
             default=_AUTO,
-            help="its id, of one flavor only; auto, the default: a new uuid",
+            help="its unique id; default: auto, which creates a uuid",
         )
         parser.add_argument(
             "--vcpus", metavar="N", type=number(1), default=1, help="CPUs; default: 1"
@@ -61,25 +61,26 @@ class FlavorCreate(ObjectShow):
             metavar="FACTOR",
             type=_factor,
             default=1.0,
-            help="its share of a network's bandwidth; default: 1.0",
+            help="its factor of the network bandwidth; default: 1.0",
         )
         access = parser.add_mutually_exclusive_group()
         access.add_argument(
-            "--public", action="store_true", default=True, help="every project sees it; the default"
+            "--public",
+            action="store_true",
+            default=True,
+            help="all projects may use it; the default",
         )
         access.add_argument(
-            "--private", dest="public", action="store_false", help="not every project sees it"
+            "--private", dest="public", action="store_false", help="not all projects may use it"
         )
-        parser.add_argument(
-            "--description", metavar="TEXT", type=text(65535), help="a word for people"
-        )
+        parser.add_argument("--description", metavar="TEXT", type=text(65535), help="a description")
         parser.add_argument(
             "--property",
             metavar="KEY=VALUE",
             type=_property,
             action=_Properties,
             default={},
-            help="a further request, such as resources:VGPU=1 (may be given several times)",
+            help="an extra spec, such as resources:VGPU=1 (repeatable)",
         )
         return parser
 
@@ -109,7 +110,7 @@ class FlavorCreate(ObjectShow):
         return self.shown(flavor)
 
     def _taken(self, flavor: "Flavor") -> WharfingerError | None:
-        """Which of what only one flavor may have another has."""
+        """Return the error for an id or name that another flavor has."""
         from wharfinger.objects import Flavor
 
         for kind, value, get in (
@@ -121,7 +122,7 @@ class FlavorCreate(ObjectShow):
             except ObjectNotFound:
                 continue
             return WharfingerError(
-                reason=f"there is a flavor of the {kind} {value} already: give this one another"
+                reason=f"a flavor with the {kind} {value} already exists: choose another {kind}"
             )
         return None
 
@@ -142,7 +143,7 @@ class FlavorList(ObjectLister):
 
 
 class FlavorShow(ObjectShow):
-    """Show everything about one flavor, or the extra specs that make nova's flavor safe."""
+    """Show one flavor, or the extra specs that confine it to nova's providers."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -180,9 +181,9 @@ class FlavorShow(ObjectShow):
 
 
 class FlavorDelete(ObjectCommand):
-    """Delete flavors; instances and moves keep what they have of them.
+    """Delete flavors; instances and migrations keep their copies.
 
-    One that cannot be deleted does not stop the others. Exits with 1 if there is one.
+    If one flavor cannot be deleted, the command deletes the others and exits with 1.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -208,7 +209,7 @@ class FlavorDelete(ObjectCommand):
 
 
 class _Properties(argparse.Action):
-    """Takes each key once."""
+    """Collects KEY=VALUE arguments and refuses a key that occurs twice."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
@@ -216,12 +217,12 @@ class _Properties(argparse.Action):
         key, value = values
         properties = getattr(namespace, self.dest)
         if key in properties:
-            raise argparse.ArgumentError(self, f"{key} is given twice")
+            raise argparse.ArgumentError(self, f"{key} occurs twice")
         setattr(namespace, self.dest, {**properties, key: value})
 
 
 def find(context: "Context", wanted: str) -> "Flavor":
-    """The flavor of an id, or else of a name; raises ObjectNotFound."""
+    """Return the flavor with an id or a name; raises ObjectNotFound."""
     from wharfinger.objects import Flavor
 
     try:
@@ -233,8 +234,8 @@ def find(context: "Context", wanted: str) -> "Flavor":
 def _name(given: str) -> str:
     if not 1 <= len(given) <= 255 or not given.isprintable() or given != given.strip():
         raise argparse.ArgumentTypeError(
-            f"{shown(given)} is not a name: 1 to 255 characters that can be printed, without "
-            "space around them"
+            f"{shown(given)} is not a name: 1 to 255 printable characters, without space "
+            "around them"
         )
     return given
 

@@ -1,4 +1,4 @@
-"""``wharfinger instance``: what has been claimed, and moves of it."""
+"""``wharfinger instance``: claim, list, move, repair and release instances."""
 
 import argparse
 import sys
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from wharfinger.allocations.candidate_attempts import Suits
     from wharfinger.objects import Context, Instance, Migration, Reservation
 
-#: Whose an instance is that names nobody.
+#: The default project and user of an instance.
 _OPERATOR: Final = "operator"
-#: Times are kept in whole seconds: of less, nobody can tell how long ago it was.
+#: The shortest down time, since times are stored in whole seconds.
 _LEAST: Final = 3
 
 
 class InstanceCommand(ObjectCommand):
-    """A command that claims or moves."""
+    """A command that uses claims or moves."""
 
     @cached_property
     def _made(self) -> "tuple[AllocationClaims, Moves]":
@@ -53,16 +53,16 @@ class InstanceCommand(ObjectCommand):
 
     @property
     def claims(self) -> "AllocationClaims":
-        """Claims; raises ConfigurationError, StateError."""
+        """Return the claims; raises ConfigurationError, StateError."""
         return self._made[0]
 
     @property
     def moves(self) -> "Moves":
-        """Moves; raises ConfigurationError, StateError."""
+        """Return the moves; raises ConfigurationError, StateError."""
         return self._made[1]
 
     def say(self, subject: str, done: str, reserved: "Iterable[Reservation]" = ()) -> None:
-        """Say what has become of something, and what is reserved for it."""
+        """Print the result for an instance or migration, and the reservations for cleaning."""
         lines = [f"{subject}: {done}"]
         for one in reserved:
             found = self.placement.list_providers(uuid=one.provider_uuid)
@@ -72,12 +72,12 @@ class InstanceCommand(ObjectCommand):
 
 
 class _OneShown(InstanceCommand, ObjectShow):
-    """A command that shows an instance, with what it has."""
+    """A command that shows an instance with its allocations."""
 
     def with_allocations(
         self, one: "Instance", *, is_brief: bool = True
     ) -> tuple[Sequence[str], Sequence[Any]]:
-        """What it has, and where; where that is not to be brief, everything about it."""
+        """Return an instance with its allocations; all its fields unless ``is_brief``."""
         from wharfinger.allocations.operation_states import moves_of
 
         moves = moves_of(self.objects, one.uuid)
@@ -98,7 +98,7 @@ class _OneShown(InstanceCommand, ObjectShow):
     def _allocations(
         self, one: "Instance", moves: "Iterable[Migration]"
     ) -> Iterator[dict[str, Any]]:
-        """What the instance has, and what its moves have, each by provider."""
+        """Yield the allocations of the instance and of its migrations, by provider."""
         from wharfinger.allocations.allocation_writer import Consumers
 
         consumers = Consumers(self.placement)
@@ -115,18 +115,18 @@ class _OneShown(InstanceCommand, ObjectShow):
 
 
 class _Words(FormattableColumn[list[str]]):
-    """Uuids in one line."""
+    """Uuids, in a table on one line."""
 
     def human_readable(self) -> str:
-        """As text."""
+        """Return the text."""
         return " ".join(self._value)
 
 
 class _Lines(FormattableColumn[list[dict[str, Any]]]):
-    """What consumers have, a line for each provider."""
+    """Allocations of consumers, in a table one line per provider."""
 
     def human_readable(self) -> str:
-        """As text."""
+        """Return the text."""
         lines = []
         for one in self._value:
             amounts = " ".join(f"{kind}={amount}" for kind, amount in one["resources"].items())
@@ -136,21 +136,21 @@ class _Lines(FormattableColumn[list[dict[str, Any]]]):
 
 
 class InstanceClaim(_OneShown):
-    """Claim what a flavor asks for, for an instance, and show it.
+    """Claim the resources of a flavor for an instance, and show the instance.
 
-    It is allocated on the first node where all of it is free; nothing is started there.
+    Allocates on the first node with all resources free; starts no instance there.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         _takes_flavor(parser)
-        _takes_node(parser, "claim it there, and nowhere else")
+        _takes_node(parser, "claim only on this node")
         parser.add_argument(
             "--uuid",
             metavar="UUID",
             type=uuid,
-            help="the instance's; one that has what its flavor asks for stays as it is, and a "
-            "claim that was cut short goes on. Default: a new one",
+            help="uuid of the instance; a complete claim stays as it is, and an interrupted one is "
+            "completed. Default: a new uuid",
         )
         for name in ("project", "user"):
             parser.add_argument(
@@ -158,7 +158,7 @@ class InstanceClaim(_OneShown):
                 metavar="ID",
                 type=text(),
                 default=_OPERATOR,
-                help="whose it is; default: %(default)s",
+                help=f"{name} of the instance; default: %(default)s",
             )
         return parser
 
@@ -174,10 +174,7 @@ class InstanceClaim(_OneShown):
 
 
 class InstanceList(ObjectLister):
-    """List the instances, with where they are, and whether they are on their way.
-
-    Placement is not asked.
-    """
+    """List the instances with their hosts, nodes and moves, without requests to Placement."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -210,7 +207,7 @@ class InstanceList(ObjectLister):
 
 
 class InstanceShow(_OneShown):
-    """Show everything about one instance, and what it has in Placement."""
+    """Show one instance with its allocations in Placement."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         return _takes_instance(super().get_parser(prog_name))
@@ -223,9 +220,9 @@ class InstanceShow(_OneShown):
 
 
 class InstanceRelease(InstanceCommand):
-    """Have an instance be no more: all that it has is given back, and what its moves have.
+    """Release an instance: delete its allocations and those of its migrations.
 
-    What has to be cleaned after that is reserved first, until it has been.
+    Providers that have to be cleaned are reserved before that, until they are clean.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -239,8 +236,8 @@ class InstanceRelease(InstanceCommand):
 class InstanceRepair(InstanceCommand):
     """Repair an instance whose allocation another program has deleted from Placement.
 
-    Allocate to it what it had, on the same providers. They were fully reserved when a cycle found
-    the loss, and that reservation ends when the instance has all of it.
+    Allocates the same resources of the same providers again. The cycle that found the loss reserved
+    these providers fully; the reservation ends when the allocation is complete.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -248,7 +245,8 @@ class InstanceRepair(InstanceCommand):
         parser.add_argument(
             "--release",
             action="store_true",
-            help="release the instance; providers that are cleaned stay reserved until then",
+            help="release the instance; providers stay reserved until they are cleaned, if they "
+            "have to be",
         )
         return parser
 
@@ -267,15 +265,15 @@ class InstanceRepair(InstanceCommand):
 
 
 class _Start(_OneShown):
-    """A command that begins a move."""
+    """A command that starts a move."""
 
     def begun(self, instance: str, **more: Any) -> tuple[Sequence[str], Sequence[Any]]:
-        """Begin it, and show the instance."""
+        """Start the move, and show the instance."""
         from wharfinger.objects import Instance
 
         migration = self.moves.start(instance, **more)
         self.app.LOG.warning(
-            "Migration %s holds what it had, on node %s, until it is confirmed or reverted.",
+            "Migration %s holds the former resources on node %s until you confirm or revert it.",
             migration.uuid,
             printable(migration.source_node),
         )
@@ -283,15 +281,15 @@ class _Start(_OneShown):
 
 
 class InstanceResize(_Start):
-    """Have an instance hold what another flavor asks for, beside what it has.
+    """Claim the resources of another flavor for an instance, beside its present ones.
 
-    On any node, its own too; of whichever owners the flavor names. Confirm or revert it then.
+    Any node is possible, also its own, and the owners may differ. Confirm or revert the move then.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = _takes_instance(super().get_parser(prog_name))
         _takes_flavor(parser)
-        return _takes_node(parser, "have it go there, and nowhere else")
+        return _takes_node(parser, "move only to this node")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         return self.begun(
@@ -302,14 +300,14 @@ class InstanceResize(_Start):
 
 
 class InstanceMigrate(_Start):
-    """Have an instance hold what its flavor asks for on another node, beside what it has.
+    """Claim the resources of an instance on another node, beside its present ones.
 
-    Confirm or revert it then.
+    Confirm or revert the move then.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = _takes_instance(super().get_parser(prog_name))
-        return _takes_node(parser, "have it go there, and nowhere else")
+        return _takes_node(parser, "move only to this node")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         return self.begun(parsed_args.instance, suits=_on(self.objects, parsed_args.node))
@@ -321,8 +319,8 @@ class _Decision(InstanceCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         return _takes_instance(super().get_parser(prog_name))
 
-    def tell(self, migration: "Migration", reserved: "Iterable[Reservation]") -> None:
-        """Say how it ended, and where the instance is now."""
+    def print_end(self, migration: "Migration", reserved: "Iterable[Reservation]") -> None:
+        """Print how the move ended, and the node of the instance."""
         from wharfinger.objects import Instance
 
         one = Instance.get_by_uuid(self.objects, migration.instance_uuid)
@@ -336,21 +334,21 @@ class _Decision(InstanceCommand):
 
 
 class InstanceConfirm(_Decision):
-    """Have an instance stay where it was moved to: what it had before is given back."""
+    """Confirm the move of an instance: release its former resources."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.tell(*self.moves.confirm(parsed_args.instance))
+        self.print_end(*self.moves.confirm(parsed_args.instance))
 
 
 class InstanceRevert(_Decision):
-    """Have an instance have what it had before a move: what it was to have is given back."""
+    """Revert the move of an instance: release the new resources, and keep the former ones."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.tell(*self.moves.revert(parsed_args.instance))
+        self.print_end(*self.moves.revert(parsed_args.instance))
 
 
 def describe(one: "Instance", moves: "Sequence[Migration]", *, is_lost: bool) -> str:
-    """How an instance stands: in one word, or with its moves."""
+    """Return the state of an instance, or its moves in progress."""
     from wharfinger.allocations.operation_states import state_of
 
     if state := state_of(one):
@@ -376,7 +374,7 @@ def _flavor_of(one: "Instance") -> Any:
 
 
 def _on(context: "Context", node: str | None) -> "Suits":
-    """What says that a node is the one of that name or uuid; every node, where none is named."""
+    """Return the condition for the node with a name or uuid; any node if it is None."""
     from wharfinger.allocations.candidate_attempts import anywhere
     from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 

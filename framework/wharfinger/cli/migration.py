@@ -1,4 +1,4 @@
-"""``wharfinger migration``: instances on their way from one node to another."""
+"""``wharfinger migration``: list, show and recover moves of instances between nodes."""
 
 import argparse
 from typing import Any
@@ -17,28 +17,30 @@ class MigrationList(ObjectLister):
 
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--host", metavar="HOST", type=text(), help="only those from this host, or to it"
+            "--host", metavar="HOST", type=text(), help="only moves from or to this host"
         )
         parser.add_argument(
-            "--node", metavar="NODE", type=text(), help="only those from this node, or to it"
+            "--node", metavar="NODE", type=text(), help="only moves from or to this node"
         )
         parser.add_argument(
-            "--instance", metavar="UUID", type=uuid, help="only those of this instance"
+            "--instance", metavar="UUID", type=uuid, help="only moves of this instance"
         )
         parser.add_argument(
             "--status",
             choices=tuple(MIGRATION_STATUSES),
             metavar="STATUS",
-            help=f"only those that are {', '.join(MIGRATION_STATUSES)}: one of these",
+            help=f"only moves with this status: {', '.join(MIGRATION_STATUSES)}",
         )
         parser.add_argument(
             "--type",
             choices=MIGRATION_TYPES,
             metavar="TYPE",
-            help=f"only those of a type: {', '.join(MIGRATION_TYPES)}",
+            help=f"only moves of this type: {', '.join(MIGRATION_TYPES)}",
         )
         parser.add_argument(
-            "--in-progress", action="store_true", help="only those that still count at both ends"
+            "--in-progress",
+            action="store_true",
+            help="only moves that hold resources on both nodes",
         )
         return parser
 
@@ -76,7 +78,7 @@ class MigrationList(ObjectLister):
 
 
 class MigrationShow(ObjectShow):
-    """Show everything about one move."""
+    """Show all fields of one move."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -90,12 +92,12 @@ class MigrationShow(ObjectShow):
 
 
 class MigrationRecover(InstanceCommand):
-    """Finish the moves that processes have left which died.
+    """Finish the moves of processes that died.
 
-    What was being confirmed is confirmed, every other move is reverted. Of a move whose instance is
-    no more, what it has is given back. One that waits to be confirmed or reverted is left alone. A
-    process counts as dead when it has said nothing of a move for service_down_time. One move that
-    cannot be finished does not stop the others; exits with 1 if there is one.
+    Confirms moves whose confirmation was in progress, and reverts all others. Deletes the
+    allocations of a move whose instance is deleted. Does not change moves that wait to be confirmed
+    or reverted. A process counts as dead if it has not reported progress for service_down_time. If
+    one move cannot be finished, the command finishes the others and exits with 1.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:

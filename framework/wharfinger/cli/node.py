@@ -1,4 +1,4 @@
-"""``wharfinger node``: what drivers offer, one node for each root provider."""
+"""``wharfinger node``: list and show the nodes of drivers, one for each root provider."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -26,16 +26,16 @@ class NodeList(ObjectLister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--host", metavar="HOST", type=text(), help="only those that this host publishes"
+            "--host", metavar="HOST", type=text(), help="only nodes that this host publishes"
         )
         parser.add_argument(
             "--driver",
             metavar="INSTANCE",
             type=text(64),
-            help="only those that this driver instance has found",
+            help="only nodes of this driver instance",
         )
         parser.add_argument(
-            "--owner", metavar="TRAIT", type=owner, help="only those with this owner trait"
+            "--owner", metavar="TRAIT", type=owner, help="only nodes with this owner trait"
         )
         return parser
 
@@ -66,7 +66,7 @@ class NodeList(ObjectLister):
 
 
 class NodeShow(ObjectShow):
-    """Show everything about one node."""
+    """Show all fields of one node."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -74,7 +74,7 @@ class NodeShow(ObjectShow):
             "node",
             metavar="NODE",
             type=text(),
-            help="its uuid, or its name where that is one node",
+            help="its uuid, or its name if only one node has it",
         )
         return parser
 
@@ -83,12 +83,12 @@ class NodeShow(ObjectShow):
 
 
 def find(context: "Context", wanted: str) -> "ComputeNode":
-    """The node of a uuid, or else of a name; raises ObjectNotFound, WharfingerError."""
+    """Return the node with a uuid or a name; raises ObjectNotFound, WharfingerError."""
     from wharfinger.objects import ComputeNodeList
 
     uuid = as_uuid(wanted)
     found = list(ComputeNodeList.get_by_filters(context, uuid=uuid)) if uuid else []
-    if not found:  # a machine's name may be a uuid, too
+    if not found:  # the name of a node may be a uuid, too
         found = list(ComputeNodeList.get_by_filters(context, hypervisor_hostname=wanted))
     if not found:
         raise ObjectNotFound(kind="ComputeNode", key=wanted)

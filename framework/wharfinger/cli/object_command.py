@@ -1,4 +1,4 @@
-"""What the commands on objects share: how fields are shown, and what arguments have to be."""
+"""Base classes of commands on objects, cells of their tables and types of their arguments."""
 
 import argparse
 import re
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from wharfinger.objects import Context, WharfingerObject
     from wharfinger.placement.model import ProviderSummary
 
-#: What stands for a field of which nothing is known.
+#: The cell of an unset field.
 UNSET: Final = "?"
 _NUMBER: Final = re.compile(r"[0-9]{1,10}\Z")
 
 
 class ObjectCommand(WharfingerCommand):
-    """A command on objects, which lets go of the database when it is done."""
+    """A command on objects, which closes the database at its end."""
 
     @cached_property
     def objects(self) -> "Context":
-        """Where objects are kept; raises ConfigurationError, StateError."""
+        """Access to the database; raises ConfigurationError, StateError."""
         from wharfinger.objects import connect
 
         return connect(self.conf)
 
     @property
     def has_opened(self) -> bool:
-        """Whether the database has been opened."""
+        """Return whether the database is open."""
         return "objects" in vars(self)
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -54,12 +54,12 @@ class ObjectShow(ObjectCommand, ShowOne):
     """A command that shows all fields of an object."""
 
     def shown(self, one: "WharfingerObject") -> tuple[Sequence[str], Sequence[Any]]:
-        """Its fields; warns of those of which nothing is known, and says why."""
+        """Return the names and cells of all fields; warn of each unset field."""
         fields = self._data(one)
         return tuple(fields), tuple(map(_cell, fields.values()))
 
     def _data(self, value: Any) -> Any:
-        """A value as JSON has it."""
+        """Return a value as JSON data."""
         from wharfinger.objects import PciDeviceList, WharfingerObject
 
         if isinstance(value, datetime):
@@ -79,7 +79,7 @@ class ObjectShow(ObjectCommand, ShowOne):
 
 
 def known(value: Callable[[], Any]) -> Any:
-    """A value that depends on fields; UNSET where nothing is known of one."""
+    """Return the computed value, UNSET if a field that it needs is unset."""
     try:
         return value()
     except FieldUnset:
@@ -87,22 +87,22 @@ def known(value: Callable[[], Any]) -> Any:
 
 
 def given(**filters: Any) -> dict[str, Any]:
-    """The filters of a list that were given as arguments."""
+    """Return the filters that have a value."""
     return {name: value for name, value in filters.items() if value}
 
 
 def values(one: "WharfingerObject", *names: str) -> list[Any]:
-    """Fields of an object; UNSET for those of which nothing is known."""
+    """Return fields of an object, UNSET for unset ones."""
     return [known(partial(getattr, one, name)) for name in names]
 
 
 def row(*cells: Any) -> tuple[Any, ...]:
-    """A row of a list, of values as they come."""
+    """Return a row of a table from plain values."""
     return tuple(map(_cell, cells))
 
 
 def as_uuid(name: str) -> str | None:
-    """A uuid as it is kept; None for what is none."""
+    """Return a uuid in its stored form, None for a text that is not a uuid."""
     try:
         return uuid(name)
     except argparse.ArgumentTypeError:
@@ -110,12 +110,14 @@ def as_uuid(name: str) -> str | None:
 
 
 def ambiguous(kind: str, name: str, those: Iterable[str]) -> WharfingerError:
-    """The error of a name that several objects have."""
-    return WharfingerError(reason=f"{name} is more than one {kind}: name {' or '.join(those)}")
+    """Return the error for a name that several objects have."""
+    return WharfingerError(
+        reason=f"several objects of kind {kind} are named {name}: use {' or '.join(those)}"
+    )
 
 
 def number(least: int) -> Callable[[str], int]:
-    """What takes a whole number from there on, as an argument."""
+    """Return the argument type of whole numbers from ``least``."""
 
     def take(text: str) -> int:
         from wharfinger.objects.field_types import MAX_COUNT
@@ -130,7 +132,7 @@ def number(least: int) -> Callable[[str], int]:
 
 
 def text(longest: int = 255, shortest: int = 1) -> Callable[[str], str]:
-    """What takes a text that can be kept, as an argument."""
+    """Return the argument type of texts that the database can store."""
 
     def take(given: str) -> str:
         from wharfinger.objects.field_types import ColumnText
@@ -145,7 +147,7 @@ def text(longest: int = 255, shortest: int = 1) -> Callable[[str], str]:
 
 
 def uuid(text: str) -> str:
-    """Take a uuid, as an argument."""
+    """Argument type of uuids."""
     from wharfinger.objects.field_types import Identifier
 
     try:
@@ -156,7 +158,7 @@ def uuid(text: str) -> str:
 
 
 def owner(text: str) -> str:
-    """Take an owner trait, as an argument."""
+    """Argument type of owner traits."""
     from wharfinger.providers.ownership import check_owner
 
     try:
@@ -166,23 +168,23 @@ def owner(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """Take a number of seconds, as an argument."""
+    """Argument type of seconds, 0 or more."""
     try:
         number = float(text)
     except ValueError:
         number = -1.0
     if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, 0 or above")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
     return number
 
 
 def which(provider: "ProviderSummary") -> str:
-    """A provider by both of its names."""
+    """Return the name of a provider, with its uuid in brackets."""
     return f"{provider.name} ({provider.uuid})"
 
 
 def print_done(provider: "ProviderSummary", done: str) -> None:
-    """Say what has become of a provider."""
+    """Print the result for a provider."""
     sys.stdout.write(f"{printable(f'{which(provider)}: {done}')}\n")
 
 

@@ -1,4 +1,4 @@
-"""``wharfinger provider``: what Placement has."""
+"""``wharfinger provider``: list, show and draw the resource providers in Placement."""
 
 import argparse
 import json
@@ -34,7 +34,7 @@ class ProviderList(WharfingerCommand, Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         self._parser = parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--owner", metavar="TRAIT", type=owner, help="only those with this owner trait"
+            "--owner", metavar="TRAIT", type=owner, help="only providers with this owner trait"
         )
         parser.add_argument(
             "--required",
@@ -43,7 +43,7 @@ class ProviderList(WharfingerCommand, Lister):
             type=required,
             action="append",
             default=[],
-            help=f"only those with these traits: {SYNTAX}",
+            help=f"only providers with these traits: {SYNTAX}",
         )
         parser.add_argument(
             "--forbidden",
@@ -51,7 +51,7 @@ class ProviderList(WharfingerCommand, Lister):
             metavar="TRAIT",
             type=forbidden,
             action="append",
-            help="only those without this trait (may be given several times)",
+            help="only providers without this trait (repeatable)",
         )
         return parser
 
@@ -85,7 +85,7 @@ class ProviderList(WharfingerCommand, Lister):
             return self.placement.list_providers(required=wanted.values())
 
     def _names(self, providers: "list[ProviderSummary]") -> dict[str, str]:
-        """Names by uuid, of the providers and their parents."""
+        """Return the names of the providers and their parents, by uuid."""
         parents = {provider.parent_provider_uuid for provider in providers} - {None}
         if not parents <= {provider.uuid for provider in providers}:
             providers = self.placement.list_providers()
@@ -93,7 +93,7 @@ class ProviderList(WharfingerCommand, Lister):
 
 
 class ProviderShow(WharfingerCommand, ShowOne):
-    """Show everything about one resource provider."""
+    """Show one resource provider with its inventories, usages, traits and aggregates."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -120,7 +120,7 @@ class ProviderShow(WharfingerCommand, ShowOne):
 
 
 class ProviderTreeCommand(ObjectCommand):
-    """Draw the trees of resource providers with their owners, and who has reserved them."""
+    """Draw the trees of resource providers with their owners and reservations."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -128,11 +128,11 @@ class ProviderTreeCommand(ObjectCommand):
             "provider",
             metavar="PROVIDER",
             nargs="?",
-            help="only the tree that this provider, by name or uuid, is in; default: all trees",
+            help="only the tree of this provider, by name or uuid; default: all trees",
         )
         parser.add_argument("--inventory", action="store_true", help="with resource classes")
         parser.add_argument("--traits", action="store_true", help="with traits")
-        parser.add_argument("--usage", action="store_true", help="with what is allocated")
+        parser.add_argument("--usage", action="store_true", help="with usages")
         parser.add_argument(
             "-f", "--format", choices=("text", "json"), default="text", help="default: text"
         )
@@ -158,7 +158,7 @@ class ProviderTreeCommand(ObjectCommand):
             json.dump(tree.as_data(providers), sys.stdout, indent=2)
             sys.stdout.write("\n")
             return
-        # Where there is no terminal, nothing is wrapped.
+        # Lines are wrapped only on a terminal.
         from rich.console import Console
 
         console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED)
@@ -168,7 +168,7 @@ class ProviderTreeCommand(ObjectCommand):
             self.app.LOG.warning("There are no resource providers in Placement.")
 
     def _with_reservations(self, providers: "list[Details]") -> "list[Details]":
-        """The providers with who has reserved them, where that can be read; nothing is created."""
+        """Return the providers with their reservations if these can be read; create nothing."""
         from wharfinger.objects.database_context import look
         from wharfinger.scheduling import provider_details
 
@@ -176,5 +176,5 @@ class ProviderTreeCommand(ObjectCommand):
             is_empty = look(self.conf).schema.current is None
             return provider_details.with_reservations(None if is_empty else self.objects, providers)
         except (ObjectError, StateError) as error:
-            self.app.LOG.warning("Who has reserved what is not known: %s", error)
+            self.app.LOG.warning("Reservations are not shown: %s", error)
             return providers

@@ -1,4 +1,4 @@
-"""A request for resources as options: group by group, and what holds for the whole of it."""
+"""Options of commands for a request: those of its groups, and those of the whole request."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -13,23 +13,23 @@ from wharfinger.exceptions import InvalidRequest, shown
 if TYPE_CHECKING:
     from wharfinger.scheduling import RequestGroup, ResourceRequest
 
-#: Options of a group, and their values, in their order.
+#: The options of a group with their values, in their order.
 Said = tuple[tuple[str, Any], ...]
 
-#: How many candidates are wanted where nobody says it, as in nova's scheduler.
+#: The default limit of candidates, as in nova's scheduler.
 LIMIT: Final = 1000
 _NOBODY: Final = "none"
-_AGAIN: Final = "may be given several times"
+_AGAIN: Final = "repeatable"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all of them; what is said of groups is then in ``groups``, by suffix."""
+    """Add all options; parsing collects those of groups in ``groups``, by suffix."""
     parser.set_defaults(groups={"": ()})
     groups = parser.add_argument_group(
         "groups",
-        "What follows a --group is of that group, whose resources come from one provider. What "
-        "comes before the first is of the group without a suffix, whose resources come from any "
-        "provider of a tree, and from what shares with it.",
+        "Options after a --group belong to that group; its resources come from one provider. "
+        "Options before the first --group belong to the group without a suffix; its resources may "
+        "come from any provider of a tree, and from providers that share with the tree.",
     )
     _add_group_options(groups)
     _add_whole_options(parser.add_argument_group("the whole request"))
@@ -42,7 +42,7 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         type=_suffix,
         action=_Group,
         default=argparse.SUPPRESS,
-        help="begin a group, such as 1 or _GPU",
+        help="start a group, such as 1 or _GPU",
     )
     add = partial(groups.add_argument, default=argparse.SUPPRESS)
     add(
@@ -50,7 +50,7 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="CLASS=AMOUNT",
         type=_resource,
         action=_Resource,
-        help=f"what is asked for, such as VGPU=1 ({_AGAIN})",
+        help=f"a requested resource, such as VGPU=1 ({_AGAIN})",
     )
     add(
         "--required",
@@ -58,7 +58,7 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="TRAITS",
         type=required,
         action=_OfGroup,
-        help=f"traits that its providers have (without a suffix: together): {SYNTAX}",
+        help=f"traits that its providers must have (without a suffix: together): {SYNTAX}",
     )
     add(
         "--forbidden",
@@ -66,36 +66,36 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="TRAIT",
         type=forbidden,
         action=_OfGroup,
-        help=f"a trait that none of its providers has ({_AGAIN})",
+        help=f"a trait that its providers must not have ({_AGAIN})",
     )
     add(
         "--member-of",
         metavar="AGG[,AGG]",
         type=_aggregates,
         action=_OfGroup,
-        help=f"they are in one of these aggregates, by uuid ({_AGAIN}: all of it holds)",
+        help=f"its providers must be in one of these aggregates, by uuid ({_AGAIN}; all apply)",
     )
     add(
         "--not-member-of",
         metavar="AGG[,AGG]",
         type=_aggregates,
         action=_OfGroup,
-        help=f"they are in none of these aggregates ({_AGAIN})",
+        help=f"its providers must not be in any of these aggregates ({_AGAIN})",
     )
     add(
         "--in-tree",
         metavar="PROVIDER",
         type=text(),
         action=_Once,
-        help="they are in the tree of this provider, by name or uuid",
+        help="its providers must be in the tree of this provider, by name or uuid",
     )
     add(
         "--owner",
         metavar=f"TRAIT|{_NOBODY}",
         type=_owner,
         action=_Once,
-        help="whose resources are asked for; none: what has no owner, as network ports ask for. "
-        "Default: the owner that --required names, or else OWNER_NOVA",
+        help="the owner of the requested resources; none: providers without an owner, as for "
+        "network ports. Default: the owner trait of --required, or else OWNER_NOVA",
     )
 
 
@@ -103,8 +103,8 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--group-policy",
         choices=("none", "isolate"),
-        help="whether one provider may give to several groups with suffixes (none) or not "
-        "(isolate); default: as the flavor says, or else none",
+        help="whether one provider may serve several groups with suffixes (none) or not "
+        "(isolate); default: that of the flavor, or else none",
     )
     group.add_argument(
         "--same-subtree",
@@ -112,7 +112,7 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
         type=_suffixes,
         action="append",
         default=[],
-        help=f"the providers of these groups stand below one of them ({_AGAIN})",
+        help=f"the providers of these groups must be in the subtree of one of them ({_AGAIN})",
     )
     group.add_argument(
         "--root-required",
@@ -126,14 +126,14 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
         "--limit",
         metavar="N",
         type=number(1),
-        help=f"no more candidates than that; default: {LIMIT}",
+        help=f"the most candidates to return; default: {LIMIT}",
     )
 
 
 def written(groups: Mapping[str, Said], find: Callable[[str], str]) -> "list[RequestGroup]":
-    """The groups of the options; ``find`` gives the uuid of the provider of a name.
+    """Return the groups of the options; ``find`` returns the uuid of a provider by its name.
 
-    Raises InvalidRequest, and what ``find`` raises.
+    Raises InvalidRequest, and the errors of ``find``.
     """
     return [_group(suffix, said, find) for suffix, said in groups.items() if suffix or said]
 
@@ -143,16 +143,16 @@ def whole(
     sources: "Sequence[ResourceRequest]",
     groups: "Sequence[RequestGroup]",
 ) -> "ResourceRequest":
-    """All that is asked for, by other sources and by options, as one; raises InvalidRequest."""
+    """Return one request from other sources and the options; raises InvalidRequest."""
     from wharfinger.scheduling import ResourceRequest
     from wharfinger.scheduling.request import invalid, policy_needed
 
     theirs = list(chain(*(one.groups for one in sources)))
     for suffix in {group.suffix for group in theirs} & {group.suffix for group in groups}:
         problem = (
-            "the flavor or device profile has it already: begin another."
+            "the flavor or device profile has this group already: choose another suffix."
             if suffix
-            else "the group without a suffix is the flavor's: begin one for what else is asked for."
+            else "the flavor has the group without a suffix already: start a group with --group."
         )
         raise invalid("suffix", suffix, problem)
     everything = (*theirs, *groups)
@@ -167,18 +167,18 @@ def whole(
 
 
 class _Group(argparse.Action):
-    """Begins a group."""
+    """Starts a group."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
     ) -> None:
         if values in namespace.groups:
-            raise argparse.ArgumentError(self, f"{values} is given twice")
+            raise argparse.ArgumentError(self, f"{values} occurs twice")
         namespace.groups = {**namespace.groups, values: ()}
 
 
 class _OfGroup(argparse.Action):
-    """Says something of the group that was begun last."""
+    """Adds an option to the group that was started last."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
@@ -188,23 +188,23 @@ class _OfGroup(argparse.Action):
         namespace.groups = {**namespace.groups, suffix: (*said, (self.dest, values))}
 
     def check(self, said: Said, value: Any) -> None:
-        """Raise ArgumentError for what cannot be said besides."""
+        """Raise ArgumentError if the group's options do not allow this value."""
 
 
 class _Once(_OfGroup):
-    """Says something of a group that can be said once."""
+    """Adds an option that a group may have once."""
 
     def check(self, said: Said, value: Any) -> None:
         if self.dest in dict(said):
-            raise argparse.ArgumentError(self, "is given twice for one group")
+            raise argparse.ArgumentError(self, "occurs twice for one group")
 
 
 class _Resource(_OfGroup):
-    """Asks for a resource class once."""
+    """Adds a resource class, which a group may have once."""
 
     def check(self, said: Said, value: Any) -> None:
         if value[0] in dict(_all_of(said, self.dest)):
-            raise argparse.ArgumentError(self, f"{value[0]} is given twice for one group")
+            raise argparse.ArgumentError(self, f"{value[0]} occurs twice for one group")
 
 
 def _all_of(said: Said, option: str) -> list[Any]:
@@ -222,7 +222,7 @@ def _group(suffix: str, said: Said, find: Callable[[str], str]) -> "RequestGroup
     once = {"owner": None if named else ownership.NOVA, "in_tree": None, **dict(said)}
     if named and not once["owner"] and "owner" in dict(said):
         raise invalid(
-            f"owner{of}", _NOBODY, f"--required names {', '.join(sorted(named))}: leave one out."
+            f"owner{of}", _NOBODY, f"--required has {', '.join(sorted(named))}: remove one."
         )
     return RequestGroup(
         suffix=suffix,

@@ -1,4 +1,4 @@
-"""``wharfinger reservation``, ``provider reserve`` and ``release``: what nothing is placed on."""
+"""``wharfinger reservation list``, ``provider reserve`` and ``provider release``."""
 
 import argparse
 import re
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from wharfinger.placement.model import ProviderSummary
     from wharfinger.scheduling.provider_details import Reserved
 
-#: Whose a reservation is that names no holder.
+#: The default holder of a reservation.
 _OPERATOR: Final = "operator"
 _DURATION: Final = re.compile(r"([0-9]{1,9})([smhd])\Z")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def _end(given: str) -> datetime:
-    """Take a time to come, or how far it is from now, as an argument."""
+    """Argument type of a future time, or of a time span from now."""
     from wharfinger.objects.field_types import Moment, now
 
     present = now()
@@ -53,7 +53,7 @@ def _end(given: str) -> datetime:
             end = Moment().coerce(None, "", datetime.fromisoformat(given))
     except (OverflowError, ValueError):
         raise argparse.ArgumentTypeError(
-            f"{shown(given)} is neither a time, such as 2031-05-01T08:00, nor how far it is from "
+            f"{shown(given)} is neither a time, such as 2031-05-01T08:00, nor a time span from "
             "now, such as 90m, 2h or 3d"
         ) from None
     if end <= present:
@@ -62,10 +62,10 @@ def _end(given: str) -> datetime:
 
 
 class End(FormattableColumn[datetime | str | None]):
-    """When a reservation is expected to end; in a table it says so when that has passed."""
+    """The expected end of a reservation; a table marks it as overdue if it has passed."""
 
     def human_readable(self) -> str:
-        """As text."""
+        """Return the text."""
         from wharfinger.console import reservations
         from wharfinger.objects.field_types import now
 
@@ -73,17 +73,16 @@ class End(FormattableColumn[datetime | str | None]):
         return f"{self.machine_readable() or ''}{overdue}"
 
     def machine_readable(self) -> str | None:
-        """As ISO 8601, which says nothing of now."""
+        """Return the time in ISO 8601."""
         from wharfinger.console import reservations
 
         return reservations.moment(self._value)
 
 
 class ReservationList(ObjectLister):
-    """List what is fully reserved, for what, and by whom.
+    """List the full reservations of operators, jobs and drivers, with reason and holder.
 
-    What operators and jobs have reserved, and what drivers report. Placement is not asked: what
-    somebody else has reserved there is not listed.
+    Sends no request to Placement, so reservations of other programs are not listed.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -92,10 +91,10 @@ class ReservationList(ObjectLister):
             "--provider",
             metavar="PROVIDER",
             type=text(),
-            help="only those of this provider, by name or uuid",
+            help="only reservations of this provider, by name or uuid",
         )
         parser.add_argument(
-            "--holder", metavar="HOLDER", type=text(511), help="only those of this holder"
+            "--holder", metavar="HOLDER", type=text(511), help="only reservations of this holder"
         )
         return parser
 
@@ -127,23 +126,23 @@ class ReservationList(ObjectLister):
 
 
 class ProviderReserve(ObjectCommand):
-    """Reserve a provider fully, so that nothing more is placed on it.
+    """Reserve a provider fully, so that it gets no more allocations.
 
-    What is allocated from it stays. It is reserved until it is released: nothing ends by itself,
-    not even at the time that --until says.
+    Present allocations stay. The reservation lasts until it is released, also after the time of
+    --until.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = _takes_provider(super().get_parser(prog_name))
         parser.add_argument(
-            "--reason", metavar="TEXT", type=text(), required=True, help="what for, for people"
+            "--reason", metavar="TEXT", type=text(), required=True, help="the reason, for operators"
         )
         parser.add_argument(
             "--until",
             metavar="WHEN",
             type=_end,
-            help="when it is expected to be over: a time in ISO 8601, without a zone in UTC, or "
-            "how far it is from now, such as 90m, 2h or 3d; it is only shown, and ends nothing",
+            help="the expected end: a time in ISO 8601, in UTC unless it has a zone, or a time "
+            "span from now, such as 90m, 2h or 3d; it is shown, but does not end the reservation",
         )
         return parser
 
@@ -164,37 +163,37 @@ class ProviderReserve(ObjectCommand):
                 expected_end=parsed_args.until,
             )
         except ObjectExists:
-            self._refuse_second(provider, holder)  # which has come in between
+            self._refuse_second(provider, holder)  # another process stored it meanwhile
             raise
         except PlacementError as error:
             if not _stored(self, provider.uuid, holder):
                 raise
             raise WharfingerError(
                 reason=f"{which(provider)}: the reservation is stored, but not all of it is in "
-                f"Placement: the next cycle (`wharfinger sync`) writes it. {error}"
+                f"Placement. The next cycle (`wharfinger sync`) writes it. {error}"
             ) from error
         end = reservations.moment(held.expected_end)
         until = f", until {end}" if end else ""
         print_done(provider, f"reserved: {held.reason}{until} ({held.holder})")
 
     def _refuse_second(self, provider: "ProviderSummary", holder: str) -> None:
-        """Raise WharfingerError where the holder has a reservation of the provider already."""
+        """Raise WharfingerError if the holder already has a reservation of the provider."""
         from wharfinger.console import reservations
 
         for one in _stored(self, provider.uuid, holder):
             since, reason = values(one, "since", "reason")
             raise WharfingerError(
                 reason=f"{which(provider)}: {holder} has reserved it already, since "
-                f"{reservations.moment(since)}: {reason}. Release that first "
-                f"(`{_release_command(provider, holder)}`), or name another --holder."
+                f"{reservations.moment(since)}: {reason}. Release it first "
+                f"(`{_release_command(provider, holder)}`), or use another --holder."
             )
 
 
 class ProviderRelease(ObjectCommand):
-    """End a reservation: the provider is free again if no other reservation is left.
+    """End a reservation; the provider is free again if it has no other reservation.
 
-    With --foreign, end the full reservation that another program has written to Placement: from
-    then on, the provider is reserved as its driver reports it.
+    With --foreign, end the full reservation that another program has written to Placement. The
+    provider is then reserved as its driver reports it.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -205,7 +204,7 @@ class ProviderRelease(ObjectCommand):
         which_one.add_argument(
             "--foreign",
             action="store_true",
-            help="end what another program has fully reserved, of a provider that a driver "
+            help="end the full reservation of another program, for a provider that a driver "
             "instance publishes",
         )
         return parser
@@ -234,8 +233,8 @@ class ProviderRelease(ObjectCommand):
             if _stored(self, provider.uuid, holder):
                 raise
             raise WharfingerError(
-                reason=f"{which(provider)}: the reservation has ended, but Placement may not say "
-                f"so yet: the next cycle (`wharfinger sync`) writes it. {error}"
+                reason=f"{which(provider)}: the reservation has ended, but Placement may still "
+                f"have it. The next cycle (`wharfinger sync`) writes that. {error}"
             ) from error
         self._print(provider, left)
 
@@ -243,12 +242,12 @@ class ProviderRelease(ObjectCommand):
         print_done(provider, f"still reserved: {'; '.join(left)}" if left else "free")
 
     def _forget(self, name: str, holder: str) -> bool:
-        """End a reservation of a provider that is no more; whether there was one."""
+        """End the reservation of a deleted provider; return whether there was one."""
         uuid = as_uuid(name)
         held = _stored(self, uuid, holder) if uuid else ()
         for one in held:
             one.destroy()
-            sys.stdout.write(f"{uuid}: released; there is no such provider any more\n")
+            sys.stdout.write(f"{uuid}: released; the provider no longer exists\n")
         return bool(held)
 
     def _not_held(self, provider: "ProviderSummary", holder: str) -> WharfingerError:
@@ -262,10 +261,10 @@ class ProviderRelease(ObjectCommand):
             }
         )
         there = (
-            f"It is reserved by {', '.join(holders)}. What a driver reports ends when the driver "
-            "reports it no more."
+            f"It is reserved by {', '.join(holders)}. A reservation of a driver ends when the "
+            "driver no longer reports it."
             if holders
-            else "Nobody here has reserved it."
+            else "It has no reservation."
         )
         return WharfingerError(
             reason=f"{which(provider)}: there is no reservation by {holder}. {there}"
@@ -290,25 +289,26 @@ def _takes_holder(parser: argparse._ActionsContainer) -> None:
         metavar="NAME",
         type=text(),
         default=_OPERATOR,
-        help="who reserves it, each once, and releases it; default: %(default)s",
+        help="the holder of the reservation, one per provider; default: %(default)s",
     )
 
 
 def _refuse_jobs(holder: str) -> None:
-    """Raise WharfingerError for what only jobs reserve and release."""
+    """Raise WharfingerError for the holder that only jobs use."""
     from wharfinger.jobs import HOLDER
 
     if holder == HOLDER:
         raise WharfingerError(
-            reason=f"--holder {holder} is for jobs that program devices. See `wharfinger device "
-            "jobs`; what a job has left reserved ends with `wharfinger device resolve`."
+            reason=f"--holder {holder} is reserved for jobs that program devices. List them with "
+            "`wharfinger device jobs`; end the reservation of an interrupted job with `wharfinger "
+            "device resolve`."
         )
 
 
 def _stored(
     command: ObjectCommand, provider_uuid: str, holder: str
 ) -> "Reservations | Sequence[Any]":
-    """What a holder has stored of a provider: one reservation, or none."""
+    """Return the reservation of a provider by a holder, as a list of one or none."""
     from wharfinger.objects import ReservationList as Reservations
 
     return Reservations.get_by_filters(command.objects, provider_uuid=provider_uuid, holder=holder)

@@ -1,4 +1,4 @@
-"""``wharfinger service``: the processes that publish, and whether they do."""
+"""``wharfinger service``: list, show, disable, enable and delete services."""
 
 import argparse
 import sys
@@ -27,25 +27,27 @@ if TYPE_CHECKING:
 
 
 class Gates(FormattableColumn[dict[str, bool]]):
-    """By owner, whether the gate is on: words in a table, data in the other formats."""
+    """The state of the gate of each owner: text in a table, data in the other formats."""
 
     def human_readable(self) -> str:
-        """As text."""
+        """Return the text."""
         return "\n".join(f"{owner}: {'on' if on else 'off'}" for owner, on in self._value.items())
 
 
 class ServiceList(ObjectLister):
-    """List the services that publish, whether each may, and whether it is up.
+    """List the services with version, gates, status and state.
 
-    An owner's gate is on when all services that publish for it have come to version 2: only what
-    has that owner's trait is then offered to those who ask for the owner's resources.
+    An owner's gate is on when all services that publish for the owner have version 2. Requests of
+    the owner then get only providers with its owner trait.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--host", metavar="HOST", type=text(), help="only those on this host")
         parser.add_argument(
-            "--binary", metavar="BINARY", type=text(), help="only those of this program"
+            "--host", metavar="HOST", type=text(), help="only services on this host"
+        )
+        parser.add_argument(
+            "--binary", metavar="BINARY", type=text(), help="only services of this program"
         )
         return parser
 
@@ -88,7 +90,7 @@ class ServiceList(ObjectLister):
 
 
 class ServiceShow(ObjectShow):
-    """Show everything about one service."""
+    """Show all fields of one service."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         return _takes_service(super().get_parser(prog_name))
@@ -98,12 +100,12 @@ class ServiceShow(ObjectShow):
 
 
 class ServiceDisable(ObjectCommand):
-    """Say that nothing more is to be placed on what a service publishes."""
+    """Disable a service: the nodes that it publishes get no more allocations."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = _takes_service(super().get_parser(prog_name))
         parser.add_argument(
-            "--reason", metavar="TEXT", type=text(), help="why; without it, none is kept"
+            "--reason", metavar="TEXT", type=text(), help="the reason; default: none"
         )
         return parser
 
@@ -116,7 +118,7 @@ class ServiceDisable(ObjectCommand):
 
 
 class ServiceEnable(ObjectCommand):
-    """Have things placed again on what a service publishes."""
+    """Enable a service: the nodes that it publishes may get allocations again."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         return _takes_service(super().get_parser(prog_name))
@@ -130,7 +132,7 @@ class ServiceEnable(ObjectCommand):
 
 
 class ServiceDelete(ObjectCommand):
-    """Delete a service that is no more; what it published stays."""
+    """Delete the record of a service that no longer runs; its providers stay."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = _takes_service(super().get_parser(prog_name))
@@ -144,8 +146,8 @@ class ServiceDelete(ObjectCommand):
         down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
         if not parsed_args.force and service.is_up(down_time):
             raise WharfingerError(
-                reason=f"{_name(service)} is up, and would be there again with its next report: "
-                "stop it first, or say --force"
+                reason=f"{_name(service)} is up, and its next report would create it again: stop "
+                "it first, or use --force"
             )
         service.destroy()
         _print(service, "deleted")
@@ -156,13 +158,13 @@ def _takes_service(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "service",
         metavar="SERVICE",
         type=text(511),
-        help="its uuid, or HOST or HOST/BINARY where that is one service",
+        help="its uuid, or HOST or HOST/BINARY if only one service has it",
     )
     return parser
 
 
 def _find(context: "Context", wanted: str) -> "Service":
-    """The one service that is meant; raises ObjectNotFound, WharfingerError."""
+    """Return the service with a uuid, host or name; raises ObjectNotFound, WharfingerError."""
     from wharfinger.objects import ServiceList as Services
 
     found = [one for one in Services.get_by_filters(context) if _is_meant(one, wanted)]

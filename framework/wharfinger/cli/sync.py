@@ -1,4 +1,4 @@
-"""``wharfinger sync``: publish what the drivers say."""
+"""``wharfinger sync``: run one cycle of driver instances."""
 
 import argparse
 import json
@@ -23,10 +23,9 @@ T = TypeVar("T")
 
 
 class Sync(ObjectCommand):
-    """Bring Placement up to date with what the drivers report.
+    """Update Placement with the reports of the drivers.
 
-    Prints what was written as a diff; nothing is written where nothing has changed.
-    Exits with 0 when all is done, with 1 when something failed.
+    Prints the written changes as a diff. Exits with 1 if an instance failed.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -34,27 +33,26 @@ class Sync(ObjectCommand):
         parser.add_argument(
             "--dry-run",
             action="store_true",
-            help="write nothing and print the plan; exits with 2 if there is something to do",
+            help="print the plan and write nothing; exits with 2 if there is a change to write",
         )
         parser.add_argument(
             "--driver",
             metavar="INSTANCE",
             action="append",
-            help="only this driver instance (may be given several times); default: all that "
-            "are enabled",
+            help="only this driver instance (repeatable); default: all enabled instances",
         )
         parser.add_argument(
             "--removal-delay",
             metavar="SECONDS",
             type=seconds,
-            help="how far apart two listings have to be that lack a device or node, for it to "
-            "be gone; default: as configured",
+            help="the shortest time between two listings without a device or node, before its "
+            "provider is deleted; default: as configured",
         )
         parser.add_argument(
             "--allow-mass-removal",
             action="store_true",
-            help="believe that more than four providers, and more than a fifth of an instance's, "
-            "are gone at once",
+            help="delete providers even if more than four, and more than a fifth of an instance's, "
+            "are absent at once",
         )
         parser.add_argument(
             "-f", "--format", choices=("text", "json"), default="text", help="default: text"
@@ -86,12 +84,12 @@ class Sync(ObjectCommand):
                         try:
                             _print(name, outcomes[name], parsed_args.dry_run)
                         except (OSError, SystemExit) as error:
-                            # The reader of the output is gone; the cycles go on without it.
+                            # The reader closed the pipe; the cycles continue without output.
                             unprinted = error
             if not parsed_args.dry_run:
                 self._report(default, outcomes)
         except WharfingerError as error:
-            unreported = error  # the service; what was written stands, and is told below
+            unreported = error  # the service was not updated; the results are printed below
         if unprinted is not None:
             raise unprinted
         if parsed_args.format == "json":
@@ -106,14 +104,14 @@ class Sync(ObjectCommand):
         return DONE
 
     def _begin(self, default: "DefaultSection") -> None:
-        """Say that the service is up, or other hosts take its nodes for those of a dead one."""
+        """Report the service as up, so that no other host takes over its nodes as a dead one's."""
         from wharfinger.tracker import service_record
 
         try:
             service_record.begin(self.objects, default.host)
         except WharfingerError as error:
-            # The instances tell of the database, and the report at the end of the service.
-            self.app.LOG.debug("the service cannot be said to be up: %s", error)
+            # Each instance reports an error of the database, and so does the report at the end.
+            self.app.LOG.debug("The service cannot be reported as up: %s", error)
 
     @contextmanager
     def _reporting(self, default: "DefaultSection", dry_run: bool) -> Iterator[Callable[[], None]]:
@@ -138,7 +136,7 @@ class Sync(ObjectCommand):
         from wharfinger.tracker import service_record
 
         if not self.has_opened:
-            return  # no instance could open the database, and each has said so
+            return  # no instance could open the database, and each has reported that
         complete = outcomes.keys() == set(default.enabled_drivers) and not any(
             outcome.problems for outcome in outcomes.values()
         )
@@ -147,7 +145,7 @@ class Sync(ObjectCommand):
     def _run(
         self, name: str, parsed_args: argparse.Namespace, on_progress: Callable[[], None]
     ) -> "CycleResult":
-        """One instance's cycle; its failure does not stop the others."""
+        """Run the cycle of one instance; return its failure as a result."""
         from wharfinger.console import progress
         from wharfinger.providers.removal import RemovalPolicy
         from wharfinger.reconcile import driver_instance_loader
@@ -185,9 +183,9 @@ class Sync(ObjectCommand):
         except WharfingerError as error:
             return CycleResult(steps=tuple(taken), problems=(error,))
         except Exception as error:
-            # Isolates the other instances from what nobody has thought of.
+            # An unexpected error of one instance must not stop the others.
             self.app.LOG.debug("driver instance %s", name, exc_info=True)
-            reason = f"{type(error).__name__}: {error}. This is a fault; --debug shows where."
+            reason = f"{type(error).__name__}: {error}. This is a bug; --debug shows the traceback."
             return CycleResult(steps=tuple(taken), problems=(WharfingerError(reason=reason),))
 
 

@@ -1,4 +1,4 @@
-"""Conditions on traits as arguments, and what is said of names that Placement does not know."""
+"""Argument types of trait conditions, and errors for names that Placement does not know."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from wharfinger.placement.trait_conditions import TraitConditions
     from wharfinger.scheduling.requested_names import Named
 
-#: How ``--required`` is written, for its help.
+#: The syntax of ``--required``, for help texts.
 SYNTAX: Final = (
     "a trait, or as in the Placement API: T1,T2 (both), in:T1,T2 (one or both), !T (not that one); "
-    "may be given several times: all of it holds"
+    "repeatable, all conditions apply"
 )
-#: The options of what an error calls otherwise.
+#: Options whose names differ from the keys in errors.
 _OPTIONS: Final = {"resources": "resource", "suffix": "group"}
-#: What options are, in errors.
+#: The subject of options in errors.
 SUBJECT: Final = "request"
 
 
 def required(text: str) -> "TraitConditions":
-    """Take conditions as the API writes them, as an argument."""
+    """Argument type of trait conditions in the syntax of the Placement API."""
     from wharfinger.placement.trait_conditions import TraitConditions
 
     try:
@@ -35,7 +35,7 @@ def required(text: str) -> "TraitConditions":
 
 
 def forbidden(text: str) -> "TraitConditions":
-    """Take a trait that is not to be there, as an argument."""
+    """Argument type of a forbidden trait."""
     from wharfinger.placement.trait_conditions import TraitConditions
 
     try:
@@ -45,20 +45,20 @@ def forbidden(text: str) -> "TraitConditions":
 
 
 def together(conditions: Iterable["TraitConditions"], key: str = "required") -> "TraitConditions":
-    """All of them; raises InvalidRequest, of that key, where they cannot hold together."""
+    """Return all conditions as one; raises InvalidRequest with ``key`` if they conflict."""
     from wharfinger.placement.trait_conditions import TraitConditions
 
     return TraitConditions.parse((value for one in conditions for value in one.values()), key)
 
 
 def refused(text: str, error: InvalidRequest) -> argparse.ArgumentTypeError:
-    """The error of an argument that cannot be part of a request."""
+    """Return the error for an argument that cannot be part of a request."""
     return argparse.ArgumentTypeError(f"{shown(text)}: {error.problem}")
 
 
 @contextmanager
 def usage(parser: argparse.ArgumentParser) -> Iterator[None]:
-    """Have an InvalidRequest be wrong usage of the options."""
+    """Report an InvalidRequest as wrong usage of the options."""
     try:
         yield
     except InvalidRequest as error:
@@ -72,7 +72,7 @@ def usage(parser: argparse.ArgumentParser) -> Iterator[None]:
 def naming_unknown(
     client: "PlacementClient", traits: "Named", classes: "Named" = ()
 ) -> Iterator[None]:
-    """Have an error say which name Placement does not know, where it refuses what is asked."""
+    """If Placement refuses a request, raise an error that names what Placement does not know."""
     try:
         yield
     except PlacementError as error:

@@ -1,7 +1,7 @@
-"""The ``wharfinger-status`` program: whether all is ready for an upgrade.
+"""The ``wharfinger-status`` program, which checks that an upgrade is possible.
 
-Exit codes are oslo.upgradecheck's: 0 all is well, 1 warnings, 2 failures, 255 nothing could be
-checked; and 64 wrong usage. Nothing is written, but where Placement is embedded.
+Exit codes are those of oslo.upgradecheck: 0 success, 1 warnings, 2 failures, 255 no check ran; and
+64 wrong usage. It writes nothing, except to the database of an embedded Placement.
 """
 
 import argparse
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from wharfinger.reconcile.driver_instance_loader import Instance
 
 UNCHECKED: Final = 255
-#: What argparse exits with, and upgradecheck means a failure by.
+#: The exit code of argparse for wrong usage, which is upgradecheck's failure.
 _THEIR_WRONG_USAGE: Final = 2
-#: Of what is wrong in many places, so many are named.
+#: The most names in one result.
 _NAMED: Final = 10
-#: Up to so many providers are looked at one by one.
+#: The most providers that are read one by one.
 _FEW: Final = 50
-#: What ports ask for: in request groups without an owner, which no gate concerns.
+#: The classes of network ports, whose requests have no owner and to which no gate applies.
 _NETWORK: Final = ("NET_", "IPV4_ADDRESS")
 _SHARED: Final = "MISC_SHARES_VIA_AGGREGATE"
 
 
-def _told(check: "Callable[[Checks], Result]") -> "Callable[[Checks], Result]":
-    """Tell what keeps a check from being made as its failure, and nothing unprintable."""
+def _as_result(check: "Callable[[Checks], Result]") -> "Callable[[Checks], Result]":
+    """Return the check with errors as failures, and without unprintable characters."""
 
     @functools.wraps(check)
-    def told(self: "Checks") -> Result:
+    def checked(self: "Checks") -> Result:
         try:
             result = check(self)
         except WharfingerError as error:
@@ -51,7 +51,7 @@ def _told(check: "Callable[[Checks], Result]") -> "Callable[[Checks], Result]":
         lines = (result.details or "").split("\n")
         return Result(result.code, "\n".join(map(printable, lines)))
 
-    return told
+    return checked
 
 
 class Checks(UpgradeCommands):
@@ -68,7 +68,7 @@ class Checks(UpgradeCommands):
 
     @cached_property
     def _placement(self) -> "PlacementClient | None":
-        """A client; None where Placement is embedded and has never been used."""
+        """A client; None if Placement is embedded and was never used."""
         from wharfinger.conf import PlacementSection
         from wharfinger.placement.client import PlacementClient
         from wharfinger.placement.session import check, make_adapter
@@ -81,7 +81,7 @@ class Checks(UpgradeCommands):
 
     @cached_property
     def _instances(self) -> "list[Instance]":
-        """Those of the enabled driver instances that can be loaded."""
+        """The enabled driver instances that can be loaded."""
         from wharfinger.conf import DefaultSection
         from wharfinger.reconcile import driver_instance_loader
 
@@ -90,10 +90,10 @@ class Checks(UpgradeCommands):
             try:
                 found.append(driver_instance_loader.load(self._conf, name))
             except WharfingerError:
-                continue  # told by the check of the drivers
+                continue  # the check of the drivers reports it
         return found
 
-    @_told
+    @_as_result
     def _check_database(self) -> Result:
         from wharfinger.conf import DatabaseSection
 
@@ -104,7 +104,7 @@ class Checks(UpgradeCommands):
             return Result(Code.SUCCESS, f"{found.name} is created when it is first used.")
         return Result(Code.FAILURE, f"{found.name} has no tables yet. Run `wharfinger db upgrade`.")
 
-    @_told
+    @_as_result
     def _check_drivers(self) -> Result:
         from wharfinger.cli import config
 
@@ -116,7 +116,7 @@ class Checks(UpgradeCommands):
             Code.SUCCESS, f"Loaded: {loaded}." if loaded else "No driver instance is enabled."
         )
 
-    @_told
+    @_as_result
     def _check_placement(self) -> Result:
         from wharfinger.placement.microversions import Feature
 
@@ -141,14 +141,14 @@ class Checks(UpgradeCommands):
             names = (f"{one.name.lower().replace('_', ' ')} ({one.value})" for one in lacking)
             return Result(
                 Code.WARNING,
-                f"Placement has microversion {there}, and lacks: {', '.join(names)}. What needs "
-                "them is refused, or done in another way. Upgrade it.",
+                f"Placement has microversion {there}, and lacks: {', '.join(names)}. Operations "
+                "that need them are refused, or need more requests. Upgrade Placement.",
             )
         return Result(
-            Code.SUCCESS, f"Microversion {there}; it knows the owner traits that are used here."
+            Code.SUCCESS, f"Microversion {there}; it knows the owner traits of all instances."
         )
 
-    @_told
+    @_as_result
     def _check_services(self) -> Result:
         from wharfinger.objects import OWNER_TAG_VERSION
 
@@ -163,9 +163,10 @@ class Checks(UpgradeCommands):
         named = "; ".join(f"{owner}: {_some(services)}" for owner, services in behind.items())
         return Result(
             Code.WARNING,
-            f"The oldest for each owner: {versions}. Below {OWNER_TAG_VERSION}: {named}. As long "
-            "as there are any, what nobody has tagged is offered for that owner's, too. Upgrade "
-            "them, and have them publish everything once; delete those that are gone for good.",
+            f"The oldest for each owner: {versions}. Below {OWNER_TAG_VERSION}: {named}. While "
+            "there are such services, requests of the owner also get providers without an owner "
+            "trait. Upgrade these services and run one full cycle of each; delete the services "
+            "that no longer exist.",
         )
 
     def _not_read(self) -> Result | None:
@@ -174,13 +175,11 @@ class Checks(UpgradeCommands):
         if schema.current is None:
             return Result(Code.SUCCESS, "No service publishes yet.")
         if self._database.missing or (schema.is_known and not schema.is_head):
-            return Result(
-                Code.WARNING, "They are not looked at before the database has been upgraded."
-            )
+            return Result(Code.WARNING, "Not checked: upgrade the database first.")
         return None
 
     def _services(self) -> tuple[dict[str, int], dict[str, list[str]]]:
-        """By owner, the oldest version, and the services that do not tag everything."""
+        """Return the oldest version, and the services that do not tag all providers, by owner."""
         from wharfinger.objects import OWNER_TAG_VERSION, Service, ServiceList, connect
 
         context = connect(self._conf)
@@ -196,7 +195,7 @@ class Checks(UpgradeCommands):
                 behind.setdefault(owner, []).append(named)
         return dict(sorted(oldest.items())), dict(sorted(behind.items()))
 
-    @_told
+    @_as_result
     def _check_untagged(self) -> Result:
         if self._placement is None:
             return _unused()
@@ -206,15 +205,15 @@ class Checks(UpgradeCommands):
             return Result(
                 Code.WARNING,
                 f"{'' if complete else 'At least '}{len(untagged)} with inventory: {names}. "
-                "Requests that are confined to an owner pass them by: have who publishes them tag "
-                "them.",
+                "Requests of an owner do not get them: let the programs that publish them set an "
+                "owner trait.",
             )
         return Result(
             Code.SUCCESS,
-            "There are none." if complete else "There are none that have anything free.",
+            "No provider." if complete else "No provider with free resources.",
         )
 
-    @_told
+    @_as_result
     def _check_foreign_reservations(self) -> Result:
         from wharfinger.objects import connect
         from wharfinger.providers import full_reservation
@@ -228,14 +227,14 @@ class Checks(UpgradeCommands):
         finally:
             context.close()
         if not found:
-            return Result(Code.SUCCESS, "There are none.")
+            return Result(Code.SUCCESS, "No reservation.")
         named = _some(
             [f"{one.name} (`{full_reservation.release_command(one.uuid)}`)" for one in found]
         )
         return Result(
             Code.SUCCESS,
-            f"{len(found)} fully reserved, and not by us: kept. If no program needs such a "
-            f"reservation, its command ends it: {named}.",
+            f"{len(found)} fully reserved by another program: kept. If no program needs such a "
+            f"reservation, end it with the command in brackets: {named}.",
         )
 
     _upgrade_checks = (
@@ -249,25 +248,25 @@ class Checks(UpgradeCommands):
 
 
 def _judged(found: "Condition") -> Result:
-    """What a database that has tables is good for."""
+    """Return the result of the check of a database that has tables."""
     schema = found.schema
     lacking = "; ".join(f"table {table} {lacks}" for table, lacks in found.lacks.items())
     there = f"{found.name} is at {schema.current}"
     if not schema.is_known and lacking:
         return Result(
             Code.FAILURE,
-            f"{there}, of a newer version: {lacking}. Run that version here.",
+            f"{there}, of a newer release: {lacking}. Install that release.",
         )
     if not schema.is_known:
         return Result(
             Code.WARNING,
-            f"{there}, of a newer version, and has all that this one needs. {schema.head} is the "
-            "newest that is known here: upgrade Wharfinger.",
+            f"{there}, of a newer release, and has all that this release needs. Upgrade "
+            f"Wharfinger, whose newest version is {schema.head}.",
         )
     if not schema.is_head:
         return Result(
             Code.FAILURE,
-            f"{there}, and {schema.head} is the newest: {lacking or 'nothing is lacking'}. Run "
+            f"{there}, and {schema.head} is the newest: {lacking or 'it lacks no part'}. Run "
             "`wharfinger db upgrade`.",
         )
     if lacking:
@@ -279,10 +278,9 @@ def _judged(found: "Condition") -> Result:
 
 
 def _untagged(client: "PlacementClient") -> "tuple[list[ProviderSummary], bool]":
-    """The providers with inventory that no owner's trait marks.
+    """Return the providers with inventory and without an owner trait, and whether that is all.
 
-    And whether that is all of them: where there are many, it is those with something free, by one
-    list for each resource class.
+    If there are many, it returns only those with free resources, by one listing per class.
     """
     from wharfinger.providers import ownership
 
@@ -323,8 +321,8 @@ def _some(names: Sequence[str]) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="wharfinger-status",
-        description="Say whether all is ready for an upgrade. Exits with 0 if it is, with 1 where "
-        "there are warnings, with 2 where there are failures.",
+        description="Check that an upgrade is possible. Exits with 1 if there are warnings, and "
+        "with 2 if there are failures.",
     )
     parser.add_argument(
         "--config-file",
@@ -336,20 +334,20 @@ def _parser() -> argparse.ArgumentParser:
         "--config-dir", action="append", metavar="DIR", help="a directory of *.conf files"
     )
     upgrade = parser.add_subparsers(metavar="upgrade", required=True).add_parser("upgrade")
-    upgrade.add_argument("check", choices=("check",), help="look, and write nothing")
+    upgrade.add_argument("check", choices=("check",), help="check, and write nothing")
     upgrade.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 def main(argv: Iterable[str] | None = None) -> int:
-    """Run the program; returns its exit code."""
+    """Run the program and return its exit code."""
     from wharfinger import conf
 
     try:
         parsed = _parser().parse_args(None if argv is None else list(argv))
     except SystemExit as stop:
         return WRONG_USAGE if stop.code == _THEIR_WRONG_USAGE else 0
-    # What there is to say stands in the results.
+    # The results contain all messages.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         checks = Checks(conf.parse(parsed.config_file, parsed.config_dir))
@@ -366,7 +364,7 @@ def main(argv: Iterable[str] | None = None) -> int:
             return UNCHECKED
 
     parsed.action_fn = check
-    # upgradecheck takes its own options from there; it needs no others.
+    # upgradecheck reads its options from this object, and needs no others.
     upgradecheck.CONF = cast("Any", argparse.Namespace(command=parsed))
     return upgradecheck.run(upgradecheck.CONF)
 

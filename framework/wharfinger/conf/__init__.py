@@ -1,6 +1,6 @@
-"""Configuration: one module per section, each read once into a frozen dataclass.
+"""Configuration: one module per section; each section is read once into a frozen dataclass.
 
-A private ConfigOpts is made by ``load`` and handed down; there is no global one.
+``load`` creates a private ConfigOpts, which is passed down; there is no global one.
 """
 
 import re
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _PROJECT: Final = "wharfinger"
-#: Sections that are ours alone, and those that lead to services.
+#: The sections of our own options, and those with the options of services.
 OWN: Final = (DEFAULT, database.GROUP, scheduling.GROUP, agent.GROUP)
 SERVICES: Final[dict[str, type[PlacementSection | AcceleratorSection]]] = {
     placement.GROUP: PlacementSection,
@@ -66,7 +66,7 @@ def load(
 ) -> Options:
     """Read the configuration files, and raise the first of their ``problems``.
 
-    Without any named, those that oslo.config finds: wharfinger.conf in ~/.wharfinger, ~,
+    The default files are those that oslo.config finds: wharfinger.conf in ~/.wharfinger, ~,
     /etc/wharfinger or /etc, and the directories wharfinger.conf.d beside them. Raises
     ConfigurationError, ConfigurationFileError.
     """
@@ -79,7 +79,7 @@ def load(
 def parse(
     config_files: Sequence[str] | None = None, config_dirs: Sequence[str] | None = None
 ) -> Options:
-    """Read the configuration files as ``load`` does, and look at nothing in them.
+    """Read the configuration files like ``load``, without a validation of their values.
 
     Raises ConfigurationFileError.
     """
@@ -112,7 +112,7 @@ def parse(
             default_config_dirs=list(dict.fromkeys(dirs)),
         )
     except cfg.ConfigFileParseError as error:
-        # Without the line itself: it may be a password's.
+        # Without the line itself, which may contain a password.
         raise _unreadable(_LINE.sub("", str(error))) from None
     except (cfg.Error, OSError) as error:
         raise _unreadable(str(error)) from error
@@ -128,28 +128,28 @@ def parse(
 def register_services(conf: Options) -> None:
     """Register keystoneauth's options in each section that may lead to a service.
 
-    ``parse`` registers them only where one is set: the import of keystoneauth takes long.
+    ``parse`` registers them only if one is set, since the import of keystoneauth takes long.
     """
     for service in (placement, accelerator):
         service.register_service(conf)
 
 
 def _check_file(path: Path) -> None:
-    """See that a file, if it is there, is text to its end; oslo.config would wait for a pipe."""
+    """Check that a file, if it exists, is a text file; oslo.config would wait for a pipe."""
     if path.exists() and not path.is_file():
-        raise _unreadable(f"{path} is no regular file")
+        raise _unreadable(f"{path} is not a regular file")
     try:
         path.read_text()
     except UnicodeDecodeError as error:
         raise _unreadable(f"{path}: {error}") from error
     except OSError:
-        return  # oslo.config tells
+        return  # oslo.config reports it
 
 
 def problems(conf: Options) -> Iterator[WharfingerError]:
-    """What is wrong with our own sections, and sections that nobody reads.
+    """Yield the errors of our own sections, and an error for each unknown section.
 
-    What instances read is known when their drivers are loaded.
+    The sections of driver instances are checked when their drivers are loaded.
     """
     instances: tuple[str, ...] | None = None
     try:
@@ -175,17 +175,14 @@ def problems(conf: Options) -> Iterator[WharfingerError]:
                 if section not in read:  # two services may share their credentials
                     read.append(section)
                     yield from conf.unknown(section)
-    # A driver's may lead to a service as well.
+    # Sections of drivers may have an auth_section, too.
     read += [one.value for one in conf.settings() if one.key == "auth_section"]
     if instances is not None:
         yield from _unknown_sections(conf, read, instances)
 
 
 def service_sections(conf: Options, group: str) -> list[str]:
-    """The section that leads to a service, and that which says how to authenticate there.
-
-    Raises ConfigurationError.
-    """
+    """Return the section of a service, and that of its credentials; raises ConfigurationError."""
     credentials = SERVICES[group].read(conf).credentials
     return list(dict.fromkeys((group, credentials or group)))
 
@@ -193,12 +190,12 @@ def service_sections(conf: Options, group: str) -> list[str]:
 def _unknown_sections(
     conf: Options, sections: Sequence[str], instances: Sequence[str]
 ) -> Iterator[ConfigurationFileError]:
-    """Sections of nobody.
+    """Yield an error for each unknown section.
 
-    Those of an instance that is not enabled may stay, if they say that they are one's.
+    The sections of an instance that is not enabled are known if one has the option driver.
     """
     disabled = {one.section.lower() for one in conf.settings() if one.key == "driver"}
-    read = {one.lower() for one in sections if one != DEFAULT}  # whose case matters
+    read = {one.lower() for one in sections if one != DEFAULT}  # the name DEFAULT is case-sensitive
     for section in conf.list_all_sections():
         instance = section.lower().partition(":")[0]
         if section == DEFAULT or section.lower() in read or instance in {*instances, *disabled}:
@@ -208,23 +205,23 @@ def _unknown_sections(
         hint = (
             f"Did you mean [{known[close[0]]}]?"
             if close
-            else f"There are: {', '.join(known.values())}."
+            else f"Known sections: {', '.join(known.values())}."
         )
         yield ConfigurationFileError(
-            problem=f"nobody reads section [{section}].",
-            remedy=f"{hint} A section of a driver instance that is not enabled has to have the "
-            "option driver.",
+            problem=f"section [{section}] is unknown.",
+            remedy=f"{hint} A section of a driver instance that is not enabled needs the option "
+            "driver.",
         )
 
 
 def _unreadable(problem: str) -> ConfigurationFileError:
     return ConfigurationFileError(
-        problem=f"{problem}.", remedy="Correct it, or name another with --config-file."
+        problem=f"{problem}.", remedy="Correct it, or use another file with --config-file."
     )
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
-    """The options by section, for oslo-config-generator."""
+    """Return the options by section, for oslo-config-generator."""
     return [
         (DEFAULT, [*default.OPTIONS, *logging_options.OPTIONS]),
         (database.GROUP, database.OPTIONS),

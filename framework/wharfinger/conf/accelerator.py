@@ -1,6 +1,6 @@
-"""[accelerator]: where device profiles are kept.
+"""[accelerator]: the source of device profiles.
 
-Besides the options here it takes keystoneauth's, as [placement] does: they lead to Cyborg.
+Like [placement], the section also has the options of keystoneauth, here for Cyborg.
 """
 
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ GROUP: Final = "accelerator"
 OPTIONS: Final = (
     cfg.StrOpt(
         "device_profiles",
-        help="A JSON file of device profiles, to be read instead of asking Cyborg: what GET "
-        "/v2/device_profiles answers, or of that just device_profiles with the name and groups of "
-        "each. Without it, the other options of this section lead to Cyborg.",
+        help="A JSON file of device profiles, to use instead of Cyborg. Its format is the answer "
+        "to GET /v2/device_profiles; device_profiles with the name and groups of each is enough. "
+        "Without this option, the other options of this section lead to Cyborg.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorSection:
-    """[accelerator], validated, less keystoneauth's own options.
+    """[accelerator], validated, without the options of keystoneauth.
 
-    ``device_profiles`` is a file, None for Cyborg. ``credentials`` is the section that says how to
-    authenticate there, None where none does.
+    ``device_profiles`` is a file, None for Cyborg. ``credentials`` is the section with the
+    credentials for Cyborg, None without any.
     """
 
     device_profiles: Path | None
@@ -50,7 +50,7 @@ class AcceleratorSection:
                 section=GROUP,
                 key="device_profiles",
                 value=file,
-                problem="auth_type leads to Cyborg, and this to a file.",
+                problem="auth_type selects Cyborg, and this option a file.",
                 remedy="Remove one of the two.",
             )
         path = None if file is None else read_path(GROUP, "device_profiles", file)
@@ -58,7 +58,7 @@ class AcceleratorSection:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options here."""
+    """Register the options of this module."""
     conf.register_opts(list(OPTIONS), GROUP)
 
 
@@ -70,7 +70,7 @@ def register_service(conf: cfg.ConfigOpts) -> None:
 
 
 def sample_options() -> list[cfg.Opt]:
-    """All options of the section, for the configuration sample."""
+    """Return all options of the section, for the configuration sample."""
     from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
 
     return [*OPTIONS, *keystone.sample_options()]

@@ -1,4 +1,4 @@
-"""[database]: where objects are kept. The options are oslo.db's own."""
+"""[database]: the database of objects. Most options are those of oslo.db."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,23 +26,22 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     cfg.StrOpt(
         "connection",
         secret=True,
-        help="The database, as SQLAlchemy's URL: postgresql+psycopg://user:password@host/name, or "
-        "mysql+pymysql://user:password@host/name. It is created and upgraded by `wharfinger db "
-        "upgrade`. Default: a SQLite file in state_path, which is created and upgraded when it "
-        "is used.",
+        help="URL of the database for SQLAlchemy: postgresql+psycopg://user:password@host/name, or "
+        "mysql+pymysql://user:password@host/name. `wharfinger db upgrade` creates and upgrades it. "
+        "Default: a SQLite file in state_path, which is created and upgraded when it is used.",
     ),
     cfg.FloatOpt(
         "timeout",
         default=30,
         min=1,
         max=2**31 - 1,
-        help="Seconds that a transaction on a server may take, with connecting, waiting for locks, "
-        "and every byte of an answer. SQLite waits 30 seconds for another writer in any case.",
+        help="Seconds that a transaction on a server may take, including connecting, waiting for "
+        "locks, and reading answers. SQLite always waits 30 seconds for another writer.",
     ),
     *(option for option in database_opts if option.dest in _POOL),
 )
 
-#: How a URL of each kind that is known to work begins, and what that takes.
+#: The supported kinds of databases, each with its URL and package, for messages.
 _KINDS: Final = {
     "sqlite": "write sqlite:////path",
     "postgresql": "write postgresql+psycopg://..., and install wharfinger[postgresql]",
@@ -55,8 +54,8 @@ _KINDS: Final = {
 class DatabaseSection:
     """[database], validated.
 
-    ``connection`` is None for the file in state_path. ``options`` are oslo.db's. ``timeout`` is in
-    seconds.
+    ``connection`` is None for the file in state_path. ``options`` are those of oslo.db. ``timeout``
+    is in seconds.
     """
 
     connection: str | None = field(repr=False)
@@ -82,11 +81,11 @@ class DatabaseSection:
         return cls(connection, values, timeout)
 
 
-_ABSOLUTE: Final = "Name an absolute path: sqlite:////path."
+_ABSOLUTE: Final = "Use an absolute path: sqlite:////path."
 
 
 def _check(connection: str) -> None:
-    """See that a URL is one that can be used here."""
+    """Raise ConfigurationError for a URL that cannot be used."""
     # Slow to import, and not needed for the file in state_path.
     from sqlalchemy.engine import make_url  # noqa: PLC0415
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError  # noqa: PLC0415
@@ -94,19 +93,19 @@ def _check(connection: str) -> None:
     try:
         url = make_url(connection)
     except (ArgumentError, ValueError):
-        # Without the cause: its text may have a part of the password.
-        raise _wrong("this is no URL.") from None
+        # Without the cause, whose text may contain a part of the password.
+        raise _wrong("this is not a URL.") from None
     kind = url.get_backend_name()
     if kind not in _KINDS:
-        raise _wrong(f"{kind} is not among the databases that are known to work.")
+        raise _wrong(f"{kind} is not a supported kind of database.")
     try:
         url.get_dialect().import_dbapi()
     except NoSuchModuleError as error:
         raise _wrong(f"there is no driver {url.drivername}.") from error
     except ImportError as error:
-        raise _wrong(f"{error}.", f"Install that; or {_KINDS[kind]}.") from error
+        raise _wrong(f"{error}.", f"Install it; or {_KINDS[kind]}.") from error
     if kind == "sqlite" and not (url.database or "").startswith("/"):
-        raise _wrong("it is no file, or depends on where the program is started.", _ABSOLUTE)
+        raise _wrong("it is not the absolute path of a file.", _ABSOLUTE)
 
 
 def _wrong(

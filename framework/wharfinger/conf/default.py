@@ -1,4 +1,4 @@
-"""[DEFAULT]: what this service runs, and where it keeps its state."""
+"""[DEFAULT]: the driver instances, host and state directory of this service."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from wharfinger.exceptions import ConfigurationError
 
 
 def _user_state() -> str:
-    """The directory for the state of a user's programs."""
+    """Return the directory for the state of a user's programs."""
     # Path.expanduser would fail for a user without a home.
     return os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111
 
@@ -24,16 +24,15 @@ OPTIONS: Final = (
     cfg.ListOpt(
         "enabled_drivers",
         default=[],
-        help="Driver instances to run, by the names of their sections. A section names its "
-        "driver with `driver`; without it, the section's name is the driver's. Two instances "
-        "of one driver are fine.",
+        help="Driver instances to run, by the names of their sections. The option `driver` of a "
+        "section selects the driver; its default is the name of the section. One driver may have "
+        "several instances.",
     ),
     cfg.StrOpt(
         "host",
         default=socket.gethostname(),
         sample_default="<this machine's host name>",
-        help="The name of this service host. It must stay the same for as long as the host "
-        "publishes anything.",
+        help="The name of this service host. Do not change it while the host publishes providers.",
     ),
     cfg.StrOpt(
         "state_path",
@@ -41,9 +40,9 @@ OPTIONS: Final = (
         if os.geteuid() == 0
         else str(Path(_user_state()) / "wharfinger"),
         sample_default="/var/lib/wharfinger",
-        help="The directory that holds what must survive a restart. If it is lost, nothing in "
-        "Placement is deleted, and what is orphaned by that is reported. Default for others "
-        "than root: ~/.local/state/wharfinger.",
+        help="The directory of the state that has to survive a restart. If it is lost, nothing in "
+        "Placement is deleted, and orphaned providers are reported. Default for users other than "
+        "root: ~/.local/state/wharfinger.",
     ),
     cfg.IntOpt(
         "service_down_time",
@@ -54,7 +53,7 @@ OPTIONS: Final = (
     ),
 )
 
-#: It is kept in a column of that width.
+#: The width of its column in the database.
 _LONGEST_HOST: Final = 255
 #: Sections that are not driver instances'.
 _RESERVED: Final = frozenset(
@@ -99,32 +98,32 @@ class DefaultSection:
             if other != name or instances.count(name) > 1:
                 raise _wrong_instances(
                     instances,
-                    f"{other} and {name} would be marked with one and the same trait.",
-                    "Give each instance a name of its own (- and _ count as the same).",
+                    f"{other} and {name} would have the same instance trait.",
+                    "Use a different name for each instance (- and _ count as the same).",
                 )
         host = values["host"]
         if not host:
-            raise _wrong_host(host, "the host has no name.")
+            raise _wrong_host(host, "it is empty.")
         if not host.isprintable():
-            raise _wrong_host(host, "not all of its characters can be printed.")
+            raise _wrong_host(host, "it has unprintable characters.")
         if len(host) > _LONGEST_HOST:
             raise _wrong_host(host, f"it has more than {_LONGEST_HOST} characters.")
         state_path = read_path(DEFAULT, "state_path", values["state_path"])
         return cls(instances, host, state_path, values["service_down_time"])
 
     def require_instances(self) -> None:
-        """Raise ConfigurationError where no driver instance is enabled."""
+        """Raise ConfigurationError if no driver instance is enabled."""
         if not self.enabled_drivers:
             raise _wrong_instances(
                 (),
-                "no driver instance is enabled: there is nothing to publish.",
-                "Name some, or another file with --config-file.",
+                "no driver instance is enabled, so there is nothing to publish.",
+                "Enable an instance, or use another file with --config-file.",
             )
 
 
 def _wrong_host(host: str, problem: str) -> ConfigurationError:
     return ConfigurationError(
-        section=DEFAULT, key="host", value=host, problem=problem, remedy="Give it one that stays."
+        section=DEFAULT, key="host", value=host, problem=problem, remedy="Set a permanent name."
     )
 
 

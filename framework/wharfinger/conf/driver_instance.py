@@ -1,4 +1,4 @@
-"""[<instance>]: what every driver instance has, whatever its driver."""
+"""[<instance>]: the options of all driver instances, whatever their driver."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,8 +24,8 @@ OPTIONS: Final = (
     ),
     cfg.StrOpt(
         "owner",
-        help="The owner trait of everything that this instance publishes: OWNER_NOVA, "
-        "OWNER_CYBORG or CUSTOM_OWNER_*. Default: the driver's own.",
+        help="The owner trait of all providers of this instance: OWNER_NOVA, OWNER_CYBORG or "
+        "CUSTOM_OWNER_*. Default: that of the driver.",
     ),
     cfg.StrOpt(
         "adopt",
@@ -47,17 +47,17 @@ OPTIONS: Final = (
         "removal_delay",
         default=60,
         min=0,
-        help="Seconds between the first complete listing that lacks a device or node and the "
-        "second one that makes it gone. Only then is its provider removed.",
+        help="The shortest time, in seconds, between two complete listings without a device or "
+        "node before its provider is removed.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceSection:
-    """A driver instance's section, as far as the framework reads it.
+    """The framework's options of a driver instance's section.
 
-    ``owner`` is None where the driver's own is to be used; ``removal_delay`` in seconds.
+    ``owner`` is None for the default owner of the driver; ``removal_delay`` is in seconds.
     """
 
     name: str

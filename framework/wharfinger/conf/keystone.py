@@ -1,4 +1,4 @@
-"""keystoneauth's options, in any section that leads to a service, and what they lead to."""
+"""The options of keystoneauth in the section of a service, and the adapter made from them."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -22,16 +22,16 @@ _OWN_OPTIONS: Final = (
         "max_response_size",
         default=256,
         min=1,
-        help="Largest answer that is accepted from the service, in MiB after decompression. A "
-        "larger answer is an error. Placement's list of 100,000 providers has about 77 MiB.",
+        help="The largest answer of the service, in MiB after decompression. A larger answer is an "
+        "error. Placement's list of 100,000 providers has about 77 MiB.",
     ),
 )
-#: Seconds for a whole request. Work goes on within 30 s after an outage, so no attempt may wait for
-#: longer.
+#: Seconds for a whole request. Work has to continue within 30 s after an outage, so no attempt may
+#: wait longer.
 _TIMEOUT: Final = 30
 _TIMEOUT_HELP: Final = (
-    "Seconds for a whole request: with its token, redirects, retries of keystoneauth, and every "
-    "byte of the answer. Work goes on within this time, and at most 30 seconds, after an outage."
+    "Seconds for a whole request, including its token, redirects, retries of keystoneauth, and the "
+    "whole answer. Work continues within this time, and at most 30 seconds, after an outage."
 )
 _AUTH_OPTIONS: Final[tuple[cfg.Opt, ...]] = tuple(loading.get_auth_common_conf_options())
 OPTIONS: Final[tuple[cfg.Opt, ...]] = (
@@ -45,29 +45,29 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     *loading.get_adapter_conf_options(include_deprecated=False),
     *_OWN_OPTIONS,
 )
-#: Options that hold a URL.
+#: Options with a URL.
 _URLS: Final = ("auth_url", "endpoint", "endpoint_override")
-#: What keystoneauth puts into an endpoint, and where it has none of that.
+#: The values that keystoneauth inserts into an endpoint, and the types of auth that have none.
 _FILLED_IN: Final = {"project_id": "p", "tenant_id": "p", "user_id": "u"}
 _INTERFACES: Final = frozenset({"admin", "internal", "public"})
 _WITHOUT_PROJECT: Final = frozenset({"admin_token", "http_basic", "noauth", "none"})
 
 
 def register(conf: cfg.ConfigOpts, section: str, service_type: str) -> None:
-    """Register the options of a section for a service of that type."""
+    """Register the options of a section for a type of service."""
     conf.register_opts(list(OPTIONS), section)
     conf.set_default("service_type", service_type, section)
 
 
 def sample_options() -> list[cfg.Opt]:
-    """All options, those of a user with a password too, for the configuration sample."""
+    """Return all options, with those of the auth_type password, for the configuration sample."""
     return [*OPTIONS, *loading.get_auth_plugin_conf_options("password")]
 
 
 def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | None]:
-    """Which section says how to authenticate, and how: this, or what its auth_section names.
+    """Return the section with the credentials, this one or its auth_section, and the auth_type.
 
-    None where nothing says how. Raises ConfigurationError.
+    The auth_type is None if it is not set. Raises ConfigurationError.
     """
     values = read_options(conf, section, OPTIONS)
     credentials = values["auth_section"] or section
@@ -82,9 +82,9 @@ def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | Non
 
 
 def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
-    """The adapter for the service that keystoneauth's options in a section lead to.
+    """Return the adapter for the service of a section, without sending a request.
 
-    Nothing is sent yet. Raises ConfigurationError.
+    Raises ConfigurationError.
     """
     try:
         auth = loading.load_auth_from_conf_options(conf, section)
@@ -98,7 +98,7 @@ def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
             key="auth_type",
             value=conf[section].auth_type,
             problem=f"{error}.",
-            remedy="See keystoneauth's documentation for the options that this type takes.",
+            remedy="See keystoneauth's documentation for the options of this type.",
         ) from error
     bounded_transport.bound(session, conf[section].max_response_size, section)
     return adapter
@@ -130,7 +130,7 @@ def _has_host(url: str) -> bool:
 def _problems(
     section: str, values: Mapping[str, Any], auth_type: str | None
 ) -> Iterator[ConfigurationError]:
-    """What keystoneauth would find out at the first request, and tell by an error of Python's."""
+    """Yield the errors that would otherwise appear at the first request, as errors of Python."""
 
     def wrong(key: str, problem: str, remedy: str) -> ConfigurationError:
         return ConfigurationError(
@@ -140,19 +140,17 @@ def _problems(
     yield from _wrong_urls(section, values)
     for key in ("cafile", "certfile", "keyfile"):
         if values[key] and not Path(values[key]).exists():
-            yield wrong(key, "there is no such file.", "Correct it, or remove it.")
+            yield wrong(key, "this file does not exist.", "Correct the path, or remove it.")
     if not _INTERFACES.issuperset(values["valid_interfaces"] or ()):
         yield wrong(
             "valid_interfaces",
-            "there is no such interface.",
-            f"It takes {', '.join(sorted(_INTERFACES))}.",
+            "this interface does not exist.",
+            f"Use {', '.join(sorted(_INTERFACES))}.",
         )
     if values["version"] and (values["min_version"] or values["max_version"]):
-        yield wrong(
-            "version", "it does not go together with min_version, max_version.", "Remove one."
-        )
+        yield wrong("version", "it excludes min_version and max_version.", "Remove one of them.")
     if values["timeout"] is not None and not values["timeout"] > 0:  # nor what is no number
-        yield wrong("timeout", "no answer comes in that time.", "Give seconds, above 0.")
+        yield wrong("timeout", "it leaves no time for an answer.", "Set a number above 0.")
     override = values["endpoint_override"] or ""
     try:
         is_filled = override % ({} if auth_type in _WITHOUT_PROJECT else _FILLED_IN)
@@ -161,19 +159,19 @@ def _problems(
     if override and not is_filled:
         yield wrong(
             "endpoint_override",
-            "what stands after a % cannot be filled in.",
-            "Write %% for the character.",
+            "the text after a % is not the name of a value that can be inserted.",
+            "Write %% for the character %.",
         )
 
 
 @cache
 def _ways() -> frozenset[str]:
-    """The ways to authenticate that are installed; to look takes longer than all else here."""
+    """Return the installed types of auth; the search takes longer than the rest of this module."""
     return frozenset(entry_points(group=loading.PLUGIN_NAMESPACE).names)
 
 
 def _plugin_options(section: str, kind: str) -> list[cfg.Opt]:
-    """What a way to authenticate takes; raises ConfigurationError."""
+    """Return the options of an auth_type; raises ConfigurationError."""
     known = _ways()
     try:
         if kind not in known:
@@ -184,7 +182,7 @@ def _plugin_options(section: str, kind: str) -> list[cfg.Opt]:
             section=section,
             key="auth_type",
             value=kind,
-            problem="keystoneauth has no such way to authenticate, or cannot load it.",
-            remedy=f"There are {', '.join(sorted(known))}.",
+            problem="keystoneauth does not have this auth_type, or cannot load it.",
+            remedy=f"Use one of {', '.join(sorted(known))}.",
         ) from error
     return options

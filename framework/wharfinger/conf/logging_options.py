@@ -59,8 +59,8 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     cfg.BoolOpt(
         "use_json",
         default=False,
-        help="Log JSON objects, one a line, instead of the formats below. The member args is "
-        "always null: arguments stand in message, where secrets are masked.",
+        help="Log JSON objects, one per line, instead of the formats below. The member args is "
+        "always null: message contains the arguments, with secrets masked.",
     ),
     cfg.StrOpt("log_date_format", default="%Y-%m-%d %H:%M:%S", help="Format of %(asctime)s."),
     cfg.StrOpt(
@@ -92,14 +92,14 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         "rate_limit_interval",
         default=0,
         min=0,
-        help="Seconds in which rate_limit_burst lines are logged, and no more. 0: no limit.",
+        help="Seconds in which at most rate_limit_burst lines are logged. 0: no limit.",
     ),
     cfg.IntOpt("rate_limit_burst", default=0, min=0, help="See rate_limit_interval. 0: no limit."),
     cfg.StrOpt(
         "rate_limit_except_level",
         default="CRITICAL",
         choices=["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", ""],
-        help="Lines of this level and above have no limit; empty: no such level.",
+        help="Lines of this level and above have no limit. Empty: all levels have the limit.",
     ),
 )
 _FORMATS: Final = (
@@ -127,10 +127,9 @@ _FILE_NAME: Final = "wharfinger-agent.log"
 
 @dataclass(frozen=True, slots=True)
 class LoggingSection:
-    """oslo.log's options of [DEFAULT], validated.
+    """The options of oslo.log in [DEFAULT], validated.
 
-    ``file`` is the log file, None for no file. ``values`` are those of oslo.log's options that are
-    here, by name.
+    ``file`` is the log file, or None. ``values`` are the values of these options, by name.
     """
 
     file: Path | None
@@ -151,18 +150,18 @@ class LoggingSection:
 
     @property
     def debug(self) -> bool:
-        """Whether to log at DEBUG."""
+        """Return whether to log at DEBUG."""
         return bool(self.values["debug"])
 
     @property
     def names_output(self) -> bool:
-        """Whether the options say where or how to log."""
+        """Return whether an option sets where or how to log."""
         chosen = ("use_stderr", "use_journal", "use_syslog", "use_json")
         return self.file is not None or any(self.values[name] for name in chosen)
 
 
 def _check_format(name: str, value: str) -> None:
-    """Fill a format in, as oslo.log would for each line; raises ConfigurationError."""
+    """Raise ConfigurationError for a format that oslo.log could not apply to a line."""
     record = logging.makeLogRecord(dict.fromkeys(_ADDED, ""))
     try:
         PercentStyle(value).format(record)
@@ -171,8 +170,8 @@ def _check_format(name: str, value: str) -> None:
             section=DEFAULT,
             key=name,
             value=value,
-            problem=f"no line can be made of it ({type(error).__name__}: {error}).",
-            remedy="Write %(name)s for an attribute of a log record, and %% for the character.",
+            problem=f"this format is invalid ({type(error).__name__}: {error}).",
+            remedy="Write %(name)s for an attribute of a log record, and %% for the character %.",
         ) from error
 
 

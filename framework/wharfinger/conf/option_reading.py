@@ -1,4 +1,4 @@
-"""Reading options: errors of oslo.config, told as ours."""
+"""Reading of options; errors of oslo.config are raised as ours."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +14,9 @@ from wharfinger.masking import MASK, learn, learn_url
 
 @contextmanager
 def reading(section: str) -> Iterator[None]:
-    """Raise ConfigurationFileError for what oslo.config finds wrong in a section.
+    """Raise errors of oslo.config in a section as ConfigurationFileError.
 
-    For what reads a section by other means than ``read_options``.
+    It is for code that does not read a section with ``read_options``.
     """
     try:
         yield
@@ -29,7 +29,7 @@ def reading(section: str) -> Iterator[None]:
 def read_options(conf: cfg.ConfigOpts, section: str, options: Sequence[cfg.Opt]) -> dict[str, Any]:
     """Register the options of a section and return their values, by name.
 
-    Raises ConfigurationError for a value that its option does not take.
+    Raises ConfigurationError for a value that its option does not accept.
     """
     conf.register_opts(list(options), None if section == DEFAULT else section)
     return {option.dest: _value(conf, section, option) for option in options}
@@ -42,14 +42,14 @@ def _value(conf: cfg.ConfigOpts, section: str, option: cfg.Opt) -> Any:
         _learn_secrets(option, value)
         if value is not None or option.default is None:
             return value
-        problem, remedy = "there is no value.", _kind(option.type) or "Give one, or remove it."
+        problem, remedy = "the value is empty.", _kind(option.type) or "Set a value, or remove it."
     except (cfg.ConfigFileValueError, cfg.ConfigSourceValueError) as error:
         problem = "this value cannot be used."
         told = str(error).rpartition(" is not valid: ")[2].rstrip(".")
         remedy = _kind(option.type) or f"{told[:1].upper()}{told[1:]}."
     except (cfg.Error, RecursionError):
-        problem = "what stands after a $ is not an option, or refers back to this one."
-        remedy = "Name one that there is, or write $$ for the character."
+        problem = "the name after a $ is not an option, or refers back to this one."
+        remedy = "Use the name of an option, or write $$ for the character $."
     setting = conf.setting(section, option) if isinstance(conf, Options) else None
     _learn_secrets(option, setting and setting.value)
     shown = setting.value if setting else "..."
@@ -58,7 +58,7 @@ def _value(conf: cfg.ConfigOpts, section: str, option: cfg.Opt) -> Any:
         key=option.dest,
         value=MASK if option.secret else shown,
         problem=problem,
-        remedy=f"{remedy} It stands in {setting.file}." if setting else remedy,
+        remedy=f"{remedy} It is set in {setting.file}." if setting else remedy,
     )
 
 
@@ -72,7 +72,7 @@ def _learn_secrets(option: cfg.Opt, value: object) -> None:
 
 
 def _kind(wanted: object) -> str:
-    """What an option takes, in words; nothing where oslo.config says it well."""
+    """Return the accepted values as text; "" if oslo.config describes them well."""
     if isinstance(wanted, types.Boolean):
         return "It takes true or false."
     if isinstance(wanted, types.Integer) or type(wanted) is types.Float:
@@ -86,16 +86,16 @@ def _kind(wanted: object) -> str:
 
 
 def read_path(section: str, key: str, value: str) -> Path:
-    """An absolute path, ~ taken for the home directory; raises ConfigurationError.
+    """Return an absolute path, with ~ as the home directory; raises ConfigurationError.
 
-    Databases are made there, whose URLs have a meaning for some characters.
+    It refuses characters with a meaning in the URL of a database, since the path may be one's.
     """
     try:
         path = Path(value).expanduser()
     except RuntimeError as error:
         raise _wrong_path(section, key, value, str(error)) from error
     if not path.is_absolute():
-        raise _wrong_path(section, key, value, "it depends on where the program is started")
+        raise _wrong_path(section, key, value, "it is not absolute")
     if not value.isprintable() or set("?#%") & set(value):
         raise _wrong_path(section, key, value, "a path with ?, # or % cannot hold a database")
     return path
@@ -107,5 +107,5 @@ def _wrong_path(section: str, key: str, value: str, problem: str) -> Configurati
         key=key,
         value=value,
         problem=f"{problem}.",
-        remedy="Name an absolute path.",
+        remedy="Use an absolute path without ?, # and %.",
     )

@@ -1,7 +1,7 @@
-"""[placement]: which Placement, and how to reach it.
+"""[placement]: the Placement to use, and how to connect to it.
 
-Besides the options here it takes keystoneauth's: auth_type and what that asks for,
-endpoint_override, region_name, cafile, timeout and so on.
+The section also has the options of keystoneauth: auth_type and its options, endpoint_override,
+region_name, cafile, timeout and so on.
 """
 
 from dataclasses import dataclass
@@ -19,31 +19,29 @@ OPTIONS: Final = (
     cfg.BoolOpt(
         "embedded",
         default=True,
-        help="Run the real Placement inside this process, on SQLite: for trying things out, for "
-        "tests, and for a single host. False: use the service that the other options of this "
-        "section lead to.",
+        help="Run the real Placement inside this process, on SQLite: for a first try, for tests, "
+        "and for a single host. False: use the service of the other options of this section.",
     ),
     cfg.StrOpt(
         "embedded_database",
         default="$state_path/placement.sqlite",
-        help="The file that the embedded Placement keeps its data in.",
+        help="The database file of the embedded Placement.",
     ),
     cfg.IntOpt(
         "connections",
         default=8,
         min=1,
         max=10,
-        help="How many requests are sent at the same time while trees are published.",
+        help="The number of concurrent requests while trees are published.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementSection:
-    """[placement], validated, less keystoneauth's own options.
+    """[placement], validated, without the options of keystoneauth.
 
-    ``credentials`` is the section that says how to authenticate: this one, or what
-    auth_section names.
+    ``credentials`` is the section with the credentials: this one, or that of auth_section.
     """
 
     embedded: bool
@@ -67,7 +65,7 @@ class PlacementSection:
                     section=GROUP,
                     key=key,
                     value=value,
-                    problem="this leads to a service, but embedded = true.",
+                    problem="this option is for a service, but embedded = true.",
                     remedy="Set embedded = false, or remove this option.",
                 )
         if not values["embedded"] and not auth_type:
@@ -75,7 +73,7 @@ class PlacementSection:
                 section=credentials,
                 key="auth_type",
                 value="",
-                problem="embedded = false, but nothing says how to authenticate.",
+                problem="embedded = false, but no auth_type is set.",
                 remedy="Set auth_type (password, v3applicationcredential, ...) and its options.",
             )
         database = read_path(GROUP, "embedded_database", values["embedded_database"])
@@ -83,7 +81,7 @@ class PlacementSection:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options here."""
+    """Register the options of this module."""
     conf.register_opts(list(OPTIONS), GROUP)
 
 
@@ -95,7 +93,7 @@ def register_service(conf: cfg.ConfigOpts) -> None:
 
 
 def sample_options() -> list[cfg.Opt]:
-    """All options of the section, for the configuration sample."""
+    """Return all options of the section, for the configuration sample."""
     from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
 
     return [*OPTIONS, *keystone.sample_options()]

@@ -1,8 +1,8 @@
-"""Deadline of a whole HTTP request: connecting, sending, and every byte of the answer.
+"""Deadline of a whole HTTP request, which includes connecting, sending and the whole answer.
 
-requests and keystoneauth have a timeout for each operation of a socket only. A service that sends
-one byte in time would hold a client for hours. A request of keystoneauth is also several requests:
-for a token, for redirects, and for its own retries. All of them share one deadline here.
+requests and keystoneauth only have a timeout for each operation of a socket. A service that sends
+one byte at a time could block a client for hours. A request of keystoneauth may be several
+requests: for a token, for redirects, and for its own retries. All of them share one deadline here.
 """
 
 import http.client
@@ -17,13 +17,13 @@ from typing import Any, Final
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-#: When the request of this thread has to be complete, by the monotonic clock.
+#: The deadline of the request of this thread, by the monotonic clock.
 _END: Final[ContextVar[float | None]] = ContextVar("request_deadline", default=None)
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Give all requests within so many seconds together, or what the block around it has left."""
+    """Limit all requests in this block to a total time; an earlier outer deadline still applies."""
     end = time.monotonic() + seconds
     outer = _END.get()
     token = _END.set(end if outer is None else min(outer, end))
@@ -40,7 +40,7 @@ def is_over() -> bool:
 
 
 def _left(end: float | None) -> float | None:
-    """Return the seconds that are left; raises TimeoutError at the end."""
+    """Return the remaining seconds; raises TimeoutError after the deadline."""
     if end is None:
         return None
     left = end - time.monotonic()
@@ -50,7 +50,7 @@ def _left(end: float | None) -> float | None:
 
 
 class _Reader(io.RawIOBase):
-    """The bytes of an answer, each read in what is left of the time."""
+    """The bytes of an answer; each read has the remaining time as its timeout."""
 
     def __init__(self, raw: io.RawIOBase, connection: socket.socket) -> None:
         self._raw: Final = raw
@@ -80,7 +80,7 @@ class _Answer(http.client.HTTPResponse):
 
 
 class _Limited:
-    """A connection of urllib3 whose timeout is what is left of the time.
+    """A connection of urllib3 whose timeout is the remaining time.
 
     urllib3 sets it on the socket for connecting, for sending and for the answer.
     """
@@ -115,5 +115,5 @@ class _HTTPSPool(HTTPSConnectionPool):
     ConnectionCls = _LimitedHTTPS
 
 
-#: Pools of connections that keep the deadline, as a manager of urllib3 has them.
+#: Pools of connections that keep the deadline, by scheme, for a manager of urllib3.
 POOLS: Final = {"http": _HTTPPool, "https": _HTTPSPool}

@@ -1,4 +1,4 @@
-"""[scheduling]: how requests for allocation candidates are narrowed."""
+"""[scheduling]: the request filters for allocation candidates."""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -13,26 +13,24 @@ OPTIONS: Final = (
     cfg.ListOpt(
         "request_filters",
         default=["compute_status", "owner"],
-        help="What every request for allocation candidates goes through, in this order: names in "
-        "the entry point group wharfinger.request_filters.",
+        help="The filters of all requests for allocation candidates, in this order: names in the "
+        "entry point group wharfinger.request_filters.",
     ),
     cfg.StrOpt(
         "untagged",
         default="forbid",
         choices=[
-            ("forbid", "they are not; those that share through an aggregate are, all the same"),
-            ("allow", "they are"),
+            ("forbid", "no, except providers that share through an aggregate"),
+            ("allow", "yes"),
         ],
-        help="Whether providers without an owner trait are offered to those who ask for an "
-        "owner's resources. For as long as a service that publishes for the owner does not tag "
-        "all that it has, they are.",
+        help="Whether requests of an owner also get providers without an owner trait. They do in "
+        "any case while a service of the owner does not tag all its providers.",
     ),
     cfg.IntOpt(
         "cache_time",
         default=30,
         min=1,
-        help="Seconds for which it is believed which owner traits there are, and which owners' "
-        "services tag all that they publish.",
+        help="Seconds for which the known owner traits, and the gates of the owners, are cached.",
     ),
 )
 

@@ -1,7 +1,6 @@
-"""oslo.config, which also knows which options are read and what its files hold.
+"""oslo.config with a list of the registered options and of the settings in its files.
 
-By that, a key that nobody reads is an error and not passed over, and each value can be
-shown with where it came from.
+So an unknown key is an error instead of being ignored, and each value can be shown with its source.
 """
 
 import os
@@ -31,7 +30,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What an option has come to, and where that came from; secrets are masked."""
+    """The value of an option with its source; secrets are masked."""
 
     section: str
     key: str
@@ -40,7 +39,7 @@ class Value:
 
 
 class Options(cfg.ConfigOpts):
-    """A ConfigOpts that remembers the options that are registered with it."""
+    """A ConfigOpts with a list of its registered options."""
 
     def __init__(self) -> None:
         self._by_section: Final[dict[str, list[cfg.Opt]]] = {}
@@ -50,7 +49,7 @@ class Options(cfg.ConfigOpts):
     def register_opt(
         self, opt: cfg.Opt, group: str | cfg.OptGroup | None = None, *args: Any, **kwargs: Any
     ) -> bool:
-        """As in ConfigOpts."""
+        """Register an option as in ConfigOpts, and add it to the list."""
         is_new: bool = super().register_opt(opt, group, *args, **kwargs)
         name = group.name if isinstance(group, cfg.OptGroup) else group
         if is_new and not kwargs.get("cli"):  # those are oslo.config's own
@@ -59,14 +58,14 @@ class Options(cfg.ConfigOpts):
 
     @property
     def files(self) -> list[str]:
-        """The configuration files that were read, in their order."""
+        """Return the configuration files that were read, in their order."""
         directories = [
             sorted(Path(name).expanduser().glob("*.conf")) for name in self.config_dir or ()
         ]
         return [*self.config_file, *(str(file) for files in directories for file in files)]
 
     def settings(self) -> Iterator[Setting]:
-        """All lines of all configuration files, in the order in which they are read."""
+        """Yield all lines of all configuration files, in the order in which they are read."""
         for file in self.files:
             sections: dict[str, dict[str, list[str]]] = {}
             cfg.ConfigParser(str(Path(file).expanduser()), sections).parse()
@@ -75,9 +74,9 @@ class Options(cfg.ConfigOpts):
                     yield from (Setting(file, section, key, value) for value in values)
 
     def setting(self, section: str, opt: cfg.Opt) -> Setting | None:
-        """The line that sets an option, the last of several; None where nothing does.
+        """Return the last line that sets an option, or None.
 
-        What the environment says comes before any file.
+        The environment takes precedence over all files.
         """
         names = set(_names(opt))
         variable = f"OS_{section}__{opt.dest}".upper()
@@ -100,22 +99,22 @@ class Options(cfg.ConfigOpts):
         ) or any(name.startswith(prefix) and name not in variables for name in os.environ)
 
     def unknown(self, section: str) -> Iterator[ConfigurationFileError]:
-        """What a section has in a file, and nobody reads."""
+        """Yield an error for each unknown option of a section in a file."""
         known = {name for opt in self._by_section.get(section, ()) for name in _names(opt)}
         shown = sorted({opt.dest for opt in self._by_section.get(section, ())})
         for setting in self.settings():
             if _same(setting.section, section) and setting.key not in known:
                 close = get_close_matches(setting.key, shown, n=1)
                 yield ConfigurationFileError(
-                    problem=f"{setting.file}: nobody reads the option {setting.key} of section "
-                    f"[{setting.section}].",
+                    problem=f"{setting.file}: option {setting.key} of section [{setting.section}] "
+                    "is unknown.",
                     remedy=f"Did you mean {close[0]}?"
                     if close
-                    else f"There are: {', '.join(shown)}.",
+                    else f"Known options: {', '.join(shown)}.",
                 )
 
     def effective(self, section: str) -> Iterator[Value]:
-        """What the options of a section have come to."""
+        """Yield the values of the options of a section."""
         group = None if section == DEFAULT else section
         for opt in sorted(self._by_section.get(section, ()), key=lambda opt: str(opt.dest)):
             try:
@@ -131,13 +130,13 @@ class Options(cfg.ConfigOpts):
 
 
 def _names(opt: cfg.Opt) -> Iterator[str]:
-    """All names under which oslo.config takes an option from a file."""
+    """Yield all names under which oslo.config reads an option from a file."""
     yield opt.dest
     yield from (old.name for old in opt.deprecated_opts if old.name)
 
 
 def _same(section: str, other: str) -> bool:
-    """oslo.config takes the names of sections in any case, but for DEFAULT."""
+    """Return whether two names of sections are equal; only DEFAULT is case-sensitive."""
     return section == other or (section.lower() == other.lower() and other != DEFAULT)
 
 

@@ -1,1 +1,1 @@
-"""How plans and provider trees look to a person in a terminal, and to a program."""
+"""Texts for a terminal and JSON data of plans, provider trees, explanations and reservations."""

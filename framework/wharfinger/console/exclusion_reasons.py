@@ -1,4 +1,4 @@
-"""What keeps providers out, in words."""
+"""Texts of the reasons that exclude providers from a request."""
 
 from datetime import datetime
 
@@ -21,16 +21,16 @@ from wharfinger.scheduling.provider_details import Reserved
 
 
 def words(reason: Reason, now: datetime) -> str:
-    """One reason; not fit for a terminal yet."""
+    """Return the text of one reason; control characters are not escaped yet."""
     match reason:
         case Lacking(classes=classes):
             text = f"has no {' and no '.join(classes)}"
         case Unknown():
-            text = "was not looked at"
+            text = "was not examined"
         case Outside(step=step):
             text = f"is not in the {'tree' if step is Step.TREE else 'aggregates'}"
         case Belonging(owners=owners):
-            text = f"belongs to {' and '.join(owners) or 'nobody'}"
+            text = f"belongs to {' and '.join(owners) or 'no owner'}"
         case Untraited(choice=choice):
             text = f"lacks {' or '.join(choice)}"
         case Traited(trait=trait):
@@ -40,14 +40,14 @@ def words(reason: Reason, now: datetime) -> str:
         case Short():
             text = _short(reason)
         case Small(resource_class=kind, asked=asked, most=most):
-            text = f"has {most} {kind} at most, {asked} asked for"
+            text = f"has {most} {kind} at most, {asked} requested"
         case Misfit():
             text = _misfit(reason)
     return text
 
 
 def holder(one: Reserved, now: datetime) -> str:
-    """Why somebody has a provider reserved, how long, and who."""
+    """Return the reason, age and holder of a reservation."""
     return f"{one.reason}, {reservations.age(one.since, now)} ({one.holder})"
 
 
@@ -55,12 +55,12 @@ def _short(reason: Short) -> str:
     kind, asked = reason.resource_class, reason.asked
     if reason.used is None:
         return f"{kind} is used up"
-    return f"{reason.used} of {reason.capacity} {kind} used, {asked} asked for"
+    return f"{reason.used} of {reason.capacity} {kind} used, {asked} requested"
 
 
 def _held(reason: Held, now: datetime) -> str:
     if not reason.by:
-        return f"{reason.resource_class} is reserved by others"
+        return f"{reason.resource_class} is reserved by other programs"
     return f"reserved: {'; '.join(holder(one, now) for one in reason.by)}"
 
 
@@ -68,4 +68,4 @@ def _misfit(reason: Misfit) -> str:
     kind, asked = reason.resource_class, reason.asked
     if not reason.figure:
         return f"{kind}={asked} does not fit its units"
-    return f"{reason.figure} of {kind} is {reason.value}, {asked} asked for"
+    return f"{reason.figure} of {kind} is {reason.value}, {asked} requested"

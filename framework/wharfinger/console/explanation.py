@@ -1,4 +1,4 @@
-"""Why a request has the candidates that it has: as text, and as JSON."""
+"""The explanation of a request's candidates, as text and as JSON."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -27,21 +27,21 @@ from wharfinger.scheduling.explanation import (
 from wharfinger.scheduling.provider_details import Reserved
 from wharfinger.scheduling.request import RequestGroup
 
-#: Text, a count, and what is said of it.
+#: Label, count and remark of a table row.
 _Row = tuple[str, int, str]
 _TREES: Final = {
     TreeStep.ALL: "trees",
-    TreeStep.ROOT: "with a root that will do",
-    TreeStep.PARTS: "with something for each group",
-    TreeStep.TRAITS: "with the traits together",
+    TreeStep.ROOT: "with a suitable root",
+    TreeStep.PARTS: "with a provider for each group",
+    TreeStep.TRAITS: "with all required traits",
     TreeStep.TOGETHER: "with enough for all groups",
-    TreeStep.POLICY: "with a provider for each",
-    TreeStep.SUBTREE: "in one subtree",
+    TreeStep.POLICY: "that satisfy the group policy",
+    TreeStep.SUBTREE: "that satisfy same_subtree",
 }
 
 
 def as_text(told: Explanation, now: datetime) -> Iterator[Text]:
-    """The lines: a table for each part, and one of trees; then what would help."""
+    """Yield a table for each part of the request, a table of trees, and one line of advice."""
     groups = {group.suffix: group for group in told.request.groups}
     for part in told.parts:
         yield Text(printable(named(part)), style="bold")
@@ -60,7 +60,7 @@ def as_text(told: Explanation, now: datetime) -> Iterator[Text]:
 
 
 def as_data(told: Explanation, now: datetime) -> dict[str, Any]:
-    """All of it as plain data, times as ISO 8601 texts, ages in seconds."""
+    """Return the explanation as plain data; times are ISO 8601 texts, ages are in seconds."""
     return {
         "candidates": told.candidates,
         "dropped": dict(told.dropped),
@@ -147,7 +147,7 @@ def _line(text: str, style: str = "dim") -> Text:
 
 
 def _table(rows: Sequence[_Row]) -> Iterator[Text]:
-    """Rows of a name, a count, and what is to be said, up to the one that has nothing left."""
+    """Yield the lines of a table; it ends at the first row whose count is 0."""
     end = next((number for number, row in enumerate(rows, 1) if not row[1]), len(rows))
     shown = [(printable(name), str(count), printable(said)) for name, count, said in rows[:end]]
     names = max(len(name) for name, _count, _said in shown)
@@ -164,17 +164,20 @@ def _rows(part: Part, group: RequestGroup) -> Iterator[_Row]:
         said = []
         if out := before - stage.count:
             alone = _alone(stage)
-            said.append(f"{out} out" + (f", {alone} by this alone" if alone else ""))
+            said.append(f"{out} out" + (f", {alone} for this reason alone" if alone else ""))
         if stage.step is Step.CLASS and part.not_looked_at:
-            said.append(f"{part.not_looked_at} not looked at")
+            said.append(f"{part.not_looked_at} not examined")
         if stage.step is Step.NOT_RESERVED and part.last_seen:
-            said.append(f"{part.last_seen} as last seen by their drivers")
+            said.append(f"{part.last_seen} by the last report of their drivers")
         yield _name(stage, part, group), stage.count, "; ".join(said)
         before = stage.count
 
 
 def _alone(stage: Stage) -> int | None:
-    """How many a step alone keeps out; None where nobody knows: whether it is used, too."""
+    """Return how many providers this step alone excludes.
+
+    Return None for the step of reservations: the usage of fully reserved providers is unknown.
+    """
     return None if stage.step is Step.NOT_RESERVED else len(stage.alone)
 
 
@@ -182,9 +185,9 @@ def _name(stage: Stage, part: Part, group: RequestGroup) -> str:
     names = {
         Step.ALL: "providers",
         Step.CLASS: f"with {' and '.join(part.resources)}",
-        Step.TREE: "in the tree that is named",
-        Step.AGGREGATES: "in such aggregates",
-        Step.OWNER: f"open to {group.owner or 'nobody in particular'}",
+        Step.TREE: "in the requested tree",
+        Step.AGGREGATES: "in the requested aggregates",
+        Step.OWNER: f"open to {group.owner or 'requests without an owner'}",
         Step.TRAITS: _traits(group.traits),
         Step.NOT_RESERVED: "not fully reserved",
         Step.NOT_USED_UP: "not used up",
@@ -202,7 +205,7 @@ def _tree_rows(told: Explanation) -> Iterator[_Row]:
     for stage in told.trees:
         said = []
         if stage.step is TreeStep.PARTS and told.not_looked_at:
-            said.append(f"{told.not_looked_at} that share not looked at")
+            said.append(f"{told.not_looked_at} sharing providers not examined")
         if stage.candidates is not None:
             all_of_them = many(stage.candidates, "candidate")
             said.append(all_of_them if stage.is_all else f"{stage.candidates} or more candidates")
@@ -212,7 +215,7 @@ def _tree_rows(told: Explanation) -> Iterator[_Row]:
 
 def _holding(reason: str, providers: int, first: Reserved | None, now: datetime) -> str:
     if first is None:
-        return f"{providers} reserved{f': {reason}' if reason else ' by others'}"
+        return f"{providers} reserved{f': {reason}' if reason else ' by other programs'}"
     which = "" if providers == 1 else "the first: "
     return f"{providers} reserved: {which}{exclusion_reasons.holder(first, now)}"
 
@@ -224,4 +227,4 @@ def _of_miss(miss: Miss, now: datetime) -> str:
 def _of_tree(told: Explanation, one: TreeMiss, now: datetime) -> str:
     said = [f"has no provider for {named(told.parts[number])}" for number in one.parts]
     said += [f"has a root that {exclusion_reasons.words(reason, now)}" for reason in one.reasons]
-    return ", ".join(said) or f"ends at: {_TREES[one.step]}"
+    return ", ".join(said) or f"is not among the trees {_TREES[one.step]}"

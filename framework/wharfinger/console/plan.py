@@ -1,4 +1,4 @@
-"""A plan as a diff, and as JSON."""
+"""The steps of a plan, as a diff and as JSON."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -29,7 +29,10 @@ def as_text(
     pending: Iterable[PendingRemoval] = (),
     foreign: Iterable[ForeignReservation] = (),
 ) -> Iterator[Text]:
-    """The lines of a diff: + is new, - goes, ~ changes, ? waits or is others' to change."""
+    """Yield the lines of a diff.
+
+    + creates, - deletes, ~ changes; ? is kept: an absent provider, or another owner's reservation.
+    """
     for step in steps:
         for line in _step_lines(step):
             yield _styled(line)
@@ -38,14 +41,14 @@ def as_text(
     for one in foreign:
         verb = "is" if len(one.classes) == 1 else "are"
         classes = ", ".join(sorted(one.classes))
-        kept = f"? {one.name}: {classes} {verb} fully reserved, and not by us: kept"
+        kept = f"? {one.name}: {classes} {verb} fully reserved by another program: kept"
         if one.is_releasable:
             kept += f". To end this: `{full_reservation.release_command(one.uuid)}`"
         yield _styled(kept)
 
 
 def as_data(step: Step) -> dict[str, Any]:
-    """A step as plain data: its verb, the provider, before and after."""
+    """Return a step as plain data: its verb, the provider, the values before and after."""
     data: dict[str, Any] = {"step": step.verb, "uuid": step.uuid, "name": step.name}
     match step:
         case CreateProvider():

@@ -1,4 +1,4 @@
-"""Progress of long work; what moves is on standard error, and only on a terminal."""
+"""Progress of long operations; progress bars go to standard error, and only on a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -16,9 +16,9 @@ from wharfinger.providers.plan import Plan, Step
 def applying(
     instance: str, taken: list[Step]
 ) -> Iterator[tuple[Callable[[Plan], None], Callable[[Step], None]]]:
-    """Show how far the plan of a driver instance is applied, and note the steps taken.
+    """Show the progress of a driver instance's plan, and append applied steps to ``taken``.
 
-    Gives the two callbacks that Reconciler.sync takes.
+    Yield the two callbacks that Reconciler.sync accepts.
     """
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -36,9 +36,9 @@ def applying(
 
 @contextmanager
 def following(device: str) -> Iterator[Callable[[str, str], None]]:
-    """Show the steps of a device's job, a line for each, and on a terminal that it goes on.
+    """Print one line for each step of a device's job; on a terminal, show a spinner, too.
 
-    Gives the callback that ``jobs.program`` takes.
+    Yield the callback that ``jobs.program`` accepts.
     """
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -53,7 +53,7 @@ def following(device: str) -> Iterator[Callable[[str, str], None]]:
                 shown.append((step, detail))
                 progress.update(task, description=f"{device}: {step}")
                 line = f"{datetime.now():%H:%M:%S} {device}: {step}: {detail}"
-                with suppress(OSError):  # nobody reads any more: what is begun goes on
+                with suppress(OSError):  # the reader closed the pipe: the job continues
                     sys.stdout.write(f"{printable(line)}\n")
                     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""One sentence on what would help a request to more candidates."""
+"""One sentence of advice on how a request gets more candidates."""
 
 from collections import Counter
 from datetime import datetime
@@ -12,7 +12,7 @@ from wharfinger.console.plurals import are, have, many
 from wharfinger.console.request_part_advice import NARROWING, named, of_part
 from wharfinger.scheduling.explanation import Explanation, Step, Traited, TreeStage, TreeStep
 
-#: What keeps trees out at a step that have a provider for each part in reach.
+#: Names of the conditions of trees, by the step that checks them.
 _KEEPING_OUT: Final = {
     TreeStep.TRAITS: "the traits together",
     TreeStep.TOGETHER: "the amounts together",
@@ -23,7 +23,7 @@ _DISABLED: Final = (Traited(os_traits.COMPUTE_STATUS_DISABLED),)
 
 
 def sentence(told: Explanation, now: datetime) -> str:
-    """What would help, chosen from where the funnel ends; not fit for a terminal yet."""
+    """Return advice on the first step that leaves nothing; control characters are not escaped."""
     if told.candidates:
         return _found(told, now)
     for part in told.parts:
@@ -32,7 +32,7 @@ def sentence(told: Explanation, now: datetime) -> str:
     for before, after in pairwise(told.trees):
         if not after.roots:
             return _of_trees(told, before, after, now)
-    return "Placement has no candidates now: ask again, this may have changed meanwhile."
+    return "Repeat the command: Placement has no candidates, and may have changed meanwhile."
 
 
 def _found(told: Explanation, now: datetime) -> str:
@@ -44,16 +44,16 @@ def _found(told: Explanation, now: datetime) -> str:
         if after.step is not Step.CLASS
     ]
     lost, before, after, part = max(steps, key=lambda one: one[0])
-    # What has a provider for each part in reach, and falls out as a tree.
+    # Trees that have a provider for each part, and fail a condition of the whole tree.
     trees = Counter(one.step for one in told.tree_misses if not one.parts)
     if trees and (most := max(trees, key=lambda step: trees[step])) and trees[most] > lost:
         if most is TreeStep.ROOT:
             return f"{there}; {_of_roots(told, now)}"
         dropped = next(stage.dropped for stage in told.trees if stage.step is most)
         what = f"{_KEEPING_OUT[most]}{' or request filters' if dropped else ''}"
-        return f"{there}; {what} kept out most: {many(trees[most], 'tree')}."
+        return f"{there}; {what} excluded most: {many(trees[most], 'tree')}."
     if not lost:
-        return f"{there}; all that have the classes would do."
+        return f"{there}; each provider of the resource classes is suitable."
     what = NARROWING[after.step]
     return f"{there}; {what} narrowed most: {before.count} to {after.count} for {named(part)}."
 
@@ -77,33 +77,35 @@ def _of_trees(told: Explanation, before: TreeStage, after: TreeStage, now: datet
         case TreeStep.TRAITS:
             traits = next(one.traits for one in told.request.groups if not one.suffix)
             return (
-                f"{many(before.count, 'tree')} {have(before.count)} it all, and not "
-                f"{' with '.join(traits.values())} among those that would give it."
+                f"{many(before.count, 'tree')} {have(before.count)} all resources, but their "
+                f"providers do not have {' with '.join(traits.values())} together."
             )
         case TreeStep.POLICY if before.candidates:
             without = " and without --same-subtree" if told.request.same_subtree else ""
-            return f"With --group-policy none{without} there would be {before.candidates}."
+            return (
+                f"Use --group-policy none{without} to get {many(before.candidates, 'candidate')}."
+            )
         case TreeStep.SUBTREE if before.candidates:
-            return f"Without --same-subtree there would be {before.candidates}."
+            return f"Omit --same-subtree to get {many(before.candidates, 'candidate')}."
     if after.dropped:
         counts = ", ".join(f"{count} by {name}" for name, count in after.dropped.items())
         return f"Request filters dropped all candidates: {counts}."
     see = f": see the tree of {told.tree_misses[0].name}" if told.tree_misses else ""
     return (
-        f"{many(before.count, 'tree')} {have(before.count)} something for each group, and not "
-        f"enough for all of them together{see}."
+        f"{many(before.count, 'tree')} {have(before.count)} a provider for each group, but not "
+        f"enough for all groups together{see}."
     )
 
 
 def _of_roots(told: Explanation, now: datetime) -> str:
-    """What is wrong with roots alone; "" where that is nothing."""
+    """Return the advice on trees that only their roots exclude; "" if there are none."""
     roots = [one.reasons for one in told.tree_misses if one.reasons and not one.parts]
     if not roots:
         return ""
     [(wrong, count)] = Counter(roots).most_common(1)
-    them = f"{many(count, 'tree')} {have(count)} it all"
+    them = f"{many(count, 'tree')} {have(count)} all resources"
     if wrong == _DISABLED:
-        return f"{them}, and {are(count)} of a disabled service: `wharfinger service enable`."
+        return f"{them}, but {are(count)} of a disabled service: run `wharfinger service enable`."
     return (
         f"{them}, but the root {' and '.join(exclusion_reasons.words(one, now) for one in wrong)}."
     )
@@ -111,13 +113,13 @@ def _of_roots(told: Explanation, now: datetime) -> str:
 
 def _of_parts(told: Explanation) -> str:
     if not told.tree_misses:
-        return "No tree has any of it."
+        return "No tree has any of the requested resources."
     fewest = min(len(one.parts) for one in told.tree_misses)
     near = [one for one in told.tree_misses if len(one.parts) == fewest]
     [(numbers, count)] = Counter(one.parts for one in near).most_common(1)
     lacking = " and ".join(named(told.parts[number]) for number in numbers)
     first = next(one.name for one in near if one.parts == numbers)
     return (
-        f"No tree has it all: {many(count, 'tree')}, such as that of {first}, {have(count)} "
-        f"nothing for {lacking}."
+        f"No tree has all resources: {many(count, 'tree')}, such as that of {first}, "
+        f"{have(count)} no provider for {lacking}."
     )

@@ -1,4 +1,4 @@
-"""What would help a part of a request of which no provider is left, in one sentence."""
+"""One sentence of advice for a part of a request that no provider satisfies."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -24,27 +24,27 @@ from wharfinger.scheduling.explanation import (
 )
 from wharfinger.scheduling.request import UNNUMBERED
 
-#: What narrows at a step.
+#: Names of the conditions, by the step that checks them.
 NARROWING: Final = {
-    Step.TREE: "the tree that is named",
+    Step.TREE: "the requested tree",
     Step.AGGREGATES: "the aggregates",
     Step.OWNER: "the owner",
     Step.TRAITS: "the traits",
     Step.NOT_RESERVED: "reservations",
-    Step.NOT_USED_UP: "what is used up",
+    Step.NOT_USED_UP: "usage",
     Step.ENOUGH: "the amount",
     Step.FITTING: "the units",
 }
-#: What may pass, or be asked for otherwise; the first of these where several count as many.
+#: Steps that may pass later, or with other amounts; the first wins if several exclude as many.
 _NEAR: Final = (Step.NOT_RESERVED, Step.TRAITS, Step.FITTING, Step.ENOUGH, Step.NOT_USED_UP)
-#: What somebody else has.
+#: Steps at which other consumers hold the resources.
 _OF_OTHERS: Final = (Step.ENOUGH, Step.NOT_USED_UP)
-#: What the request is about.
+#: Steps at which the request itself selects other providers.
 _FAR: Final = (Step.OWNER, Step.AGGREGATES, Step.TREE)
 
 
 def named(part: Part) -> str:
-    """A part, as it is asked for."""
+    """Return the group and resources of a part as the request has them."""
     asked = " ".join(f"{kind}={amount}" for kind, amount in part.resources.items())
     if part.suffix == UNNUMBERED:
         return asked
@@ -52,42 +52,42 @@ def named(part: Part) -> str:
 
 
 def of_part(part: Part, now: datetime) -> str:
-    """What would help a part of which no provider is left; not fit for a terminal yet."""
+    """Return advice for a part without providers; control characters are not escaped yet."""
     alone = {stage.step: stage.alone for stage in part.stages}
     for steps in (_NEAR, _FAR):
         best = max(steps, key=lambda step: len(alone.get(step, ())))
         if misses := alone.get(best, ()):
             said = _alone(part, best, misses, now)
             held = alone.get(Step.NOT_RESERVED, ()) if best in _OF_OTHERS else ()
-            # What ends by itself comes first: the rest has to be taken from somebody.
+            # Reservations end by themselves; the operator has to free the rest.
             told = f"{_reserved(held, now)} {said}" if held else said
             unseen = part.not_looked_at
-            return f"{told} {unseen} more {were(unseen)} not looked at." if unseen else told
+            return f"{told} {unseen} more {were(unseen)} not examined." if unseen else told
     before, after = next(pair for pair in pairwise(part.stages) if not pair[1].count)
     return _ended(part, before, after)
 
 
 def _ended(part: Part, before: Stage, after: Stage) -> str:
-    """Where nothing is kept out by one thing alone."""
+    """Return the advice if several reasons exclude each provider."""
     classes = " and ".join(part.resources)
     if not before.count:
         return "There are no providers in Placement."
     if after.step is not Step.CLASS:
         narrowing = NARROWING[after.step]
         return (
-            f"{many(before.count, 'provider')} came as far as {narrowing}, each kept out by "
-            f"more than that: see the nearest misses of {named(part)}."
+            f"{many(before.count, 'provider')} cannot serve {named(part)} for several reasons, "
+            f"first for {narrowing}: see the nearest misses of {named(part)}."
         )
     if unseen := part.not_looked_at:
         return (
-            f"No provider that was looked at has {classes}; {unseen} {were(unseen)} not looked "
-            "at, and would not give it now."
+            f"No examined provider has {classes}; {unseen} {were(unseen)} not examined, and "
+            f"{have(unseen)} no free capacity."
         )
     return f"No provider has {classes}."
 
 
 def _alone(part: Part, step: Step, misses: Sequence[Miss], now: datetime) -> str:
-    """What would help those that one step alone keeps out."""
+    """Return the advice for providers that one step alone excludes."""
     before = next(one for one, other in pairwise(part.stages) if other.step is step)
     count = f"{'All ' if before.count == len(misses) > 1 else ''}{len(misses)}"
     reasons = [reason for one in misses for reason in one.reasons[step]]
@@ -99,15 +99,20 @@ def _alone(part: Part, step: Step, misses: Sequence[Miss], now: datetime) -> str
         case Step.OWNER:
             said = _owner(part, reasons)
         case Step.NOT_USED_UP:
-            said = f"{count} that would do {are(len(misses))} used up."
+            said = f"{_suitable(count, len(misses))} {are(len(misses))} used up."
         case Step.ENOUGH:
             said = _enough(reasons, count)
         case Step.FITTING:
             said = _fitting(misses)
         case _:
-            where = "in other trees" if step is Step.TREE else "not in such aggregates"
-            said = f"{count} that would do {are(len(misses))} {where}: ask for {named(part)} there."
+            where = "in other trees" if step is Step.TREE else "in other aggregates"
+            those = f"{_suitable(count, len(misses))} {are(len(misses))} {where}"
+            said = f"{those}: request {named(part)} there."
     return said
+
+
+def _suitable(count: str, number: int) -> str:
+    return f"{count} suitable {'provider' if number == 1 else 'providers'}"
 
 
 def _reserved(misses: Sequence[Miss], now: datetime) -> str:
@@ -121,7 +126,7 @@ def _reserved(misses: Sequence[Miss], now: datetime) -> str:
 
 def _why(one: Holding, now: datetime) -> str:
     if not one.reason:
-        return "by others"
+        return "by other programs"
     if one.first is None or not isinstance(one.first.since, datetime):
         return f"for {one.reason}"
     first = "" if one.providers == 1 else "the first "
@@ -137,7 +142,7 @@ def _traits(misses: Sequence[Miss]) -> str:
         what.append(f"{'lacks' if count == 1 else 'lack'} only {' and '.join(lacking)}")
     if having:
         only = "" if lacking else "only "
-        what.append(f"{have(count)} {only}{' and '.join(having)} against it")
+        what.append(f"{have(count)} {only}{' and '.join(having)}, which the request forbids")
     return f"{many(count, 'provider')} {' and '.join(what)}."
 
 
@@ -146,10 +151,16 @@ def _owner(part: Part, reasons: Iterable[Reason]) -> str:
     [(whose, count)] = owners.most_common(1)
     has, asked = have(count), named(part)
     if not whose:
-        return f"{count} of nobody's {has} {asked}: tag what is the owner's, or ask for nobody's."
+        return (
+            f"{many(count, 'provider')} without an owner {has} {asked}: set the owner trait on "
+            "the provider, or request no owner."
+        )
     if len(whose) > 1:
-        return f"{count} of {' and '.join(whose)} at once {has} {asked}: a provider has one owner."
-    return f"{count} of {' and '.join(whose)} {has} {asked}: ask for that owner."
+        return (
+            f"{many(count, 'provider')} of both {' and '.join(whose)} {has} {asked}: leave one "
+            "owner trait on the provider."
+        )
+    return f"{many(count, 'provider')} of {whose[0]} {has} {asked}: request that owner."
 
 
 def _enough(reasons: Iterable[Reason], count: str) -> str:
@@ -158,19 +169,20 @@ def _enough(reasons: Iterable[Reason], count: str) -> str:
     [one, *_others] = short
     return (
         f"{count} {'has' if count == '1' else 'have'} {one.resource_class} free, {max(free)} at "
-        f"most: {one.asked} {are(one.asked)} asked for."
+        f"most: {one.asked} {are(one.asked)} requested."
     )
 
 
 def _fitting(misses: Sequence[Miss]) -> str:
     reasons = [one.reasons[Step.FITTING] for one in misses]
-    # Of others, the least that they give is not free.
+    # Providers that are also Short have less free than their smallest unit.
     free = [some for some in reasons if not any(isinstance(one, Short) for one in some)]
     known = Counter(
         one for some in free or reasons for one in some if isinstance(one, Misfit) and one.figure
     )
     if not known:
-        return f"{many(len(misses), 'provider')} would do, but for the units that they give."
+        them = many(len(misses), "provider")
+        return f"{them} {have(len(misses))} enough, but not in units of that size."
     [(one, _times)] = known.most_common(1)
     it = f"{one.figure} of {one.resource_class}"
     if not free:
@@ -178,8 +190,8 @@ def _fitting(misses: Sequence[Miss]) -> str:
         return f"{it} is {one.value}, and {them} {have(len(misses))} less free."
     match one.figure:
         case "max_unit":
-            return f"{it} is {one.value}: ask in {-(-one.asked // one.value)} groups."
+            return f"{it} is {one.value}: request {-(-one.asked // one.value)} groups."
         case "min_unit":
-            return f"{it} is {one.value}: ask for that many."
+            return f"{it} is {one.value}: request at least that many."
         case _:
-            return f"{it} is {one.value}: ask for a multiple of it."
+            return f"{it} is {one.value}: request a multiple of it."

@@ -1,4 +1,4 @@
-"""Reservations in words, and as JSON."""
+"""Reservations as text and as JSON."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,7 +13,7 @@ _UNITS: Final = {"d": 86400, "h": 3600, "m": 60}
 
 
 def age(since: datetime | str, now: datetime) -> str:
-    """How long ago that was, in its largest unit: 40s, 3m, 2h, 5d."""
+    """Return the time since then in its largest unit: 40s, 3m, 2h, 5d."""
     if not isinstance(since, datetime):
         return UNKNOWN
     seconds = max(0, int((now - since).total_seconds()))  # clocks differ
@@ -24,30 +24,30 @@ def age(since: datetime | str, now: datetime) -> str:
 
 
 def moment(value: datetime | str | None) -> str | None:
-    """A time as text; None where there is none."""
+    """Return a time as ISO 8601 text, or None."""
     return value.isoformat() if isinstance(value, datetime) else value
 
 
 def is_overdue(end: datetime | str | None, now: datetime) -> bool:
-    """Whether the expected end of a reservation has passed."""
+    """Return whether the expected end of a reservation has passed."""
     return isinstance(end, datetime) and end <= now
 
 
 def lines(provider: Details, now: datetime) -> Iterator[str]:
-    """Who has a provider reserved: a line for each."""
+    """Yield one line for each reservation of a provider."""
     for one in provider.reservations or ():
         yield printable(
             f"reserved: {one.reason}, {age(one.since, now)}{_until(one, now)} ({one.holder})"
         )
     if provider.reserved_by_others:
-        line = f"reserved by others: {', '.join(sorted(provider.reserved_by_others))}"
+        line = f"reserved by other programs: {', '.join(sorted(provider.reserved_by_others))}"
         if provider.is_releasable:
             line += f" (to end this: `{full_reservation.release_command(provider.summary.uuid)}`)"
         yield line
 
 
 def as_data(one: Reserved) -> dict[str, Any]:
-    """A reservation as plain data, times as ISO 8601 texts."""
+    """Return a reservation as plain data; times are ISO 8601 texts."""
     return {
         "reason": one.reason,
         "holder": one.holder,

@@ -1,4 +1,4 @@
-"""Provider trees as a drawing, and as JSON."""
+"""Provider trees as drawings and as JSON."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -16,9 +16,9 @@ _Children = dict[str | None, list[Details]]
 
 
 def as_drawing(providers: Iterable[Details], now: datetime) -> Iterator[Tree]:
-    """One tree for each root, children in the order of their names.
+    """Yield one tree for each root, with children in the order of their names.
 
-    What is reserved is, ``now``, of that age.
+    The ages of reservations are those at ``now``.
     """
     children = _by_parent(providers)
     for root in children.get(None, []):
@@ -39,7 +39,7 @@ def as_drawing(providers: Iterable[Details], now: datetime) -> Iterator[Tree]:
 
 
 def as_data(providers: Iterable[Details]) -> list[dict[str, Any]]:
-    """Nested plain data, one item for each root."""
+    """Return nested plain data, one item for each root."""
     children = _by_parent(providers)
     top: list[dict[str, Any]] = []
     waiting = [(top, root) for root in reversed(children.get(None, []))]
@@ -54,7 +54,7 @@ def as_data(providers: Iterable[Details]) -> list[dict[str, Any]]:
 
 
 def provider_data(provider: Details) -> dict[str, Any]:
-    """One provider as plain data; of its contents only what was asked for."""
+    """Return one provider as plain data; contents that were not fetched are omitted."""
     summary = provider.summary
     data: dict[str, Any] = {
         "name": summary.name,
@@ -79,7 +79,7 @@ def provider_data(provider: Details) -> dict[str, Any]:
 
 
 def _by_parent(providers: Iterable[Details]) -> _Children:
-    """The providers by their parents' uuids; those whose parent is not among them are roots."""
+    """Group providers by parent uuid; a provider whose parent is missing is a root."""
     known = {provider.summary.uuid: provider for provider in providers}
     children: _Children = {}
     for provider in sorted(known.values(), key=lambda provider: provider.summary.name):

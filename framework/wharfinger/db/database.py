@@ -1,4 +1,4 @@
-"""The database: opening it, its transactions, and what goes wrong."""
+"""The database: how it is opened, its transactions and their errors."""
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -26,16 +26,16 @@ LOG: Final = logging.getLogger(__name__)
 FILE_NAME: Final = "wharfinger.sqlite"
 #: Seconds that a transaction on a server may take.
 TIMEOUT: Final = 30.0
-#: How often a transaction is tried that the server ended for another's sake.
+#: The most attempts at a transaction that the server ends because of a deadlock.
 _ATTEMPTS: Final = 5
 
-_SEE_CHECK: Final = "See what `wharfinger db check` says."
+_SEE_CHECK: Final = "Run `wharfinger db check`."
 
 _CHECK_SERVER: Final = (
-    "Check [database] connection, that the server can be reached, and that its user may do this; "
-    "and see what `wharfinger db check` says."
+    "Check [database] connection, that the server answers, and that its user has the needed "
+    "privileges; then run `wharfinger db check`."
 )
-#: Errors of SQLAlchemy for a database that may do the same later.
+#: Errors of SQLAlchemy after which the same statement may succeed later.
 _OUTAGES: Final = (sa.exc.InterfaceError, sa.exc.OperationalError, sa.exc.TimeoutError)
 
 _T = TypeVar("_T")
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 class TakenError(Exception):
     """A row was refused: another row has a value that must be unique.
 
-    ``unique`` describes that value; None where only the database knows it.
+    ``unique`` describes that value; None if only the database knows it.
     """
 
     unique: str | None = None
@@ -52,20 +52,20 @@ class TakenError(Exception):
 
 @enginefacade.transaction_context_provider
 class _Context:
-    """What oslo.db keeps a thread's session on."""
+    """The object on which oslo.db stores the session of a thread."""
 
 
 class Database:
-    """A database, of which only the columns are touched that it has.
+    """A database; statements use only the columns that it has.
 
-    Safe for several threads and processes. Every method raises StateError where the database
-    cannot be used.
+    Safe for several threads and processes. Every method raises StateError if the database cannot be
+    used.
 
-    ``url`` is SQLAlchemy's, ``options`` are oslo.db's. A transaction on a server takes ``timeout``
-    seconds at most. ``directory`` is where lock files go. A database that is ``managed``, as our
-    own file is, is created and upgraded when it is opened; others only by `wharfinger db upgrade`.
-    ``host`` is the one whose records the first version's are. A
-    database that is opened to ``look_only`` at its schema is left as it is, there or not.
+    ``url`` is a URL of SQLAlchemy, ``options`` are options of oslo.db. A transaction on a server
+    takes at most ``timeout`` seconds. ``directory`` is the directory of lock files. A ``managed``
+    database, such as our own file, is created and upgraded when it is opened; `wharfinger db
+    upgrade` upgrades others. Records of the first version become records of ``host``. With
+    ``look_only``, only the schema is read, and a missing database is not created.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Database:
         self._url: Final = sa.make_url(url)
         self._directory: Final = directory
         self._host: Final = host
-        # One manager each: oslo.db's own is global to the process.
+        # Each database has its own manager: that of oslo.db is global to the process.
         self._manager: Final = enginefacade.transaction_context()
         self._missing: Mapping[str, frozenset[str]] = {}
         with self._errors():
@@ -91,21 +91,21 @@ class Database:
             if not look_only and self._file is not None:
                 private_files.make_database(self._file)
             if look_only and not self._is_there():
-                url = "sqlite://"  # SQLite would make the file: an empty one in memory, then
+                url = "sqlite://"  # an empty database in memory, since SQLite would create the file
             elif self._engine_name() in ("mysql", "mariadb"):
                 url = _with_all_characters(self._url)
-            # No thread here is a green one, which oslo.db has give way after each transaction.
+            # thread_checkin only serves green threads, which we do not use.
             fixed = {"max_retries": 0, "thread_checkin": False}
             self._manager.configure(connection=url, **fixed, **(options or {}))
             self._engine: Final[sa.Engine] = self._manager.writer.get_engine()
             self._deadline: Final = TransactionDeadline(self._engine, timeout)
             if not look_only:
                 try:
-                    # An upgrade takes its time.
+                    # An upgrade may take longer than the deadline.
                     with nullcontext() if managed else self._deadline.running():
                         self._open(managed=managed)
                 except (AttributeError, TypeError, ValueError) as error:
-                    # What a driver makes of an option of the URL that it does not know.
+                    # The errors of database drivers for an unknown option in the URL.
                     self.close()
                     raise self._error(f"{error}.", "Correct [database] connection.") from error
                 except BaseException:
@@ -114,29 +114,29 @@ class Database:
 
     @property
     def name(self) -> str:
-        """Which database, for people: a file, or a URL without its password and its options."""
+        """Return the file, or the URL without its password and options, for messages."""
         if self._engine_name() == "sqlite" and self._url.database:
             return self._url.database
-        # An option may be a password too.
+        # An option may contain a password, too.
         return self._url.set(query={}).render_as_string(hide_password=True)
 
     def schema(self) -> Schema:
-        """The version that it has."""
+        """Return the version of the database."""
         with self._transaction():
             return migration.schema(self._engine)
 
     def missing(self) -> Mapping[str, frozenset[str]]:
-        """The columns that it has not, by table."""
+        """Return the columns that the database lacks, by table."""
         with self._transaction():
             return migration.missing(self._engine)
 
     def select(self, table: str, **where: Any) -> list[dict[str, Any]]:
-        """The rows, oldest first, whose columns have these values, or one of several."""
+        """Return the rows, oldest first, whose columns have these values, or one of several."""
         with self._transaction(), self._rows(self._manager.reader, table) as rows:
             return rows.select(where)
 
     def revisions(self, table: str, key: str, **where: Any) -> dict[str, int]:
-        """The revisions, by key, of the rows that ``select`` gives."""
+        """Return the revisions, by key, of the rows that ``select`` returns."""
         with self._transaction(), self._rows(self._manager.reader, table) as rows:
             return rows.revisions(key, where)
 
@@ -147,7 +147,7 @@ class Database:
             if sole is not None:
                 locked[0].lock(sole.lock)
                 if target.select(sole.taken):
-                    taken = TakenError(f"{table}: there is a row with {sole.taken}")
+                    taken = TakenError(f"{table}: another row has {sole.taken}")
                     taken.unique = sole.unique
                     raise taken
             target.insert(rows)
@@ -157,9 +157,9 @@ class Database:
     def update(
         self, table: str, key: str, changes: Sequence[Change], following: Sequence[Following] = ()
     ) -> None:
-        """Write into rows that have these revisions, all or none; the revisions rise by one.
+        """Update rows that have these revisions, all or none; the revisions rise by one.
 
-        The rows of ``following`` are written in the same transaction, whatever their revisions.
+        The rows of ``following`` are updated in the same transaction, whatever their revisions.
         Raises StaleError, TakenError.
         """
 
@@ -171,27 +171,27 @@ class Database:
         self.write([table, *(one.table for one in following)], change)
 
     def delete(self, table: str, key: str, revisions: Mapping[str, int]) -> None:
-        """Delete rows that nobody has written since, all or none; raises StaleError.
+        """Delete rows that have these revisions, all or none; raises StaleError.
 
-        Where rows are kept, they only count as deleted.
+        Rows of a table with soft deletion are marked as deleted.
         """
         self.write([table], lambda target: target.delete(key, revisions))
 
     def replace(
         self, table: str, scope: Values, key: str, rows: Mapping[str, Values | None]
     ) -> None:
-        """Write the rows of a scope by key, all or none; None deletes.
+        """Write the rows of a scope by key, all or none; None deletes a row.
 
-        For one writer at a time: there is no revision to compare.
+        It compares no revisions, so a scope needs a single writer.
         """
         self.write([table], lambda target: target.replace(scope, key, rows))
 
     def touch(
         self, table: str, values: Values, *, count: Collection[str] = (), **where: Any
     ) -> int:
-        """Write columns, and add one to those that ``count``, whatever the revision.
+        """Write columns, and add one to the columns of ``count``, whatever the revision.
 
-        ``where`` is as in ``select``; returns how many rows there were.
+        ``where`` is that of ``select``. Return the number of matching rows.
         """
         touched: int = self.write([table], lambda target: target.touch(values, count, where))
         return touched
@@ -210,7 +210,7 @@ class Database:
     def write(self, tables: Sequence[str], work: Callable[..., _T]) -> _T:
         """Call ``work`` with the Rows of each table, in one transaction; return its result.
 
-        An exception of ``work`` undoes all that it wrote. After a deadlock with another
+        An exception of ``work`` undoes all its writes. After a deadlock with another
         transaction, ``work`` is called again. Raises TakenError.
         """
 
@@ -239,18 +239,18 @@ class Database:
 
     @contextmanager
     def _rows(self, manager: Any, table: str) -> Iterator[Rows]:
-        """The rows of a table in a transaction."""
+        """Yield the rows of a table in a transaction."""
         with self._tables(manager, table) as [rows]:
             yield rows
 
     @contextmanager
     def _tables(self, manager: Any, *tables: str, snapshot: bool = False) -> Iterator[list[Rows]]:
-        """The rows of each of these tables in one transaction.
+        """Yield the rows of each of these tables in one transaction.
 
-        With ``snapshot``, all statements see the same moment.
+        With ``snapshot``, all statements see the database at the same moment.
 
-        First it looks again for tables and columns that were missing: a schema may be upgraded
-        at any time. It looks before the transaction: on MySQL, an upgrade that waits for a
+        If tables or columns were missing, it first checks the schema again, which may be upgraded
+        at any time. The check comes before the transaction: on MySQL, an upgrade that waits for a
         transaction blocks all other readers of the table.
         """
         if self._missing:
@@ -261,7 +261,8 @@ class Database:
                 raise self._error(f"it has no table {table} yet.", "Run `wharfinger db upgrade`.")
         with manager.using(_Context()) as session:
             if snapshot and self._engine_name() == "postgresql":
-                # SQLite does so anyway, and MySQL unless its server is told otherwise.
+                # It is the default of SQLite, and of MySQL unless its server is configured
+                # otherwise.
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield [
                 Rows(session, METADATA.tables[table], missing.get(table, frozenset()))
@@ -279,7 +280,8 @@ class Database:
                 is_whole = columns.issuperset(METADATA.tables[table].columns.keys())
                 lacking = "" if is_whole else f"column {', '.join(sorted(columns))} in "
                 LOG.warning(
-                    "%s has no %stable %s, and nothing is kept there: run `wharfinger db upgrade`.",
+                    "%s has no %stable %s, so these values are not stored: run `wharfinger db "
+                    "upgrade`.",
                     self.name,
                     lacking,
                     table,
@@ -288,7 +290,7 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Raise our errors, and DatabaseUnavailable at the end of the time."""
+        """Raise errors as ours, and DatabaseUnavailable at the deadline."""
         with self._deadline.running() as running:
             try:
                 with self._errors():
@@ -327,16 +329,16 @@ class Database:
             return _SEE_CHECK
         if type(cause) is sqlite3.DatabaseError:
             return (
-                "Restore it from a backup, or move that one file away: nothing in Placement is "
-                "deleted by that."
+                "Restore it from a backup, or move this one file away; that deletes nothing in "
+                "Placement."
             )
-        return "Check that its directory can be written and has space left."
+        return "Check that its directory is writable and has free space."
 
     def _engine_name(self) -> str:
         return self._url.get_backend_name()
 
     def _is_there(self) -> bool:
-        """Whether there is a file, where it is one."""
+        """Return whether the file of a SQLite database exists; True for a server."""
         return self._file.exists() if self._file else self._engine_name() != "sqlite"
 
     @property
@@ -348,8 +350,9 @@ class Database:
 
     def _newer(self) -> StateError:
         return self._error(
-            "it was written by a newer version, or by another program: it lacks what is needed.",
-            "Run that version.",
+            "it lacks tables or columns that this release needs, since a newer release or another "
+            "program has created it.",
+            "Run that release, or configure another database.",
         )
 
     def _error(self, problem: str, remedy: str) -> StateError:
@@ -357,13 +360,13 @@ class Database:
 
 
 def _with_all_characters(url: sa.URL) -> str:
-    """The URL of a MySQL, which of itself takes no characters beyond three bytes."""
+    """Return the URL of a MySQL database with the character set of all characters."""
     query = {"charset": "utf8mb4", **url.query}
     return url.set(query=query).render_as_string(hide_password=False)
 
 
 def _is_outage(error: Exception) -> bool:
-    """Return whether the same may succeed later, with nothing to repair in the database itself."""
+    """Return whether the same may succeed later, without a repair of the database."""
     if isinstance(error, db_exception.DBConnectionError | OSError):
         return True
     cause = error.inner_exception if isinstance(error, db_exception.DBError) else error
@@ -373,6 +376,6 @@ def _is_outage(error: Exception) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    """What the database says, as a sentence; what follows is the driver's advice."""
+    """Return the first line of a database error as a sentence, without the driver's advice."""
     line = str(reason(error)).partition("\n")[0]
     return line if line.endswith((".", "!", "?")) else f"{line}."

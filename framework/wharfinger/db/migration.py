@@ -1,6 +1,6 @@
-"""The schema: the version of a database, missing tables and columns, and the upgrade.
+"""The schema of a database: its version, missing tables and columns, and the upgrade.
 
-Only an upgrade imports alembic: the import takes longer than most commands.
+Only an upgrade imports alembic, since the import takes longer than most commands.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,25 +17,25 @@ from sqlalchemy import Connection, Engine
 from wharfinger.db.tables import METADATA
 from wharfinger.sqlite import schema_lock
 
-#: Any number, the same for all that upgrade one database ("WHAR").
+#: The id of the lock for upgrades, an arbitrary number ("WHAR").
 _LOCK: Final = 0x57484152
 _MIGRATIONS: Final = resources.files(__package__) / "migrations"
 #: Seconds that MySQL waits for another upgrade of the same database.
 _PATIENCE: Final = 600
-#: Where alembic keeps the version.
+#: The table in which alembic stores the version.
 _VERSION: Final = sa.table("alembic_version", sa.column("version_num"))
 
 
 class BrokenSchemaError(Exception):
-    """A database without one version from which an upgrade could go on."""
+    """A database without a single version from which an upgrade could start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A database's version, and the newest that is known here.
+    """The version of a database, and the newest version of this release.
 
-    ``current`` is None for a database without tables. ``is_known`` is False for a version that
-    only newer code knows.
+    ``current`` is None for a database without tables. ``is_known`` is False for a version of a
+    newer release.
     """
 
     current: str | None
@@ -44,21 +44,21 @@ class Schema:
 
     @property
     def is_head(self) -> bool:
-        """Whether all is there that is known here."""
+        """Return whether the database has the newest version of this release."""
         return self.current == self.head
 
 
 def schema(engine: Engine) -> Schema:
-    """The version of a database."""
+    """Return the version of a database."""
     with engine.connect() as connection:
         return _schema(connection)
 
 
 def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head") -> None:
-    """Create the tables, or bring them to a version; one that is newer is left as it is.
+    """Create the tables, or upgrade them to a version; a newer schema is not changed.
 
-    ``directory`` is for the lock file of a SQLite database. Records of the first version name no
-    host: they become records of ``host``. Raises BrokenSchemaError.
+    ``directory`` is for the lock file of a SQLite database. Records of the first version have no
+    host, and become records of ``host``. Raises BrokenSchemaError.
     """
     from alembic import command, config  # noqa: PLC0415 - takes long
     from alembic.util import CommandError  # noqa: PLC0415 - takes long
@@ -84,7 +84,7 @@ def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head
 
 
 def missing(engine: Engine) -> Mapping[str, frozenset[str]]:
-    """The columns that a database lacks, by table; all of a table that is not there."""
+    """Return the columns that a database lacks, by table; all columns of a missing table."""
     there = {
         table: {column["name"] for column in columns}
         for (_schema, table), columns in sa.inspect(engine).get_multi_columns().items()
@@ -121,16 +121,16 @@ def _revisions() -> tuple[str, ...]:
 
 @contextmanager
 def _exclusive(connection: Connection) -> Iterator[None]:
-    """Hold the server's lock for upgrades of this database: it is the connection's."""
+    """Hold the server's lock for upgrades of this database on a connection."""
     if connection.dialect.name == "postgresql":
         take, give = f"pg_advisory_lock({_LOCK})", f"pg_advisory_unlock({_LOCK})"
     else:
-        # Of all databases of the server; a name has up to 64 characters.
+        # Lock names are global to the server, and have up to 64 characters.
         name = f"CONCAT('{_LOCK}.', MD5(DATABASE()))"
         take, give = f"GET_LOCK({name}, {_PATIENCE})", f"RELEASE_LOCK({name})"
     answer = connection.scalar(sa.text(f"SELECT {take}"))
     connection.commit()
-    if answer != 1 and connection.dialect.name != "postgresql":  # whose lock is waited for
+    if answer != 1 and connection.dialect.name != "postgresql":  # PostgreSQL waits without a limit
         raise TimeoutError(f"another process has been upgrading it for {_PATIENCE} seconds")
     try:
         yield

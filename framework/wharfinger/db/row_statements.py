@@ -1,4 +1,4 @@
-"""The rows of one table in a transaction, by statements that each kind of database takes."""
+"""Statements on the rows of one table in a transaction, for all kinds of databases."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-#: A statement takes a bounded number of parameters.
+#: The most keys of one statement, since databases limit the parameters.
 _BATCH: Final = 500
 
 Values = Mapping[str, Any]
 
 
 class StaleError(Exception):
-    """Rows that are not as they were read: others have written or deleted them since."""
+    """Rows that another process has changed or deleted since they were read."""
 
     def __init__(self, changed: Collection[str], gone: Collection[str]) -> None:
         super().__init__(f"changed: {sorted(changed)}, gone: {sorted(gone)}")
@@ -26,7 +26,7 @@ class StaleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What to write into the row of a key, if it still has that revision."""
+    """Values to write into the row of a key, if it still has the revision."""
 
     key: str
     revision: int
@@ -37,9 +37,9 @@ class Change:
 class Sole:
     """Condition for adding a row: no other row has the values of ``taken``.
 
-    ``unique`` describes for messages what only one row may have. ``lock`` are values of a row in
-    ``table``, which is locked until the transaction ends. If two processes add such a row at the
-    same time, one waits for the lock, and then finds the row of the other.
+    ``unique`` describes the unique value, for messages. ``lock`` are values of a row in ``table``,
+    which is locked until the transaction ends. If two processes add such a row at the same time,
+    one waits for the lock, and then finds the row of the other.
     """
 
     unique: str
@@ -52,7 +52,7 @@ class Sole:
 class Following:
     """Values to write into other rows, of ``table``, in the same transaction as a change.
 
-    ``where`` is as in ``Rows.select``. The revisions of these rows rise by one.
+    ``where`` is that of ``Rows.select``. The revisions of these rows rise by one.
     """
 
     table: str
@@ -75,9 +75,9 @@ class AnyOf:
 
 
 class Rows:
-    """Those that count: where rows are kept when they are deleted, the others.
+    """The rows of a table that are not marked as deleted.
 
-    ``lacking`` are columns that the database has not: they are left out of every statement.
+    ``lacking`` are columns that the database does not have; statements omit them.
     """
 
     def __init__(self, session: Session, table: sa.Table, lacking: Collection[str]) -> None:
@@ -94,7 +94,7 @@ class Rows:
         return AnyOf(sa.select(self._table.c[column]).where(*self._conditions(where)))
 
     def select(self, where: Values) -> list[dict[str, Any]]:
-        """The rows, oldest first, whose columns have these values, or one of several."""
+        """Return the rows, oldest first, whose columns have these values, or one of several."""
         columns = [self._table.c[name] for name in self._present]
         found = [
             dict(row)
@@ -102,13 +102,13 @@ class Rows:
             for row in self._session.execute(
                 sa.select(*columns).where(*self._conditions(some))
             ).mappings()
-            # MySQL does not see spaces at an end.
+            # MySQL ignores spaces at the end of a value.
             if all(_is_meant(row[name], wanted) for name, wanted in some.items())
         ]
         return sorted(found, key=itemgetter("id"))
 
     def revisions(self, key: str, where: Values) -> dict[str, int]:
-        """The revisions, by key, of the rows that ``select`` gives."""
+        """Return the revisions, by key, of the rows that ``select`` returns."""
         found: dict[str, int] = {}
         for some in _bounded(where):
             rows = self._session.execute(
@@ -130,14 +130,14 @@ class Rows:
             )
 
     def update(self, key: str, changes: Sequence[Change]) -> None:
-        """Write into rows that nobody has written since; raises StaleError.
+        """Update rows that have the revisions of the changes; raises StaleError.
 
-        Their revisions rise by one.
+        The revisions rise by one.
         """
         by_key: dict[str, Change] = {}
         for change in changes:
             if by_key.setdefault(change.key, change) != change:
-                raise StaleError([change.key], ())  # one of the two was written before the other
+                raise StaleError([change.key], ())  # the second change is outdated
         self._hold(key, {one.key: one.revision for one in by_key.values()})
         self._write(
             {key},
@@ -145,9 +145,9 @@ class Rows:
         )
 
     def delete(self, key: str, revisions: Mapping[str, int]) -> None:
-        """Delete rows that nobody has written since; raises StaleError.
+        """Delete rows that have these revisions; raises StaleError.
 
-        Where rows are kept, they only count as deleted.
+        Rows of a table with soft deletion are marked as deleted.
         """
         self._hold(key, revisions)
         for some in _batches(revisions):
@@ -160,11 +160,11 @@ class Rows:
                 self._session.execute(sa.delete(self._table).where(*where))
 
     def replace(self, scope: Values, key: str, rows: Mapping[str, Values | None]) -> None:
-        """Write the rows of a scope by key; None deletes."""
+        """Write the rows of a scope by key; None deletes a row."""
         self.put(scope, key, rows, self.existing(scope, key, rows))
 
     def existing(self, scope: Values, key: str, keys: Iterable[str]) -> set[str]:
-        """Return those of the keys that rows of the scope have; no row is locked."""
+        """Return the keys that exist in the scope, without locks."""
         found: set[str] = set()
         for some in _batches(keys):
             where = self._conditions({**scope, key: some})
@@ -185,7 +185,7 @@ class Rows:
         for some in _batches(one for one, row in rows.items() if row is None and one in existing):
             where = self._conditions({**scope, key: some})
             self._session.execute(sa.delete(self._table).where(*where))
-        # In the order of the keys, or two processes that add rows could wait for each other.
+        # In the order of the keys, or two processes that add rows could deadlock.
         written = {
             one: {**row, **scope, key: one} for one, row in sorted(rows.items()) if row is not None
         }
@@ -195,7 +195,7 @@ class Rows:
         self.insert({**row, "revision": 1} for one, row in written.items() if one not in existing)
 
     def touch(self, values: Values, count: Collection[str], where: Values) -> int:
-        """Write columns, and add one to those that ``count``; how many rows there were."""
+        """Write columns, and add one to those of ``count``; return the number of rows."""
         known = {name: value for name, value in values.items() if name in self._present}
         counted = self._counted(count)
         met = 0
@@ -209,9 +209,9 @@ class Rows:
     def _write(
         self, keys: Collection[str], rows: Iterable[Values], count: Collection[str] = ()
     ) -> None:
-        """Write rows that are found by the values of these columns, which stay as they are.
+        """Update the rows that have the values of the columns ``keys``.
 
-        The columns that ``count`` rise by one.
+        The columns of ``count`` rise by one.
         """
         where = [self._table.c[key] == sa.bindparam(f"where_{key}") for key in keys]
         for some in _alike(rows, self._present):
@@ -234,12 +234,12 @@ class Rows:
     ) -> dict[str, dict[str, Any]]:
         """Lock the rows of these keys until the transaction ends; return them by key.
 
-        ``where`` has further conditions. The rows have these columns, by default all. Other
-        processes have committed what is returned: a lock waits for them.
+        ``where`` has further conditions. The rows have these columns, by default all. The values
+        are committed, since a lock waits for the transactions of other processes.
         """
         names = self._present if columns is None else [key, *filter(self.has, columns)]
         found: dict[str, dict[str, Any]] = {}
-        # In the order of the keys, within a batch too, or two could wait for each other.
+        # In the order of the keys, also within a batch, or two processes could deadlock.
         for some in _batches(sorted(keys)):
             rows = self._session.execute(
                 sa.select(*(self._table.c[name] for name in names))
@@ -251,10 +251,7 @@ class Rows:
         return found
 
     def _hold(self, key: str, revisions: Mapping[str, int]) -> None:
-        """Keep rows from being written by others until the transaction ends.
-
-        Raises StaleError where one has not the revision that it is believed to have.
-        """
+        """Lock rows until the transaction ends; raises StaleError for another revision."""
         held = self.hold(key, revisions, {}, ["revision"])
         gone = revisions.keys() - held.keys()
         changed = {one for one, row in held.items() if row["revision"] != revisions.get(one)}
@@ -272,9 +269,9 @@ class Rows:
 
 
 def _alike(rows: Iterable[Values], present: Collection[str]) -> Collection[list[Values]]:
-    """Rows by the columns they have, less those that are not there.
+    """Group rows by their columns, without columns that the database lacks.
 
-    One statement takes rows of the same columns: it would leave out what the first has not.
+    All rows of a statement need the same columns: it ignores columns that the first row lacks.
     """
     alike: dict[frozenset[str], list[Values]] = {}
     for row in rows:
@@ -300,12 +297,12 @@ def _is_meant(found: Any, wanted: Any) -> bool:
 
 
 def is_several(value: object) -> bool:
-    """Whether a value of a condition stands for several, of which one is enough."""
+    """Return whether a condition has several values, of which one is enough."""
     return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
 
 
 def _bounded(where: Values) -> Iterator[Values]:
-    """The same conditions, with no more values in one than a statement takes."""
+    """Yield the same conditions, split so that each has at most _BATCH values."""
     several = [name for name, value in where.items() if is_several(value)]
     longest = max(several, key=lambda name: len(where[name]), default=None)
     if longest is None:

@@ -1,8 +1,8 @@
-"""The tables: what each column holds is said by the object that it belongs to.
+"""The tables; the docstrings of the objects describe their columns.
 
-Columns are only ever added, and those added to a table that may have rows are nullable or
-have a server default: older code goes on beside newer code on one database. ``revision`` rises
-with each save; ``deleted`` is 0 for a row that counts, else the row's own id.
+Older and newer releases can use one database at the same time: upgrades only add columns, and a
+column added to an existing table is nullable or has a server default. ``revision`` rises with each
+save; ``deleted`` is 0, or the row's own id if the row is marked as deleted.
 """
 
 from collections.abc import Callable
@@ -13,25 +13,25 @@ from sqlalchemy.dialects import mysql
 
 METADATA: Final = sa.MetaData()
 
-#: The longest name of anything: Placement's providers' have up to 200 characters, nova's 255.
+#: The longest name: providers have up to 200 characters in Placement, and 255 in nova.
 NAME: Final = 255
-#: Driver instances' names have up to 64 characters.
+#: The longest name of a driver instance.
 INSTANCE: Final = 64
 
 
 def long_text() -> sa.Text:
-    """Text of any length; MySQL's plain TEXT ends at 64 KiB."""
+    """Return the type of long texts; plain TEXT of MySQL has at most 64 KiB."""
     return sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 
 
 class _Time(sa.TypeDecorator[Any]):
-    """A time, or what SQLite has in its place: that is for the object to judge."""
+    """A time; a value of SQLite that is not a time is returned for the object to check."""
 
     impl = sa.DateTime
     cache_ok = True
 
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any] | None:
-        """As DateTime's, which fails a whole query for one value."""
+        """Return the processor of DateTime, which would fail a whole query for one value."""
         process = super().result_processor(dialect, coltype)
         if process is None:
             return None
@@ -51,7 +51,7 @@ def _table(name: str, *parts: "sa.Column[Any] | sa.Constraint | sa.Index") -> sa
         METADATA,
         sa.Column("id", sa.Integer, primary_key=True),
         *parts,
-        # Names that differ in case differ.
+        # Names are case-sensitive.
         mysql_charset="utf8mb4",
         mysql_collate="utf8mb4_bin",
         mysql_engine="InnoDB",

@@ -1,8 +1,8 @@
-"""Deadline of a transaction on a server: connecting, waiting for locks, and every byte.
+"""Deadline of a transaction on a server, which includes connecting and waiting for locks.
 
-The drivers of databases have a timeout for connecting or for one read, and none for a transaction.
-At the end of the time, a timer shuts down the sockets that the transaction uses; the driver, which
-waits for them, raises its own error then.
+The drivers of databases have timeouts for connecting or for one read, but none for a transaction.
+At the deadline, a timer shuts down the sockets of the transaction; the driver that waits for them
+then raises its own error.
 """
 
 import os
@@ -22,7 +22,7 @@ LOG: Final = logging.getLogger(__name__)
 class TransactionDeadline:
     """Ends the transactions of an engine that take longer than ``seconds``.
 
-    A file of SQLite needs none: its busy timeout is one.
+    SQLite does not need it, since it has a busy timeout.
     """
 
     def __init__(self, engine: Engine, seconds: float) -> None:
@@ -81,7 +81,7 @@ class TransactionDeadline:
 
 
 class Running:
-    """A transaction that is under way; ``is_over`` says whether its time was."""
+    """A transaction in progress; ``is_over`` is True after its deadline."""
 
     def __init__(self, seconds: float) -> None:
         self.is_over = False
@@ -101,7 +101,7 @@ class Running:
                 _shut_down(connection)
 
     def end(self) -> None:
-        """Let the connections be used by others."""
+        """End the transaction: the timer no longer affects its connections."""
         self._timer.cancel()
         with self._lock:
             self._has_ended = True
@@ -124,4 +124,4 @@ def _shut_down(connection: Any) -> None:
         with socket.socket(fileno=os.dup(number)) as duplicate:
             duplicate.shutdown(socket.SHUT_RDWR)
     except Exception:  # the driver's own, if it has no connection any more
-        LOG.debug("a connection to the database has no socket", exc_info=True)
+        LOG.debug("A connection to the database has no socket", exc_info=True)

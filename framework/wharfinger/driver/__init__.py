@@ -1,11 +1,11 @@
-"""The driver contract and the loader: all that a driver author needs.
+"""The driver contract and the loader.
 
-Such as::
+A driver imports the contract from here::
 
     from wharfinger.driver import SUPPORTED, Capabilities, ComputeDriver, unsupported
 
-The values that a driver hands over (ProviderTree, Inventory) are in
-``wharfinger.providers``, the objects in ``wharfinger.objects``.
+The values of the contract (ProviderTree, Inventory) are in ``wharfinger.providers``, the objects
+in ``wharfinger.objects``.
 """
 
 from wharfinger.driver.base import Allocations, ComputeDriver

@@ -1,4 +1,4 @@
-"""What a driver declares that it can do, and cannot."""
+"""The capabilities that a driver declares."""
 
 from dataclasses import dataclass, fields
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """One declaration. What is not supported has a reason, for whoever wonders."""
+    """One declaration; an unsupported capability has a reason."""
 
     supported: bool
     reason: str = ""
@@ -16,23 +16,23 @@ SUPPORTED: Final = Capability(True)
 
 
 def unsupported(reason: str) -> Capability:
-    """A capability that a driver does not have, and why."""
+    """Return the declaration of an unsupported capability."""
     return Capability(False, reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """A driver's declarations; the loader refuses a driver that leaves one out.
+    """A driver's declarations; the loader refuses a driver that omits one.
 
-    None is "not declared". Supported means that the driver implements the methods that
-    METHODS names for it, unsupported that it does not.
+    None means "not declared". A driver implements the METHODS of the capabilities that it
+    supports, and only these.
 
     - ``nested_providers``: it publishes children below a node's root.
-    - ``reshape``: it may raise ReshapeNeeded, and edits the allocations it is then given.
-    - ``change_feed``: ``changed_nodes`` says cheaply which nodes have changed.
+    - ``reshape``: it may raise ReshapeNeeded, and edits the allocations of the next call.
+    - ``change_feed``: ``changed_nodes`` returns the changed nodes at low cost.
     - ``programming``: ``program`` and ``current_function`` work on its providers.
-    - ``cleans_after_release``: what an instance gives back is cleaned before it can be
-      used again, so that it has to be reserved before the allocation is removed.
+    - ``cleans_after_release``: the backend cleans a provider after its release. The framework
+      reserves the provider before it removes the allocation.
     """
 
     nested_providers: Capability | None = None
@@ -42,16 +42,16 @@ class Capabilities:
     cleans_after_release: Capability | None = None
 
     def supports(self, name: str) -> bool:
-        """Whether a capability is declared as supported."""
+        """Return whether a capability is declared as supported."""
         declared: Capability | None = getattr(self, name)
         return declared is not None and declared.supported
 
     def items(self) -> list[tuple[str, Capability | None]]:
-        """Each capability's name and declaration."""
+        """Return the name and declaration of each capability."""
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
 
-#: The optional methods of ComputeDriver that stand behind a capability.
+#: The optional methods of ComputeDriver, by capability.
 METHODS: Final = {
     "change_feed": ("changed_nodes",),
     "programming": ("program", "current_function"),

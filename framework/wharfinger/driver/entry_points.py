@@ -1,6 +1,6 @@
-"""What is installed, by the group of its entry points: as it is now, and quickly when asked again.
+"""Fresh entry points of installed packages, by group, with a cache.
 
-Drivers and request filters are found here; what is done with them may not come in.
+It finds drivers and request filters, and does not load them.
 """
 
 import os
@@ -13,29 +13,29 @@ from typing import Any, Final
 
 from stevedore import DriverManager
 
-#: How the directories that describe installed packages end.
+#: Suffixes of the directories with metadata of packages.
 _INFORMATION: Final = (".dist-info", ".egg-info")
-#: A file's path, and what tells it from one that was there before: inode, time, size.
+#: A file's path, inode, time and size: equal if the file has not changed.
 _Seen = tuple[str, int, int, int]
 
 
 class PluginManager(DriverManager[Any]):
-    """stevedore's, of a plugin in any group that was installed a moment ago, too."""
+    """stevedore's manager, which also finds plugins that were installed a moment ago."""
 
     def list_entry_points(self) -> list[EntryPoint]:
-        """As they are now.
+        """Return the entry points of the group, without stevedore's cache.
 
-        stevedore's own list comes from files that know times to 128 seconds: a package that was
-        installed a moment ago might not be on it.
+        That cache compares times at a resolution of 128 seconds, so it may lack a package that was
+        installed a moment ago.
         """
         return entry_points(group=self.namespace)
 
 
 def entry_points(group: str) -> list[EntryPoint]:
-    """Those of a group, as they are now.
+    """Return the current entry points of a group.
 
-    All metadata are read again when a package has come, gone or changed since they last were;
-    to see that nothing has takes a tenth of the time.
+    It reads all metadata again only if a package was added, removed or changed; the check for
+    changes takes a tenth of the time.
     """
     return list(_read(group, tuple(seen for path in sys.path for seen in _of_path(path))))
 
@@ -46,11 +46,11 @@ def _read(group: str, _seen: tuple[_Seen, ...]) -> tuple[EntryPoint, ...]:
 
 
 def _of_path(path: str) -> list[_Seen]:
-    """An entry of ``sys.path``, and the entry points of each package that is in it."""
+    """Return the state of an entry of ``sys.path`` and of its packages' entry points."""
     try:
         with os.scandir(path or os.curdir) as found:
             packages = sorted(one.path for one in found if one.name.endswith(_INFORMATION))
-    except OSError:  # it is not there, or no directory
+    except OSError:  # the path does not exist, or is not a directory
         packages = []
     return [_of_file(Path(path)), *(_of_file(Path(one, "entry_points.txt")) for one in packages)]
 

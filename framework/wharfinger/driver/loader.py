@@ -1,7 +1,7 @@
-"""From a name in the configuration to a driver class that fits the contract.
+"""Loading of a driver class by its configured name, with a check of the contract.
 
-Whatever does not fit is an error that names the driver, the method or attribute, what
-was found and what is right; a driver is never just absent.
+Each fault is an error that names the driver, the method or attribute, what was found and what is
+expected. A missing driver is an error, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class InstalledDriver:
 
 
 def installed() -> list[InstalledDriver]:
-    """All drivers that are installed, by name; nothing is imported."""
+    """Return all installed drivers, sorted by name, without importing them."""
     return sorted(
         (_describe(entry_point) for entry_point in entry_points(group=NAMESPACE)),
         key=lambda driver: (driver.name, driver.distribution),
@@ -41,7 +41,7 @@ def installed() -> list[InstalledDriver]:
 
 
 def load(name: str) -> type[ComputeDriver]:
-    """Load the driver of that name; raises DriverLoadError for the first that is wrong."""
+    """Load the driver with this name; raises DriverLoadError for the first fault."""
     driver: type[ComputeDriver] = _import(name)
     for error in _problems(name, driver):
         raise error
@@ -49,7 +49,7 @@ def load(name: str) -> type[ComputeDriver]:
 
 
 def check(name: str) -> list[DriverLoadError]:
-    """Everything that is wrong with the driver of that name."""
+    """Return all faults of the driver with this name."""
     try:
         return list(_problems(name, _import(name)))
     except DriverLoadError as error:
@@ -57,7 +57,7 @@ def check(name: str) -> list[DriverLoadError]:
 
 
 def _problems(name: str, driver: Any) -> Iterator[DriverLoadError]:
-    """Everything about a loaded driver that does not fit the contract."""
+    """Yield each fault of a loaded driver."""
     if not (isinstance(driver, type) and issubclass(driver, ComputeDriver)):
         yield _error(name, "entry point", repr(driver), "a subclass of ComputeDriver")
         return
@@ -87,7 +87,7 @@ def _import(name: str) -> Any:
             warn_on_missing_entrypoint=False,
         )
     except (AssertionError, SystemExit) as error:
-        # stevedore lets these two pass.
+        # stevedore does not catch these two.
         raise _import_failed(name, error) from error
     except MultipleMatches as error:
         candidates = [driver for driver in installed() if driver.name == name]
@@ -98,12 +98,12 @@ def _import(name: str) -> Any:
             f"one of that name in {NAMESPACE}: uninstall the other package",
         ) from error
     except NoMatches as error:
-        known = ", ".join(sorted({driver.name for driver in installed()})) or "none at all"
+        known = ", ".join(sorted({driver.name for driver in installed()})) or "none"
         raise _error(
             name,
             "entry point",
             f"none in {NAMESPACE}",
-            f"one of those that are installed ({known}), or its package to be installed",
+            f"an installed driver ({known}): correct the name, or install the driver's package",
         ) from error
     return manager.driver
 

@@ -1,4 +1,4 @@
-"""Whether a driver's methods can be called as the framework calls them."""
+"""Check that the framework can call a driver's methods."""
 
 import inspect
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from typing import Final
 from wharfinger.driver.base import ComputeDriver
 from wharfinger.exceptions import DriverLoadError
 
-#: How each method is called, as the arguments after self. Where there are several ways,
-#: one has to fit: nova's update_provider_tree knows no migrations.
+#: The arguments of each method after self. If there are several forms, one has to fit: nova's
+#: update_provider_tree has no argument migrations.
 _CALLS: Final[dict[str, tuple[str, ...]]] = {
     "__init__": ("conf, host, name",),
     "config_sections": ("conf, name",),
@@ -37,7 +37,7 @@ _CALLS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def check(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
-    """The methods of a driver that do not fit, each as an error."""
+    """Yield an error for each method of a driver that the framework cannot call."""
     for method, calls in _CALLS.items():
         found = getattr(driver, method)
         if not callable(found) or inspect.iscoroutinefunction(found):
@@ -58,7 +58,7 @@ def check(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
 
 @cache
 def takes_migrations(driver: type[ComputeDriver]) -> bool:
-    """Whether update_provider_tree takes migrations; nova's own form does not."""
+    """Return whether update_provider_tree has an argument migrations; nova's form has not."""
     return _fits(driver, "update_provider_tree", _CALLS["update_provider_tree"][0])
 
 

@@ -1,4 +1,4 @@
-"""Programming a device: it is reserved first, and released when it is known what it holds."""
+"""Programming of a device, which is reserved until its image is known."""
 
 import os
 import threading
@@ -37,15 +37,15 @@ from wharfinger.providers.device_function_traits import function_traits
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 LOG: Final = logging.getLogger(__name__)
-#: Seconds between two looks at what a job waits for.
-_PACE: Final = 1.0
-#: Reports of a job, at least, in the time after which it would count as left.
+#: Seconds between two checks of a condition that a job waits for.
+_INTERVAL: Final = 1.0
+#: The fewest reports of a job within the down time.
 _BEATS: Final = 3
-#: Consumers that a message names.
+#: The most consumers in a message.
 _FEW: Final = 3
 _UNREACHABLE: Final = (ObjectError, PlacementError, StateError)
 
-#: Is called with each step of a job: a word for it, and the rest for people.
+#: Called with each step of a job: its name, and details for the operator.
 OnStep = Callable[[str, str], None]
 
 
@@ -64,13 +64,14 @@ def program(
     """Load an image into a device, which stays reserved meanwhile; return the finished job.
 
     The driver has taken a snapshot, and publishes the device on this host. ``image`` is a uuid.
-    ``function`` names what the image does. Without it, and if the driver does not know it either,
-    nothing says what the device holds. The job waits up to ``wait_for_idle`` seconds for the end of
-    allocations. A job that does not report for ``down_time`` counts as left by its process.
+    ``function`` is the function of the image. If it is None, and the driver does not know the
+    function either, the provider gets no function trait. The job waits up to ``wait_for_idle``
+    seconds for the end of allocations. A job that does not report for ``down_time`` counts as
+    interrupted.
 
-    Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused and ProgrammingFailed
-    where the device is as it was before, and free again; JobUnresolved where it stays reserved, for
-    ``resolve``; PlacementError, ObjectError and StateError where nothing has been begun.
+    Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused and ProgrammingFailed if
+    the device is unchanged and free again; JobUnresolved if it stays reserved, for ``resolve``;
+    PlacementError, ObjectError and StateError if the job did not start.
     """
     declared = driver.capabilities.programming
     if declared is None or not declared.supported:
@@ -79,7 +80,7 @@ def program(
             uuid=provider.uuid,
             problem=f"driver instance {driver.name} does not program devices"
             f"{f' ({declared.reason})' if declared else ''}.",
-            remedy="Program it where that can be done.",
+            remedy="Program it with another driver instance.",
         )
     image = names.check_uuid(image, "image")
     trait = None if function is None else driver.function_trait(provider.uuid, function)
@@ -90,9 +91,9 @@ def program(
         raise JobRefused(
             provider=provider.name,
             uuid=provider.uuid,
-            problem=f"some of it is not in Placement ({', '.join(missing)}), and nobody can "
-            "reserve that.",
-            remedy="Wait until it is published.",
+            problem=f"parts of it are not in Placement ({', '.join(missing)}), so they cannot be "
+            "reserved.",
+            remedy="Wait until they are published.",
         )
     wanted = {"image": image, "function": function, "trait": trait}
     job = _enter(context, driver, provider, [one.uuid for one in scope], wanted)
@@ -155,14 +156,14 @@ def _taken(provider: ProviderSummary) -> JobRefused:
     return JobRefused(
         provider=provider.name,
         uuid=provider.uuid,
-        problem="another job has it, or has left it unresolved.",
-        remedy="See `wharfinger device jobs`: wait for its end, or resolve it.",
+        problem="another job of this device is in progress or unresolved.",
+        remedy="List it with `wharfinger device jobs`; wait for its end, or resolve it.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A function that a device is known to hold, None for none."""
+    """The known function of a device, None without a function."""
 
     function: str | None
 
@@ -222,10 +223,10 @@ class _Work:
             self._beat()
         others = ", ".join(one.name for one in self.scope if one.uuid != self.provider.uuid)
         nor = f", nor from {others}" if others else ""
-        self.tell("reserved", f"nothing more can be allocated from it{nor}")
+        self.tell("reserved", f"no new allocations from it{nor}")
 
     def _await_idle(self, seconds: float) -> None:
-        """Wait until nothing is allocated from the device; while it is reserved, nothing comes."""
+        """Wait for the end of allocations; the reservation prevents new ones."""
         end = time.monotonic() + seconds
         while why := self._not_idle(is_patient=time.monotonic() < end):
             if time.monotonic() >= end:
@@ -234,18 +235,18 @@ class _Work:
                     provider=self.provider.name,
                     uuid=self.provider.uuid,
                     problem=f"it cannot be programmed{waited}: {why}.",
-                    remedy="Have that end first, or have this wait for it (--wait-for-idle).",
+                    remedy="Let that end first, or wait for it with --wait-for-idle.",
                 )
             if self.job.state != "waiting":
                 self._save(state="waiting")
             self.tell("waiting", why)
-            time.sleep(_PACE)
+            time.sleep(_INTERVAL)
             self._beat()
 
     def _not_idle(self, *, is_patient: bool) -> str | None:
-        """Return what the job waits for, for people; None where it can go on."""
+        """Return why the job has to wait, for messages; None if it can continue."""
         try:
-            # Its owner may have written other figures, and consumers come: look at them after this.
+            # Another program may have ended the reservation, so read the consumers after this.
             for uuid, one in self.taken.items():
                 self.reservations.keep(uuid, one.uuid)
             found = {
@@ -260,7 +261,7 @@ class _Work:
             for one in self.scope:
                 live = self.client.get_inventories(one.uuid).inventories.values()
                 if not all(inventory.is_fully_reserved for inventory in live):
-                    return f"{one.name} is not reserved, though it was to be"
+                    return f"{one.name} is not fully reserved yet"
         except _UNREACHABLE as error:
             if not is_patient:
                 raise
@@ -274,7 +275,7 @@ class _Work:
         def load() -> None:
             try:
                 self.driver.program(job.provider_uuid, job.image, job.function)
-            except BaseException as error:  # whatever a driver does
+            except BaseException as error:  # a driver may raise any error
                 errors.append(error)
 
         def keep() -> None:
@@ -283,21 +284,22 @@ class _Work:
                     try:
                         self.reservations.keep(uuid, one.uuid)
                     except _UNREACHABLE as error:
-                        LOG.warning("programming %s: %s", self.provider.name, error)
-                loading.join(_PACE)
+                        LOG.warning("Programming %s: %s", self.provider.name, error)
+                loading.join(_INTERVAL)
 
         loading = threading.Thread(target=load, name=HOLDER, daemon=True)
         keeping = threading.Thread(target=keep, name=f"{HOLDER}, reserved", daemon=True)
         try:
             loading.start()
-            keeping.start()  # apart: signs of life do not wait for Placement
+            keeping.start()  # its own thread, so that reports do not wait for Placement
             self.tell("programming", f"image {job.image}")
             for thread in (loading, keeping):
                 while thread.is_alive():
-                    thread.join(_PACE)
+                    thread.join(_INTERVAL)
                     self._beat()
         except BaseException as error:
-            raise self._unresolved(f"it was left while that went on ({_words(error)}).") from error
+            problem = f"the job was interrupted while it loaded the image ({_words(error)})."
+            raise self._unresolved(problem) from error
         for failure in errors:
             if isinstance(failure, ProgrammingRefused) or (
                 isinstance(failure, ProgrammingFailed)
@@ -306,11 +308,11 @@ class _Work:
             ):
                 self._give_up(failure)
                 raise failure
-            problem = f"it is not known what it holds: {_words(failure)}."
+            problem = f"its image is unknown: {_words(failure)}."
             raise self._unresolved(problem) from failure
 
     def _finish(self) -> None:
-        """Note what the device holds, and release it."""
+        """Store the function of the device, and release it."""
         job, known = self.job, self._function()
         trait = job.trait
         try:
@@ -319,7 +321,7 @@ class _Work:
                 held = known.function
                 trait = held and self.driver.function_trait(self.provider.uuid, held)
                 if job.trait not in (None, trait):
-                    raise self._unresolved(f"it says that it holds function {held or 'none'}.")
+                    raise self._unresolved(f"the device reports the function {held or 'none'}.")
             for one in self.scope:
                 self.reservations.set_function_trait(one, trait, self.owners[one.uuid])
             job.note_held(trait)
@@ -328,20 +330,21 @@ class _Work:
         except JobUnresolved:
             raise
         except BaseException as error:
-            raise self._unresolved(f"it was programmed, and then: {_words(error)}.") from error
+            problem = f"it was programmed, but its function was not stored: {_words(error)}."
+            raise self._unresolved(problem) from error
         try:
-            self.tell("programmed", trait or "nothing says which function it has")
+            self.tell("programmed", trait or "its function is unknown")
         finally:
-            self._let_go()
+            self._release()
 
     def _give_up(self, error: BaseException) -> None:
-        """Release the device: nothing has been begun. An unresolved job keeps it."""
+        """Release the unchanged device, unless the job is unresolved."""
         if not isinstance(error, JobUnresolved):
             self._save(state="failed", problem=_words(error))
-            self._let_go()
+            self._release()
 
-    def _let_go(self) -> None:
-        """End the reservations of this job, not those of other jobs; then report it."""
+    def _release(self) -> None:
+        """End the reservations of this job, and report that."""
         told: list[str] = []
         for uuid, one in self.taken.items():
             try:
@@ -351,56 +354,56 @@ class _Work:
             except BaseException as error:
                 if not isinstance(error, PlacementError) or self.reservations.is_there(uuid):
                     raise self._error(
-                        f"the job has come to its end ({self.job.state}), and the reservation of "
-                        f"{one.name} has not: {_words(error)}.",
-                        f"Say once more what it holds: `wharfinger device resolve {one.name} ...`.",
+                        f"the job has ended ({self.job.state}), but the reservation of {one.name} "
+                        f"has not: {_words(error)}.",
+                        f"End it with `wharfinger device resolve {one.name} ...`.",
                     ) from error
-                left = (f"Placement may not say so before the next cycle: {_words(error)}",)
+                left = (f"Placement may show that only after the next cycle: {_words(error)}",)
             free = f"still reserved: {'; '.join(left)}" if left else "free"
             told.append(f"{one.name}: {free}" if len(self.scope) > 1 else free)
         for free in told:
             self.tell("released", free)
 
     def _beat(self) -> None:
-        """Report that the job is under way; it goes on even if an operator has decided on it."""
+        """Report that the job is in progress; it continues even if an operator has resolved it."""
         is_due = time.monotonic() - self.beaten >= self.down_time.total_seconds() / _BEATS
         if self.is_ours and is_due:
             self.beaten = time.monotonic()
             try:
                 self._save(seen_at=now())
             except (JobUnresolved, *_UNREACHABLE) as error:
-                LOG.warning("programming %s: %s", self.provider.name, error)
+                LOG.warning("Programming %s: %s", self.provider.name, error)
 
     def _function(self) -> _Known | None:
-        """Return what the device says that it holds, None where that is not known."""
+        """Return the function that the device reports, None if that is unknown."""
         try:
             return _Known(self.driver.current_function(self.provider.uuid))
-        except Exception as error:  # whatever a driver does
-            LOG.debug("what %s holds is not known: %s", self.provider.name, error)
+        except Exception as error:  # a driver may raise any error
+            LOG.debug("The function of %s is unknown: %s", self.provider.name, error)
             return None
 
     def _save(self, **values: Any) -> None:
-        """Note how far the job is; raises JobUnresolved where an operator has decided on it."""
+        """Store the state of the job; raises JobUnresolved if an operator has resolved it."""
         _change(self.job, **values)
         try:
             self.job.save()
         except (ConcurrentSave, ObjectNotFound) as error:
             self.is_ours = False
             raise self._error(
-                "somebody else has decided on the job while it was under way.",
-                "See that they know what has become of it.",
+                "another process has resolved or deleted the job while it was in progress.",
+                "Check the device, and resolve the job again if its outcome is wrong.",
             ) from error
 
     def _unresolved(self, problem: str) -> JobUnresolved:
-        """Mark the job as one that an operator has to decide on; return the error for it."""
+        """Mark the job as unresolved; return the error for it."""
         if self.is_ours:
             try:
                 self._save(state="unknown", problem=problem)
             except WharfingerError as error:
-                LOG.warning("device job of %s: %s", self.provider.name, error)
+                LOG.warning("Device job of %s: %s", self.provider.name, error)
         return self._error(
             problem,
-            "It stays reserved. Find out what the device holds, and say so: `wharfinger device "
+            "It stays reserved. Find out which image the device has, and run `wharfinger device "
             f"resolve {self.provider.name} ...`.",
         )
 
@@ -410,5 +413,5 @@ class _Work:
 
 
 def _words(error: BaseException) -> str:
-    """Return what an error says, without the stop at its end."""
+    """Return the message of an error, without the full stop at its end."""
     return printable(str(error) or type(error).__name__).rstrip(".")

@@ -1,4 +1,4 @@
-"""Standing of device jobs, and the decision on a job whose process is gone or left it undecided."""
+"""States of device jobs, and the resolution of an interrupted or undecided job."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,25 +14,25 @@ from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ownership
 from wharfinger.reconcile.reserve_and_release import Reservations
 
-#: Times are kept in whole seconds.
+#: The shortest down time, since times are stored in whole seconds.
 _LEAST: Final = timedelta(seconds=3)
 
 
 def is_at_work(job: DeviceJob, down_time: timedelta, now: datetime) -> bool:
-    """Return whether a process has reported within ``down_time``, or 3 s, to work on a job."""
+    """Return whether the process of a job has reported within ``down_time``, or 3 s."""
     is_recent = now - job.seen_at <= max(down_time, _LEAST)
     return job.is_unfinished and job.state != "unknown" and is_recent
 
 
 def describe(job: DeviceJob, down_time: timedelta, now: datetime) -> str:
-    """Return the state of a job, and whether its process has left it in that state."""
+    """Return the state of a job, and whether it was interrupted in that state."""
     if job.is_unfinished and job.state != "unknown" and not is_at_work(job, down_time, now):
         return f"interrupted while {job.state}"
     return job.state
 
 
 def forget_others(context: Context, job: DeviceJob) -> None:
-    """Delete the finished jobs of other parts of a device: this one is newer."""
+    """Delete the finished jobs of other parts of a device, which this job replaces."""
     for one in DeviceJobList.get_by_filters(context):
         if (
             one.is_whole
@@ -53,15 +53,15 @@ def resolve(
     trait: str | None = None,
     down_time: timedelta = timedelta(seconds=60),
 ) -> tuple[str, ...] | None:
-    """End an unresolved job as the operator states, and release its device.
+    """End an unresolved job with the outcome from the operator, and release its device.
 
-    ``provider_uuid`` is the uuid of any part of the device. ``programmed``: the device holds the
-    job's image. Otherwise it holds what it held before the job. ``trait`` is the function trait of
-    the image; None: the trait of the job. Return the reasons that keep the device reserved. Return
-    None if the device no longer exists; then the job is deleted.
+    ``provider_uuid`` is the uuid of any part of the device. ``programmed``: the device has the
+    image of the job; otherwise it is unchanged. ``trait`` is the function trait of the image; None:
+    the trait of the job. Return the reasons that keep the device reserved. Return None if the
+    device no longer exists; then the job is deleted.
 
-    Raises JobRefused where there is nothing to resolve, or a process was at work on it within
-    ``down_time``; PlacementError, ObjectError and StateError.
+    Raises JobRefused if there is nothing to resolve, or if the process of the job has reported
+    within ``down_time``; PlacementError, ObjectError and StateError.
     """
     job = _find(context, provider_uuid)
     subject = {"provider": job.provider_name if job else provider_uuid}
@@ -69,17 +69,17 @@ def resolve(
     if job is not None and is_at_work(job, down_time, current_time()):
         raise JobRefused(
             **subject,
-            problem=f"process {job.process_id} on {job.host} is at work on it, and said so last at "
-            f"{job.seen_at.isoformat()}.",
-            remedy="Wait for its end; if it is gone, until it has been silent for "
-            f"{down_time.total_seconds():g} s.",
+            problem=f"process {job.process_id} on {job.host} is working on it, and last reported "
+            f"at {job.seen_at.isoformat()}.",
+            remedy="Wait until the job ends; if the process is dead, until "
+            f"{down_time.total_seconds():g} s after its last report.",
         )
     uuids = job.scope if job else (provider_uuid,)
     held = ReservationList.get_by_filters(context, provider_uuid=uuids, holder=HOLDER)
     is_unfinished = job is not None and job.is_unfinished
     if not held and not is_unfinished:
         raise JobRefused(
-            **subject, problem="no job has left anything of it.", remedy="There is nothing to do."
+            **subject, problem="it has no unresolved job.", remedy="There is nothing to do."
         )
     reservations = Reservations(client, context, down_time)
     scope = [one for uuid in uuids for one in client.list_providers(uuid=uuid)]
@@ -93,13 +93,13 @@ def resolve(
         except (ConcurrentSave, ObjectNotFound):
             raise JobRefused(
                 **subject,
-                problem="somebody else has decided on it.",
-                remedy="See `wharfinger device jobs`.",
+                problem="another process has resolved its job meanwhile.",
+                remedy="List the jobs with `wharfinger device jobs`.",
             ) from None
         if programmed:
             forget_others(context, job)
     left: dict[str, None] = {}
-    # By uuid, from before the decision: another job may have reserved the provider since.
+    # By the uuids from before the resolution: another job may have reserved the provider since.
     for one in held:
         with suppress(ObjectNotFound):  # another process ended it at the same time
             left |= dict.fromkeys(reservations.release_one(one.uuid))
@@ -116,9 +116,9 @@ def _note_held(
     job: DeviceJob,
     trait: str | None,
 ) -> None:
-    """Set the function trait of all parts of a device, and note it in its job.
+    """Set the function trait of all parts of a device, and note it in the job.
 
-    Raises JobRefused before the first write if another owner publishes one of them by now.
+    Raises JobRefused before the first write if no driver instance publishes one of them any more.
     """
     owners = {one.uuid: ownership.owners(client.get_traits(one.uuid).traits) for one in scope}
     for one in scope:
@@ -127,7 +127,8 @@ def _note_held(
                 provider=one.name,
                 uuid=one.uuid,
                 problem="no driver instance publishes it any more.",
-                remedy="Have its owner say what it holds, and resolve the job as unchanged.",
+                remedy="Set its function trait with the program that publishes it, and resolve the "
+                "job as unchanged.",
             )
     for one in scope:
         reservations.set_function_trait(one, trait, owners[one.uuid])
@@ -135,7 +136,7 @@ def _note_held(
 
 
 def _find(context: Context, provider_uuid: str) -> DeviceJob | None:
-    """Return the last job that was about a device, an unfinished one if there is one."""
+    """Return the last job of a device, preferably an unfinished one."""
     jobs = [
         one
         for one in DeviceJobList.get_by_filters(context)

@@ -1,7 +1,7 @@
-"""Versioned objects, and where they are kept.
+"""Versioned objects, and access to the database that stores them.
 
-The only users of the database. Objects cross process borders and outlive upgrades, so
-each carries a version, and a field changes only with it.
+Only objects use the database. Processes exchange objects, and objects outlive upgrades: each has
+a version, and its fields change only with the version.
 """
 
 from wharfinger.objects.base import WharfingerObject

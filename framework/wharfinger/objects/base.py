@@ -21,7 +21,7 @@ REGISTERED: Final[dict[str, "type[WharfingerObject]"]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a version of an object brought, and the fields that came with it."""
+    """One version of an object: its changes, and the fields that it added."""
 
     version: str
     brought: str
@@ -29,7 +29,7 @@ class Step:
 
 
 class IndirectionAPI(Protocol):
-    """Carries remotable methods over to the process that keeps the objects."""
+    """Calls remotable methods in the process that has the database open."""
 
     def object_action(
         self, context: Any, objinst: Any, objmethod: str, args: Any, kwargs: Any
@@ -81,10 +81,10 @@ class _Attribute:
 class WharfingerObject:
     """A versioned object of this project.
 
-    ``HISTORY`` lists what each version brought, oldest first; the last is ``VERSION``.
-    Annotations beside ``fields`` give the attributes their types, and the docstring says what
-    they mean. Reading an unset field raises FieldUnset. ``obj_relationships`` has, for each
-    field that holds an object, pairs of a version and the object's version in it.
+    ``HISTORY`` lists the changes of each version, oldest first; the last is ``VERSION``.
+    Annotations beside ``fields`` are the types of the attributes; the docstring states their
+    meaning. Reading an unset field raises FieldUnset. ``obj_relationships`` has pairs of versions
+    for each field with an object: the version of this object, and that of the object in the field.
     """
 
     OBJ_SERIAL_NAMESPACE: ClassVar[str] = "wharfinger_object"
@@ -94,7 +94,7 @@ class WharfingerObject:
     VERSION: str = "1.0"
     fields: ClassVar[Mapping[str, Field[Any]]] = {}
     obj_relationships: ClassVar[Mapping[str, Sequence[tuple[str, str]]]] = {}
-    #: The client of the process that keeps the objects; None where this process keeps them.
+    #: The client of the process that has the database open; None if this process has it open.
     indirection_api: ClassVar[IndirectionAPI | None] = None
 
     def __init_subclass__(cls) -> None:
@@ -134,7 +134,7 @@ class WharfingerObject:
         return clone
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        # Of a copy, or of a pickle, whose lists and dicts check nothing yet.
+        # The lists and dicts of a copy or a pickle do not check their values yet.
         vars(self).update(state)
         self._changed_fields = set(self._changed_fields)
         self._values = {
@@ -252,7 +252,7 @@ class WharfingerObject:
             raise InvalidObject(
                 subject=f"{self.obj_name()} {self.VERSION}",
                 problem=f"it cannot be sent as {target}, which is later.",
-                remedy="Ask for its own version, or an earlier one.",
+                remedy="Request its own version, or an earlier one.",
             )
         data = {
             name: field.to_primitive(self._values[name])
@@ -291,7 +291,7 @@ class WharfingerObject:
             raise InvalidObject(
                 subject=_subject(primitive),
                 problem=f"it cannot be read: {type(error).__name__}: {error}.",
-                remedy="Whoever wrote it has to write it again.",
+                remedy="Write it again with the program that wrote it.",
             ) from error
 
     @classmethod
@@ -306,8 +306,8 @@ class WharfingerObject:
         if objver != kind.VERSION and not versionutils.is_compatible(objver, kind.VERSION):
             raise IncompatibleVersion(
                 subject=f"{objname} {objver}",
-                problem=f"the newest that is known here is {kind.VERSION}.",
-                remedy="Upgrade this process, or ask it for an earlier version.",
+                problem=f"the newest version that this process knows is {kind.VERSION}.",
+                remedy="Upgrade this process, or send it an earlier version.",
             )
         return kind
 
@@ -318,9 +318,9 @@ class WharfingerObject:
         if unknown:
             raise InvalidObject(
                 subject=f"{cls.obj_name()} {objver}",
-                problem=f"{cls.VERSION} as it is known here has no field "
+                problem=f"version {cls.VERSION} of this process has no field "
                 f"{', '.join(map(shown, sorted(unknown, key=str)))}.",
-                remedy="Give what adds a field a version of its own.",
+                remedy="Raise the version of the object with each new field.",
             )
         self = cls(context)
         self.VERSION = objver
@@ -336,7 +336,7 @@ class WharfingerObject:
         return f"{cls.OBJ_SERIAL_NAMESPACE}.{field}"
 
     def _parts(self, name: str) -> "list[WharfingerObject]":
-        """Return the objects that a field holds."""
+        """Return the objects of a field."""
         value = self._values[name]
         if isinstance(value, WharfingerObject):
             return [value]
@@ -344,11 +344,11 @@ class WharfingerObject:
 
     @property
     def subject(self) -> str:
-        """Which object, for people."""
+        """Return the description of this object for messages."""
         return self.obj_name()
 
     def _why_unset(self, _field: str) -> str:
-        return "it was not said."
+        return "it was not set."
 
 
 _One = TypeVar("_One", bound=WharfingerObject)
@@ -417,7 +417,7 @@ def register(kind: _Kind) -> _Kind:
 
 
 def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Decorate a method: the process that keeps the objects carries it out.
+    """Decorate a method: it runs in the process that has the database open.
 
     A method of a class, with ``@classmethod`` above, has the context as its first argument.
     """
@@ -458,8 +458,8 @@ def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -
     if one._context is None:
         raise InvalidObject(
             subject=one.subject,
-            problem=f"there is no database for its {method.__name__}.",
-            remedy="Make it with a context.",
+            problem=f"its method {method.__name__} needs a database.",
+            remedy="Create it with a context.",
         )
     if one.indirection_api is None:
         return method(one, *args, **kwargs)
@@ -494,7 +494,7 @@ def _part_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str 
 
 
 def _subject(primitive: object) -> str:
-    """Which object a primitive says it is."""
+    """Return the name and version in a primitive, for messages."""
     if not isinstance(primitive, dict):
         return shown(primitive)
     key = WharfingerObject._obj_primitive_key
@@ -504,6 +504,6 @@ def _subject(primitive: object) -> str:
 def _unknown(subject: str) -> InvalidObject:
     return InvalidObject(
         subject=subject,
-        problem="this process knows no such object.",
-        remedy="Only objects of the same release, or an earlier one, are known.",
+        problem="this process does not know this kind of object.",
+        remedy="Send only objects of the same release, or an earlier one.",
     )

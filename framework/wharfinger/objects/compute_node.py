@@ -1,4 +1,4 @@
-"""A node: what a driver offers under one root provider."""
+"""A node: the resources of a driver below one root provider."""
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
@@ -17,22 +17,22 @@ from wharfinger.objects.persistence import KeptList, KeptObject
 
 @register
 class ComputeNode(KeptObject):
-    """A host or a bare metal machine, as one driver instance has it.
+    """A host or a bare metal machine, as one driver instance reports it.
 
-    - ``uuid``: also its root provider's, where that is not in Placement yet. Unset by a
-      driver: the framework makes one from the name, the same each time.
+    - ``uuid``: its uuid, and that of its root provider if that is not in Placement yet. Unset by a
+      driver: the framework then derives it from the name.
     - ``host``: the service host that publishes it.
-    - ``hypervisor_hostname``: its name among the nodes, and its root provider's.
-    - ``driver_instance``: the driver instance, as configured, that found it.
-    - ``owner``: the owner trait of what that instance publishes.
+    - ``hypervisor_hostname``: its name, and that of its root provider.
+    - ``driver_instance``: the configured name of the driver instance that reports it.
+    - ``owner``: the owner trait of that instance.
     - ``vcpus``: host CPUs; ``memory_mb``: MiB of memory; ``local_gb``: GiB of disk. Unset by a
       driver that does not offer them, and 0 in the database.
-    - ``vcpus_used``, ``memory_mb_used``, ``local_gb_used``: of those, in the same units, what
-      the flavors of the node's instances take.
-    - ``cpu_allocation_ratio``, ``ram_allocation_ratio``, ``disk_allocation_ratio``: how many
-      times over they are given out.
-    - ``pci_stats``: the PCI devices by kind, None where they are not looked at.
-    - ``capabilities``: whether the driver can do what a capability of that name means.
+    - ``vcpus_used``, ``memory_mb_used``, ``local_gb_used``: the amounts that the flavors of the
+      node's instances use, in the same units.
+    - ``cpu_allocation_ratio``, ``ram_allocation_ratio``, ``disk_allocation_ratio``: the allocation
+      ratios of these amounts.
+    - ``pci_stats``: the PCI devices by kind, None if the driver does not report them.
+    - ``capabilities``: the capabilities of the driver by name, and whether it supports them.
     - ``last_seen``: when a complete listing of its driver lacked the node for the first time, in
       UTC; None while it is listed.
     - ``revision``: how often it was saved.
@@ -113,7 +113,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
     def get_revisions(
         cls, context: Context, host: str | None, driver_instance: str
     ) -> dict[str, int]:
-        """The revisions of an instance's nodes on a host, None for all hosts, by uuid."""
+        """Return the revisions of an instance's nodes, by uuid; ``host`` None for all hosts."""
         where = {} if host is None else {"host": host}
         return cls._revisions(context, driver_instance=driver_instance, **where)
 
@@ -122,9 +122,9 @@ class ComputeNodeList(KeptList[ComputeNode]):
     def note_seen(
         cls, context: Context, host: str, driver_instance: str, uuids: Iterable[str] | None
     ) -> None:
-        """Say that an instance has these nodes in a complete listing, now; no save of theirs.
+        """Note that a complete listing of an instance has these nodes now; keep their revisions.
 
-        None stands for all of its nodes on that host.
+        ``uuids`` None means all nodes of the instance on that host.
         """
         only = {} if uuids is None else {"uuid": list(uuids)}
         context.db.touch(

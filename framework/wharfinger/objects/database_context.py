@@ -1,4 +1,4 @@
-"""Where the objects of a process are kept."""
+"""Access of a process to the database of its objects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,37 +12,37 @@ from wharfinger.exceptions import StateError
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the remotable methods of objects are given.
+    """The context of remotable methods.
 
-    ``database`` is where they are kept, None in a process whose objects are kept by another:
-    there, WharfingerObject.indirection_api carries the methods over.
+    ``database`` is None in a process without its own access: there,
+    WharfingerObject.indirection_api calls the process that has the database open.
     """
 
     database: Database | None = None
 
     @property
     def db(self) -> Database:
-        """The database; raises StateError where there is none."""
+        """Return the database; raises StateError if there is none."""
         if self.database is None:
             raise StateError(
                 path="no database",
-                problem="this process has none, and no other process serves it.",
-                remedy="Open one first.",
+                problem="this process has no database, and no other process serves it.",
+                remedy="Open the database first.",
             )
         return self.database
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         if self.database is not None:
             self.database.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a database has.
+    """Condition of a database.
 
-    ``name`` is the file, or the URL without its password; ``schema`` its version; ``missing``
-    what it lacks of what is used here, columns by table.
+    ``name`` is the file, or the URL without its password; ``schema`` its version. ``missing`` are
+    the columns that this release uses and the database lacks, by table.
     """
 
     name: str
@@ -51,10 +51,10 @@ class Condition:
 
     @property
     def lacks(self) -> dict[str, str]:
-        """What is missing of each table, in words."""
+        """Return what each table lacks, as text."""
         return {
-            # Without that column it is no table of ours, or an old one.
-            table: "is not there in this form"
+            # All our tables have this column: the table is missing, old, or another program's.
+            table: "does not exist in this form"
             if "id" in columns
             else f"lacks {', '.join(sorted(columns))}"
             for table, columns in sorted(self.missing.items())
@@ -71,7 +71,7 @@ def connect(conf: Options) -> Context:
 
 
 def local(directory: Path, host: str) -> Context:
-    """Open the SQLite file of a state directory, made and upgraded as need be.
+    """Open the SQLite file of a state directory; create or upgrade it if needed.
 
     ``host`` is the service host. Raises StateError.
     """
@@ -79,7 +79,7 @@ def local(directory: Path, host: str) -> Context:
 
 
 def look(conf: Options) -> Condition:
-    """What the database has that the configuration names, or is to have; it is left as it is.
+    """Return the condition of the configured database, without changing it.
 
     Raises ConfigurationError, StateError.
     """
@@ -91,10 +91,10 @@ def look(conf: Options) -> Condition:
 
 
 def upgrade(conf: Options) -> Condition:
-    """Bring the database that the configuration names to the newest version; what it was before.
+    """Upgrade the configured database to the newest version; return its condition before.
 
-    One that is newer, and has what is needed here, is left as it is. Raises ConfigurationError,
-    StateError.
+    A newer database that has all that this release needs stays as it is. Raises
+    ConfigurationError, StateError.
     """
     before = look(conf)
     _database(conf, managed=True).close()

@@ -1,4 +1,4 @@
-"""The programming of devices: who loads what into which, and how far that has got."""
+"""Jobs that program devices, and their states."""
 
 from datetime import datetime
 from typing import Any, ClassVar, Final
@@ -8,42 +8,40 @@ from wharfinger.objects import field_base, field_types
 from wharfinger.objects.base import register
 from wharfinger.objects.persistence import KeptList, KeptObject
 
-#: Who holds the reservation of a device while a job is about it: one job at a time.
+#: The holder of a device's reservation during a job; a device has one job at a time.
 HOLDER: Final = "programming"
-#: Nothing has been begun, the device may be at work, or it may have been: it stays reserved.
+#: The states in which the device is reserved.
 UNFINISHED: Final = ("reserving", "waiting", "programming", "unknown")
-#: What a job comes to. ``programmed``: the device holds the image. ``failed``: it holds what it
-#: held before.
+#: The final states. ``programmed``: the device has the image. ``failed``: it is unchanged.
 FINISHED: Final = ("programmed", "failed")
 
 
 @register
 class DeviceJob(KeptObject):
-    """The last programming of a device: each device has one at most.
+    """The last programming job of a device; each device has at most one.
 
-    While it is unfinished the device is reserved, and no other job for it begins. It is kept when
-    it has finished: it says what the device was programmed with last, which nobody else may know.
+    During an unfinished job, the device is reserved, and no other job of it can start. A finished
+    job stays, since it may be the only record of the device's image.
 
     - ``provider_uuid``: the device's resource provider.
-    - ``provider_name``: its name when the job began.
-    - ``siblings``: the uuids of the other providers that are programmed with it, being parts of the
-      same device.
-    - ``driver_instance``: the driver instance that publishes it, and programs it.
-    - ``host``, ``process_id``: whose work it is: the service host of the process, and its number
-      there.
-    - ``image``: the uuid of the image that is loaded.
-    - ``function``: the function that the image has, as it was given; None where it was not.
+    - ``provider_name``: its name when the job started.
+    - ``siblings``: the uuids of the other providers of the same device, which are programmed
+      together with it.
+    - ``driver_instance``: the driver instance that publishes and programs it.
+    - ``host``, ``process_id``: the service host and the number of the process of the job.
+    - ``image``: the uuid of the image.
+    - ``function``: the requested function of the image; None if none was given.
     - ``state``: one of UNFINISHED or FINISHED.
-    - ``trait``: the trait that says which function the image has; None where that is not known.
-    - ``held_since``: when a job was last found to have programmed the device, this one or one
-      before, in UTC; None where none was.
-    - ``held_trait``: the trait of what it held then; None where that was not known.
-    - ``stale_traits``: the traits of functions that were said of it before that: who goes on saying
-      so does not know better.
-    - ``former_traits``: those that its providers had when this job began.
-    - ``problem``: what went wrong, for people; None where nothing did.
-    - ``started_at``: when the job began, in UTC.
-    - ``seen_at``: when its process was last at work on it, in UTC.
+    - ``trait``: the trait of the image's function; None if unknown.
+    - ``held_since``: when this job or an earlier one last programmed the device, in UTC; None if
+      none did.
+    - ``held_trait``: the function trait that the device had then; None if unknown.
+    - ``stale_traits``: function traits of the device from before that; a later report of one of
+      them is outdated.
+    - ``former_traits``: the function traits of its providers when this job started.
+    - ``problem``: the error, for the operator; None without one.
+    - ``started_at``: when the job started, in UTC.
+    - ``seen_at``: when its process last reported, in UTC.
     - ``revision``: how often it was saved.
     """
 
@@ -89,21 +87,21 @@ class DeviceJob(KeptObject):
 
     @property
     def scope(self) -> tuple[str, ...]:
-        """The uuids of all providers that it is about."""
+        """Return the uuids of all providers of the device."""
         return (self.provider_uuid, *self.siblings)
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that is stored of it can be read."""
+        """Return whether all its fields can be read."""
         return all(name in self for name in self.fields)
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether it is under way, or somebody has to decide what became of it."""
+        """Return whether it is in progress, or the operator has to decide its outcome."""
         return self.state in UNFINISHED
 
     def note_held(self, trait: str | None) -> None:
-        """Note that the device holds the image, and no more what was said of it until then."""
+        """Note that the device has the image, and that its former function traits are stale."""
         self.state = "programmed"
         self.trait = self.held_trait = trait
         self.held_since = field_types.now()
@@ -121,7 +119,7 @@ class DeviceJob(KeptObject):
 class DeviceJobList(KeptList[DeviceJob]):
     """Device jobs.
 
-    - ``objects``: each of them.
+    - ``objects``: the jobs.
     """
 
     KIND = DeviceJob

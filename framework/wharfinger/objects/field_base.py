@@ -43,11 +43,11 @@ class Field(Generic[T]):
         return self._coerce(obj, attr, deepcopy(self.default))
 
     def to_primitive(self, value: T | None) -> Any:
-        """Return the form of a value that JSON can carry."""
+        """Return a value as JSON data."""
         return None if value is None else self._to_primitive(value)
 
     def from_primitive(self, obj: Any, attr: str, value: Any) -> Any:
-        """Return a value for ``coerce``; ``obj`` is the object that holds it.
+        """Return a value for ``coerce``; ``obj`` is the object with the field.
 
         Raises ValueError for None, unless the field is nullable.
         """
@@ -69,7 +69,7 @@ class Field(Generic[T]):
 
 
 class CheckedList(list[T]):
-    """A list that checks each element which is put into it."""
+    """A list that checks each new element."""
 
     def __init__(self, check: Callable[[str, Any], T], values: Iterable[Any] = ()) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class CheckedList(list[T]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy belongs to no field yet; the field that takes it checks it again.
+        # A copy belongs to no field yet; the field that gets it checks it again.
         return list, (list(self),)
 
     def _checked(self, values: Iterable[Any], start: int) -> list[T]:
@@ -107,7 +107,7 @@ class CheckedList(list[T]):
 
 
 class CheckedDict(dict[str, T]):
-    """A dict by name that checks each value which is put into it."""
+    """A dict by name that checks each new value."""
 
     def __init__(self, check: Callable[[str, Any], T], values: Mapping[str, Any]) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class CheckedDict(dict[str, T]):
         super().__setitem__(key, self._check(key, value))
 
     def update(self, *others: Any, **values: Any) -> None:
-        """Put in several values or, if one is refused, none; raises ValueError."""
+        """Add several values or, if one is refused, none; raises ValueError."""
         new = dict(*others, **values)
         super().update({key: self._check(key, value) for key, value in new.items()})
 
@@ -197,7 +197,7 @@ class ObjectField(Field[Any]):
         return value.obj_to_primitive()
 
     def _from_primitive(self, obj: Any, _attr: str, value: Any) -> Any:
-        # A serializer may have made an object of it already.
+        # A serializer may have created the object already.
         return obj.obj_from_primitive(value, obj._context) if isinstance(value, dict) else value
 
 
@@ -219,7 +219,7 @@ def _checker(element: Field[T], attr: str) -> Callable[[str, Any], T]:
 
     def check(key: str, value: Any) -> Any:
         if not isinstance(key, str):
-            raise wrong(attr, key, "a text, as keys are")
+            raise wrong(attr, key, "a text, as keys have to be")
         return element.coerce(None, f"{attr}[{key}]", value)
 
     return check

@@ -1,6 +1,6 @@
-"""Kinds of fields: strict ones, which do not convert a value of one type into another.
+"""Kinds of fields; they are strict and do not convert values between types.
 
-Each function returns a field; ``nullable`` ones are None unless they are set.
+Each function returns a field; a ``nullable`` field is None by default.
 """
 
 import math
@@ -14,14 +14,14 @@ from oslo_utils import timeutils
 from wharfinger.db.tables import NAME
 from wharfinger.objects.field_base import Dict, Field, List, wrong
 
-#: MySQL's first, and the first of four digits.
+#: The first year that MySQL supports, and the first with four digits.
 _FIRST_YEAR: Final = 1000
-#: What databases take for an integer, and Placement for an amount.
+#: The largest integer of databases, and the largest amount of Placement.
 MAX_COUNT: Final = 2**31 - 1
 
 
 class Text(Field[str]):
-    """Text, and nothing that could be made text."""
+    """Text; no other type is converted."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> str:
         if not isinstance(value, str):
@@ -30,7 +30,7 @@ class Text(Field[str]):
 
 
 class ColumnText(Text):
-    """Text, without what databases do not take, up to a number of characters."""
+    """Text of a limited length, without characters that databases refuse."""
 
     def __init__(self, longest: int | None = None, shortest: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -80,7 +80,7 @@ class Count(Field[int]):
 
 
 class Ratio(Field[float]):
-    """A number above 0, or from 0 on."""
+    """A number, 0 or more."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -90,7 +90,7 @@ class Ratio(Field[float]):
         except OverflowError:
             number = math.inf
         if not 0 <= number < math.inf:
-            raise wrong(attr, value, "a number, 0 or above")
+            raise wrong(attr, value, "a number, 0 or more")
         return number
 
 
@@ -104,7 +104,7 @@ class Flag(Field[bool]):
 
 
 class Moment(Field[datetime]):
-    """A time in UTC, in whole seconds: what each database and each primitive can hold."""
+    """A time in UTC, in whole seconds, since databases and primitives can hold no more."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> datetime:
         try:
@@ -117,7 +117,7 @@ class Moment(Field[datetime]):
         try:
             whole = zoned.astimezone(UTC).replace(microsecond=0)
         except OverflowError:
-            raise wrong(attr, value, "a time that there is in UTC") from None
+            raise wrong(attr, value, "a time that exists in UTC") from None
         if whole.year < _FIRST_YEAR:
             raise wrong(attr, value, f"a time after the year {_FIRST_YEAR}")
         return whole
@@ -127,12 +127,12 @@ class Moment(Field[datetime]):
 
 
 def now() -> datetime:
-    """This moment."""
+    """Return the present time, in whole seconds."""
     return datetime.now(UTC).replace(microsecond=0)
 
 
 def text(longest: int | None = None, **kwargs: Any) -> Field[str]:
-    """Text of at most so many characters, or of any length."""
+    """Text of at most ``longest`` characters, or of any length."""
     return ColumnText(longest, **kwargs)
 
 
@@ -147,12 +147,12 @@ def uuid(**kwargs: Any) -> Field[str]:
 
 
 def count(**kwargs: Any) -> Field[int]:
-    """A whole number from 0 on."""
+    """A whole number, 0 or more."""
     return Count(**kwargs)
 
 
 def ratio(**kwargs: Any) -> Field[float]:
-    """A number from 0 on."""
+    """A number, 0 or more."""
     return Ratio(**kwargs)
 
 
@@ -187,7 +187,7 @@ def amounts_by_provider(**kwargs: Any) -> Field[dict[str, dict[str, int]]]:
 
 
 def ratios_by_name(**kwargs: Any) -> Field[dict[str, float]]:
-    """Numbers from 0 on, by name."""
+    """Numbers, 0 or more, by name."""
     return Dict(Ratio(), **kwargs)
 
 

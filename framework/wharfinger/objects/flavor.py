@@ -1,4 +1,4 @@
-"""Flavors: the kinds of instances that can be asked for."""
+"""Flavors: the kinds of instances that users can request."""
 
 from typing import Any, ClassVar, Self
 
@@ -10,16 +10,16 @@ from wharfinger.objects.persistence import KeptList, KeptObject
 
 @register
 class Flavor(KeptObject):
-    """What an instance of a kind takes.
+    """The resources of a kind of instances.
 
-    - ``flavorid``: its identifier, which people may choose.
+    - ``flavorid``: its id, which the operator may choose.
     - ``name``: its name.
     - ``vcpus``: CPUs; ``memory_mb``: MiB of memory.
     - ``root_gb``, ``ephemeral_gb``: GiB of disk; ``swap``: MiB of swap.
-    - ``rxtx_factor``: its share of a network's bandwidth, as nova has it.
-    - ``disabled``: nothing new is made of it.
-    - ``is_public``: whether every project sees it.
-    - ``description``: for people, None where there is none.
+    - ``rxtx_factor``: its factor of the network bandwidth, as in nova.
+    - ``disabled``: whether new instances cannot use it.
+    - ``is_public``: whether all projects may use it.
+    - ``description``: a text for users, None without one.
     - ``extra_specs``: further requests by key, ``resources:VGPU``, ``trait:CUSTOM_FAST``.
     - ``revision``: how often it was saved.
     """
@@ -57,20 +57,20 @@ class Flavor(KeptObject):
     @classmethod
     @base.remotable
     def get_by_flavor_id(cls, context: Context, flavorid: str) -> Self:
-        """The flavor of an id; raises ObjectNotFound."""
+        """Return the flavor with an id; raises ObjectNotFound."""
         return cls._get(context, flavorid=flavorid)
 
     @classmethod
     @base.remotable
     def get_by_name(cls, context: Context, name: str) -> Self:
-        """The flavor of a name; raises ObjectNotFound."""
+        """Return the flavor with a name; raises ObjectNotFound."""
         return cls._get(context, name=name)
 
     def is_as(self, other: Self) -> bool:
-        """Whether two say the same, however often either was saved."""
-        return self._said() == other._said()
+        """Return whether both flavors are equal except for their revisions."""
+        return self._content() == other._content()
 
-    def _said(self) -> dict[str, Any]:
+    def _content(self) -> dict[str, Any]:
         return {
             name: getattr(self, name) for name in self.fields if name in self and name != "revision"
         }
@@ -80,7 +80,7 @@ class Flavor(KeptObject):
 class FlavorList(KeptList[Flavor]):
     """Flavors.
 
-    - ``objects``: each of them.
+    - ``objects``: the flavors.
     """
 
     KIND = Flavor

@@ -1,4 +1,4 @@
-"""Instances: what takes resources of a node."""
+"""Instances, which use resources of a node."""
 
 from datetime import datetime
 from typing import Any, ClassVar, Final, Self
@@ -9,23 +9,24 @@ from wharfinger.objects.database_context import Context
 from wharfinger.objects.flavor import Flavor
 from wharfinger.objects.persistence import KeptList, KeptObject
 
-#: What can be done with an instance that takes a moment.
+#: The operations on an instance that take several steps.
 TASK_STATES: Final = ("claiming", "releasing")
 
 
 @register
 class Instance(KeptObject):
-    """A server, or whatever else takes what a flavor says.
+    """A server, or another consumer of a flavor's resources.
 
-    - ``uuid``: also the consumer that holds its allocation.
-    - ``project_id``, ``user_id``: whose it is.
-    - ``host``, ``node``: the service host and the ``hypervisor_hostname`` of the node that it is
-      on; None while it is on none.
-    - ``flavor``: what it takes, as it was when the instance was made or last resized.
-    - ``task_state``: one of TASK_STATES while that is done, or was left undone; None at rest.
-    - ``updated_at``: when it was last saved, in UTC; None where an earlier version did that.
+    - ``uuid``: its uuid, which is also that of its consumer in Placement.
+    - ``project_id``, ``user_id``: the project and user that own it.
+    - ``host``, ``node``: the service host and the ``hypervisor_hostname`` of its node; None while
+      it is on no node.
+    - ``flavor``: its flavor, as it was when the instance was created or last resized.
+    - ``task_state``: the operation in TASK_STATES that is in progress or was interrupted; None
+      without one.
+    - ``updated_at``: when it was last saved, in UTC; None if an earlier version saved it.
     - ``claimed_allocations``: its allocations in Placement as they were last claimed or read:
-      amounts by provider uuid and resource class. None where no process has noted them yet.
+      amounts by provider uuid and resource class. None if no process has noted them yet.
     - ``revision``: how often it was saved.
     """
 
@@ -60,7 +61,7 @@ class Instance(KeptObject):
     @classmethod
     @base.remotable
     def get_by_uuid(cls, context: Context, uuid: str) -> Self:
-        """The instance of a uuid; raises ObjectNotFound."""
+        """Return the instance with a uuid; raises ObjectNotFound."""
         return cls._get(context, uuid=uuid)
 
     def _new_row(self) -> dict[str, Any]:
@@ -76,7 +77,7 @@ class Instance(KeptObject):
 class InstanceList(KeptList[Instance]):
     """Instances.
 
-    - ``objects``: each of them.
+    - ``objects``: the instances.
     """
 
     HISTORY = (
@@ -98,5 +99,5 @@ class InstanceList(KeptList[Instance]):
     @classmethod
     @base.remotable
     def get_revisions(cls, context: Context, host: str) -> dict[str, int]:
-        """The revisions of the instances on a service host, by uuid."""
+        """Return the revisions of the instances on a service host, by uuid."""
         return cls._revisions(context, host=host)

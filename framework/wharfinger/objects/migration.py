@@ -13,13 +13,13 @@ from wharfinger.objects.flavor import Flavor
 from wharfinger.objects.instance import Instance
 from wharfinger.objects.persistence import KeptList, KeptObject
 
-#: nova's kinds of moves.
+#: The types of moves, as in nova.
 MIGRATION_TYPES: Final = ("resize", "migration", "live-migration", "evacuation")
 
-#: nova's statuses, and where each leads: none, it is over. What cannot be reverted is finished
-#: again, which is not nova's. A resize or cold migration goes from
-#: accepted by way of migrating to finished, and waits there to be confirmed or reverted; a live
-#: migration from queued by way of running to completed; an evacuation from accepted to done.
+#: The statuses of nova, each with its possible next statuses. A final status has none. Unlike in
+#: nova, a move that cannot be reverted becomes finished again. A resize or cold migration goes from
+#: accepted through migrating to finished, and waits there to be confirmed or reverted. A live
+#: migration goes from queued through running to completed, an evacuation from accepted to done.
 MIGRATION_STATUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "accepted": frozenset({"queued", "preparing", "pre-migrating", "done", "failed", "error"}),
@@ -41,15 +41,15 @@ MIGRATION_STATUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "error": frozenset(),
     }
 )
-#: Those in which a move still counts at both ends.
+#: The statuses in which a move holds resources on both nodes.
 IN_PROGRESS: Final = tuple(status for status, after in MIGRATION_STATUSES.items() if after)
 _ENDS: Final = ("source_compute", "dest_compute")
-#: All other statuses. An unknown status, of a later version perhaps, counts as in progress.
+#: The final statuses. An unknown status, perhaps of a later version, counts as in progress.
 OVER: Final = tuple(MIGRATION_STATUSES.keys() - set(IN_PROGRESS))
 
 
 class _Status(field_types.Word):
-    """A status, which changes only to one that it leads to."""
+    """A status, which changes only to one of its next statuses."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(MIGRATION_STATUSES, **kwargs)
@@ -62,27 +62,26 @@ class _Status(field_types.Word):
         before = getattr(obj, attr)
         if wanted != before and wanted not in self.transitions[before]:
             after = ", ".join(sorted(self.transitions[before])) or "none"
-            raise field_base.wrong(attr, wanted, f"a status that {before} leads to ({after})")
+            raise field_base.wrong(attr, wanted, f"a possible status after {before} ({after})")
         return wanted
 
 
 @register
 class Migration(KeptObject):
-    """A move: while it is in progress its source still counts.
+    """A move of an instance; while it is in progress, it holds the resources of its source.
 
-    ``create`` raises ObjectExists, too, if another move of its instance is in progress. If several
-    processes begin a move of one instance at the same time, one succeeds.
+    ``create`` also raises ObjectExists if another move of its instance is in progress. If several
+    processes start a move of one instance at the same time, one succeeds.
 
-    - ``uuid``: also the consumer that holds the source's allocation.
+    - ``uuid``: its uuid, which is also that of the consumer of the source's allocation.
     - ``instance_uuid``: the instance that moves.
     - ``migration_type``: one of MIGRATION_TYPES.
-    - ``status``: one of MIGRATION_STATUSES, and from each only to those that it leads to
-      (ValueError).
-    - ``source_compute``, ``source_node``: the service host and the ``hypervisor_hostname`` that
-      it comes from.
-    - ``dest_compute``, ``dest_node``: where it goes, None while that is not known.
-    - ``old_flavor``, ``new_flavor``: what it takes at the source, and at the destination.
-    - ``created_at``, ``updated_at``: when it began, and was last saved, in UTC; None before.
+    - ``status``: one of MIGRATION_STATUSES; another next status raises ValueError.
+    - ``source_compute``, ``source_node``: the service host and the ``hypervisor_hostname`` of the
+      source.
+    - ``dest_compute``, ``dest_node``: those of the destination, None while it is unknown.
+    - ``old_flavor``, ``new_flavor``: the flavors at the source and at the destination.
+    - ``created_at``, ``updated_at``: when it was created and last saved, in UTC; None before.
     - ``revision``: how often it was saved.
     """
 
@@ -125,12 +124,12 @@ class Migration(KeptObject):
     @classmethod
     @base.remotable
     def get_by_uuid(cls, context: Context, uuid: str) -> Self:
-        """The migration of a uuid; raises ObjectNotFound."""
+        """Return the migration with a uuid; raises ObjectNotFound."""
         return cls._get(context, uuid=uuid)
 
     @property
     def is_in_progress(self) -> bool:
-        """Whether it still counts at both ends: what is not known to be over does."""
+        """Return whether it holds resources on both nodes; an unreadable status counts as such."""
         return "status" not in self or self.status in IN_PROGRESS
 
     def _new_row(self) -> dict[str, Any]:
@@ -161,7 +160,7 @@ class Migration(KeptObject):
 class MigrationList(KeptList[Migration]):
     """Migrations.
 
-    - ``objects``: each of them.
+    - ``objects``: the migrations.
     """
 
     HISTORY = (Step("1.0", "Migration 1.0"), Step("1.1", "Migration 1.1"))
@@ -176,7 +175,7 @@ class MigrationList(KeptList[Migration]):
     @classmethod
     @base.remotable
     def get_in_progress_by_host(cls, context: Context, host: str) -> Self:
-        """Those in progress that come from a service host, or go to it."""
+        """Return the moves in progress from or to a service host."""
         rows = context.db.read(
             [Migration.TABLE], lambda migrations: rows_in_progress(migrations, host)
         )

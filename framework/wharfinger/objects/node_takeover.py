@@ -18,7 +18,7 @@ from wharfinger.objects.persistence import stale_keys, write_checked
 from wharfinger.objects.provider_record import ProviderRecord
 from wharfinger.objects.service import AGENT_BINARY, Service
 
-#: In the order in which RecordBatch locks them, too.
+#: The tables in the order of their locks, which is also that of RecordBatch.
 _TABLES: Final = tuple(
     kind.TABLE for kind in (Service, ComputeNode, ProviderRecord, Instance, Migration, DeviceJob)
 )

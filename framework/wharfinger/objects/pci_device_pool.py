@@ -11,7 +11,7 @@ class PciDevice(WharfingerObject):
     """The PCI devices of one vendor, product and NUMA node on a host.
 
     - ``vendor_id``, ``product_id``: four lower-case hexadecimal digits, "10de".
-    - ``numa_node``: the host's NUMA node, None where the device has no affinity.
+    - ``numa_node``: the host's NUMA node, None if the device has no affinity.
     - ``count``: how many such devices there are.
     """
 

@@ -1,4 +1,4 @@
-"""Objects that have a row of their own, and lists of them: what their methods share."""
+"""Base classes of objects with rows in the database, and of their lists."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,8 +30,8 @@ LOG: Final = logging.getLogger(__name__)
 class RowObject(WharfingerObject):
     """An object whose fields are the columns of a row in ``TABLE``.
 
-    ``KEY`` is the field that people and other objects know it by. A column that is not there,
-    or that holds what cannot be read, leaves its field unset.
+    ``KEY`` is the field that identifies it for users and other objects. A field is unset if its
+    column is missing, or if its value cannot be read.
     """
 
     TABLE: ClassVar[str]
@@ -42,18 +42,18 @@ class RowObject(WharfingerObject):
 
     @property
     def key(self) -> str:
-        """The value of its KEY."""
+        """Return the value of its KEY."""
         key: str = getattr(self, self.KEY)
         return key
 
     @property
     def subject(self) -> str:
-        """Which object, for people."""
+        """Return the kind and key of the object, for messages."""
         known = self.obj_attr_is_set(self.KEY)
         return f"{self.obj_name()} {self.key}" if known else self.obj_name()
 
     def obj_what_changed(self) -> set[str]:
-        """The fields that have changed; what was changed within a list or dict too."""
+        """Return the fields that have changed, also within lists and dicts."""
         edited = {
             name
             for name, before in self._documents.items()
@@ -62,7 +62,7 @@ class RowObject(WharfingerObject):
         return super().obj_what_changed() | edited
 
     def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
-        """Take fields, all or some, as they are now for what nobody has changed."""
+        """Count fields, all or some, as unchanged from now on."""
         super().obj_reset_changes(fields, recursive)
         self._documents = {**self._documents, **self._texts(fields or self.fields)}
 
@@ -73,7 +73,7 @@ class RowObject(WharfingerObject):
         return clone
 
     def _texts(self, names: Iterable[str]) -> dict[str, str]:
-        """What the lists and dicts among the fields are now."""
+        """Return the present values of lists and dicts among the fields, as JSON texts."""
         return {
             name: _text(getattr(self, name))
             for name in names
@@ -85,7 +85,7 @@ class RowObject(WharfingerObject):
         target_version: str | None = None,
         version_manifest: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """The object as a primitive, which says too why fields are unset."""
+        """Return the object as a primitive, with the reasons for unset fields."""
         primitive = super().obj_to_primitive(target_version, version_manifest)
         if self._unread:
             primitive[self._obj_primitive_key("unread")] = dict(self._unread)
@@ -100,11 +100,11 @@ class RowObject(WharfingerObject):
 
     @classmethod
     def _get(cls, context: Context, **where: Any) -> Self:
-        """The one object with these values; raises ObjectNotFound."""
+        """Return the one object with these values; raises ObjectNotFound."""
         try:
             wanted = {name: cls._wanted(name, value) for name, value in where.items()}
         except ValueError:
-            rows = []  # nothing has what its field does not take
+            rows = []  # no object has a value that its field refuses
         else:
             rows = context.db.select(cls.TABLE, **wanted)
         if not rows:
@@ -113,7 +113,7 @@ class RowObject(WharfingerObject):
 
     @classmethod
     def _wanted(cls, name: str, value: Any) -> Any:
-        """A value, or several, as the column of a field has them; raises ValueError."""
+        """Return a value, or several, in the form of the column; raises ValueError."""
         if value is None:
             return None
         if is_several(value):
@@ -140,7 +140,7 @@ class RowObject(WharfingerObject):
                 TypeError,
                 ValueError,
             ) as error:
-                damage[name] = f"what is stored in {cls.TABLE}.{name} cannot be read: {error}"
+                damage[name] = f"the value of {cls.TABLE}.{name} cannot be read: {error}"
         if damage or lacking:
             self._unread = damage | lacking
         for problem in damage.values():
@@ -159,7 +159,7 @@ class RowObject(WharfingerObject):
     def _column(self, name: str) -> Any:
         field, value = self.fields[name], getattr(self, name)
         if isinstance(value, WharfingerObject):
-            # What is stored has no changes; what is here has some until it is saved.
+            # Store the object without its changes, which it has until it is saved.
             value = value.obj_clone()
             value.obj_reset_changes(recursive=True)
         if value is not None and _is_document(field):
@@ -173,11 +173,11 @@ class RowObject(WharfingerObject):
 class KeptObject(RowObject):
     """An object that is created, saved and destroyed by itself.
 
-    ``UNIQUE`` says in words what only one object may have. ``revision``, counting its saves,
-    tells when somebody else has saved it; what is not changed is not written.
+    ``UNIQUE`` describes its unique fields, for messages. ``revision`` counts its saves and so shows
+    whether another process has saved it. ``save`` writes only changed fields.
 
-    Where a method is carried out, here or by another process, is nothing that a caller sees.
-    All of them raise StateError where the database cannot be used.
+    A method runs in this process or in the process that has the database open; the caller sees no
+    difference. All methods raise StateError if the database cannot be used.
     """
 
     UNIQUE: ClassVar[str] = "uuid"
@@ -188,30 +188,30 @@ class KeptObject(RowObject):
     @base.remotable
     def create(self) -> None:
         """Add it to the database; raises ObjectExists, FieldUnset."""
-        with _told(type(self), [self]):
+        with _object_errors(type(self), [self]):
             self._context.db.insert(self.TABLE, [self._new_row()], self._sole())
         self._created()
 
     @base.remotable
     def save(self) -> None:
-        """Write what has changed.
+        """Write the changed fields.
 
-        Raises ConcurrentSave where somebody else has saved it since it was read, ObjectNotFound,
-        ObjectExists, InvalidObject where it is to have another key.
+        Raises ConcurrentSave if another process has saved it since it was read, ObjectNotFound,
+        ObjectExists, and InvalidObject if its key has changed.
         """
         if self.obj_what_changed():
-            with _told(type(self), [self]):
+            with _object_errors(type(self), [self]):
                 self._context.db.update(self.TABLE, self.KEY, [self._change()])
             self._saved()
 
     @base.remotable
     def destroy(self) -> None:
         """Delete it; raises ConcurrentSave as ``save`` does, ObjectNotFound."""
-        with _told(type(self), [self]):
+        with _object_errors(type(self), [self]):
             self._context.db.delete(self.TABLE, self.KEY, {self._kept_key(): self.revision})
 
     def identify(self) -> None:
-        """Give it a uuid, if it is to have one and has none yet."""
+        """Set a new uuid if it has the field and no value yet."""
         if "uuid" in self.fields and not self.obj_attr_is_set("uuid"):
             self.uuid = str(uuid4())
 
@@ -221,7 +221,7 @@ class KeptObject(RowObject):
         return {**self._row(name for name in self.fields if name != "revision"), "revision": 1}
 
     def _sole(self) -> Sole | None:
-        """The condition for adding this row; None without one."""
+        """Return the condition for adding this row, or None."""
         return None
 
     def _created(self) -> None:
@@ -232,12 +232,12 @@ class KeptObject(RowObject):
         return Change(self._kept_key(), self.revision, self._row(self.obj_what_changed()))
 
     def _kept_key(self) -> str:
-        """The key of its row; raises InvalidObject for a new one, which may be another's."""
+        """Return the key of its row; raises InvalidObject for a changed key."""
         if self.KEY in self.obj_what_changed():
             raise InvalidObject(
                 subject=self.subject,
-                problem=f"no row has its new {self.KEY}.",
-                remedy="Create another one, and destroy this one.",
+                problem=f"its {self.KEY} has changed, and no row has the new one.",
+                remedy="Create another object, and destroy this one.",
             )
         return self.key
 
@@ -246,7 +246,7 @@ class KeptObject(RowObject):
         self._settle()
 
     def _settle(self) -> None:
-        """Nothing has changed any more; objects within stay as they are with whoever has them."""
+        """Count all fields as unchanged; replace objects in them by copies without changes."""
         for name, field in self.fields.items():
             if isinstance(field, field_base.ObjectField) and name in self:
                 part = getattr(self, name)
@@ -270,16 +270,16 @@ class RowList(base.ObjectList[_Row]):
     @classmethod
     @base.remotable
     def get_by_filters(cls, context: Context, **filters: Any) -> Self:
-        """Those whose fields have these values, or one of several; all without filters.
+        """Return the objects whose fields have these values, or one of several; all by default.
 
-        In the order in which they were created. Raises InvalidObject for a filter that is none.
+        They are in the order of their creation. Raises InvalidObject for an invalid filter.
         """
         for name in filters:
             if name not in cls.KIND.fields or _is_document(cls.KIND.fields[name]):
                 raise InvalidObject(
                     subject=f"a list of {cls.KIND.obj_name()}",
                     problem=f"it cannot be filtered by {shown(name)}.",
-                    remedy="Name a field that has one value.",
+                    remedy="Use a field with a single value.",
                 )
         try:
             where = {name: cls.KIND._wanted(name, value) for name, value in filters.items()}
@@ -287,7 +287,7 @@ class RowList(base.ObjectList[_Row]):
             raise InvalidObject(
                 subject=f"a list of {cls.KIND.obj_name()}",
                 problem=f"it cannot be filtered: {error}.",
-                remedy="Ask for what the field takes.",
+                remedy="Use a value that the field accepts.",
             ) from error
         return cls._select(context, **where)
 
@@ -310,7 +310,7 @@ class KeptList(RowList[_Kept]):
 
     @classmethod
     def _revisions(cls, context: Context, **where: Any) -> dict[str, int]:
-        """The revisions by key: who has saved what since it was read, without reading it."""
+        """Return the revisions by key, which show changes without reading the rows."""
         return context.db.revisions(cls.KIND.TABLE, cls.KIND.KEY, **where)
 
     @base.remotable
@@ -318,7 +318,7 @@ class KeptList(RowList[_Kept]):
         """Add all to the database; raises ObjectExists, FieldUnset."""
         for one in self.objects:
             one._context = self._context
-        with _told(self.KIND, self.objects):
+        with _object_errors(self.KIND, self.objects):
             self._context.db.insert(self.KIND.TABLE, [one._new_row() for one in self.objects])
         for one in self.objects:
             one._created()
@@ -326,15 +326,15 @@ class KeptList(RowList[_Kept]):
 
     @base.remotable
     def save(self) -> None:
-        """Write what has changed of each; raises ConcurrentSave, ObjectNotFound, ObjectExists."""
+        """Write all changed fields; raises ConcurrentSave, ObjectNotFound, ObjectExists."""
         self._save()
 
     def _save(self, following: Sequence[Following] = ()) -> None:
         """Save all rows, and write ``following`` in the same transaction."""
-        # An object may be there twice.
+        # The list may have an object twice.
         changed = list({id(one): one for one in self.objects if one.obj_what_changed()}.values())
         if changed:
-            with _told(self.KIND, changed):
+            with _object_errors(self.KIND, changed):
                 self._context.db.update(
                     self.KIND.TABLE, self.KIND.KEY, [one._change() for one in changed], following
                 )
@@ -345,7 +345,7 @@ class KeptList(RowList[_Kept]):
     @base.remotable
     def destroy(self) -> None:
         """Delete all; raises ConcurrentSave, ObjectNotFound."""
-        with _told(self.KIND, self.objects):
+        with _object_errors(self.KIND, self.objects):
             self._context.db.delete(
                 self.KIND.TABLE,
                 self.KIND.KEY,
@@ -383,12 +383,12 @@ def stale_keys(
 
 
 def _text(document: Any) -> str:
-    """A list or dict of plain values as a value of its own."""
+    """Return a list or dict of plain values as JSON text."""
     return json.dumps(document, sort_keys=True)
 
 
 def _stored(value: Any) -> Any:
-    """A value of a field as its column has it: databases know no zones."""
+    """Return a value of a field in the form of its column; columns have no time zones."""
     return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
@@ -397,8 +397,8 @@ def _is_document(field: field_base.Field[Any]) -> bool:
 
 
 @contextmanager
-def _told(kind: type[KeptObject], objects: Collection[KeptObject]) -> Iterator[None]:
-    """Tell what the database finds as errors of objects."""
+def _object_errors(kind: type[KeptObject], objects: Collection[KeptObject]) -> Iterator[None]:
+    """Raise errors of the database as errors of objects."""
     try:
         yield
     except TakenError as error:

@@ -1,4 +1,4 @@
-"""What a driver instance remembers of the resource providers that it has to do with."""
+"""Records of driver instances on the resource providers that they publish or overlay."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
@@ -17,22 +17,22 @@ class ProviderRecord(RowObject):
 
     - ``host``, ``driver_instance``: the service host, and the name of the instance.
     - ``provider_uuid``: the resource provider.
-    - ``mode``: ``own`` where we create and delete it, ``overlay`` where another program does.
-    - ``applied``: what the instance put there and answers for, None where that is nothing.
-    - ``intended``: what a plan under way puts there; None when all of it is done.
-    - ``live``: the whole provider as Placement last told it, None where that is not known. These
-      three are JSON texts of a ``wharfinger.providers.Provider``.
+    - ``mode``: ``own`` if we create and delete it, ``overlay`` if another program does.
+    - ``applied``: the part of the provider that the instance has written; None without one.
+    - ``intended``: the part that a plan in progress writes; None when the plan is complete.
+    - ``live``: the whole provider as last read from Placement, None if unknown. These three are
+      JSON texts of a ``wharfinger.providers.Provider``.
     - ``own_reserved``: by resource class, the ``reserved`` amounts to restore when the last
       reservation ends.
-    - ``reservations``: the reasons for which its driver has it reserved.
-    - ``reserved_since``: by reason, since when, in seconds since the epoch.
+    - ``reservations``: the reasons for which its driver reserves it.
+    - ``reserved_since``: the start of each reservation by reason, in seconds since the epoch.
     - ``absent_since``: when a complete listing first lacked it, in seconds since the epoch; None
       while it is there.
     - ``absence``: the same moment in uptime, from which the absence is counted: JSON text of a
       ``wharfinger.providers.absence_timer.Absence``. It is valid only if its ``since`` equals
       ``absent_since``: an old release writes only ``absent_since``. None without an uptime.
     - ``undone``: the values that another program has undone, with counts: JSON text of a map from
-      names to ``wharfinger.providers.fights.Undone``. None where nothing was undone.
+      names to ``wharfinger.providers.fights.Undone``. None if no value was undone.
     - ``revision``: how often it was written; 0 if only releases before version 1.3 wrote it. Such
       a release does not change the revision: its writes go unnoticed, and the last writer wins.
       Unset for a new record, and while the database has no column for it.
@@ -80,16 +80,16 @@ class ProviderRecord(RowObject):
 
     @property
     def is_new(self) -> bool:
-        """Whether it has no revision: it was not read from a row that has one."""
+        """Return whether it has no revision, since it was not read from a row with one."""
         return "revision" not in self
 
     @property
     def has_changes(self) -> bool:
-        """Whether a field has changed that is written."""
+        """Return whether a field other than the revision has changed."""
         return bool(self.obj_what_changed() - {"revision"})
 
     def row(self) -> dict[str, Any]:
-        """The columns to write: all of a new record, what has changed of another one.
+        """Return the columns to write: all of a new record, the changed ones of another.
 
         Raises FieldUnset if a new record lacks a field.
         """
@@ -111,7 +111,7 @@ class ProviderRecord(RowObject):
 
 @register
 class ProviderRecordList(RowList[ProviderRecord]):
-    """What an instance remembers.
+    """Records of driver instances.
 
     - ``objects``: one for each provider.
     """
@@ -137,13 +137,13 @@ class ProviderRecordList(RowList[ProviderRecord]):
     @classmethod
     @base.remotable
     def get_reserved(cls, context: Context) -> Self:
-        """Those of providers that drivers have reserved, of all instances."""
+        """Return the records of all instances whose providers a driver has reserved."""
         return cls._select(context, reservations=NotIn(["[]"]))
 
     @classmethod
     @base.remotable
     def get_undone(cls, context: Context) -> Self:
-        """Return the records of all instances of which another program has undone something."""
+        """Return the records of all instances with values that another program has undone."""
         return cls._select(context, undone=NotIn([""]))
 
     @classmethod
@@ -156,10 +156,10 @@ class ProviderRecordList(RowList[ProviderRecord]):
         records: "ProviderRecordList",
         forgotten: Iterable[str],
     ) -> None:
-        """Write an instance's records, and forget those of other providers: all or nothing.
+        """Write an instance's records and delete the forgotten ones, in one transaction.
 
-        No revision is compared: the last one to write is right. The revision of each record in the
-        database rises by one. Durable on return. Fields that a record does not have stay.
+        It compares no revisions: the last writer wins. The revision of each record in the database
+        rises by one. The rows are durable on return. Unset fields of a record keep their columns.
         """
         rows = {one.key: one._row(one.obj_what_changed() - {"revision"}) for one in records}
         scope = {"host": host, "driver_instance": driver_instance}

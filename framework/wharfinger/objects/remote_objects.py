@@ -1,7 +1,7 @@
-"""Objects kept by another process: what goes over, and what is done with it there.
+"""Client and server for objects whose database another process has open.
 
-How the bytes get from one to the other is not said here: a client is given a function that
-sends a question and returns the answer, and a server is given the question.
+The transport is not part of this module: the client gets a function that sends a question and
+returns the answer, and the server gets the question.
 """
 
 import json
@@ -28,7 +28,7 @@ from wharfinger.objects.field_base import ListOfObjectsField
 
 LOG: Final = logging.getLogger(__name__)
 
-#: What is raised on this side as it was on the other.
+#: The errors that the client raises as the server raised them.
 _ERRORS: Final[Mapping[str, type[WharfingerError]]] = {
     kind.__name__: kind
     for kind in vars(exceptions).values()
@@ -37,11 +37,11 @@ _ERRORS: Final[Mapping[str, type[WharfingerError]]] = {
 
 
 class Serializer:
-    """Objects to primitives and back.
+    """Conversion of objects to primitives and back.
 
-    An object that is newer than what is known here is asked for again, in the version that
-    is, where WharfingerObject.indirection_api leads to a process that knows both. Raises
-    InvalidObject for what is none.
+    If an object has a version that this process does not know, it requests the object in a known
+    version from the process of WharfingerObject.indirection_api. Raises InvalidObject for an
+    invalid primitive.
     """
 
     def serialize_entity(self, context: Any, entity: Any) -> Any:
@@ -72,7 +72,7 @@ class Serializer:
         except IncompatibleVersion:
             version = primitive[_key("version")]
             if version.count(".") > 1:
-                # The third number of a version stands for no change of fields.
+                # The third number of a version does not concern the fields.
                 known = {**primitive, _key("version"): ".".join(version.split(".")[:2])}
                 return self._object(context, known)
             api = WharfingerObject.indirection_api
@@ -83,10 +83,10 @@ class Serializer:
 
 
 class RemoteObjects:
-    """Carries remotable methods over to the process that keeps the objects.
+    """Calls remotable methods in the process that has the database open.
 
-    ``send`` takes a question and returns the answer; it may raise OSError where nobody does.
-    Methods raise what they would raise there, and RemoteError where it cannot be known.
+    ``send`` sends a question and returns the answer; it may raise OSError. Methods raise the errors
+    of the other process, and RemoteError if the outcome is unknown.
     """
 
     def __init__(self, send: Callable[[bytes], bytes]) -> None:
@@ -96,9 +96,9 @@ class RemoteObjects:
     def object_action(
         self, context: Any, objinst: Any, objmethod: str, args: Any, kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
-        """Call a method of an object: what it changed in the object, and its result."""
+        """Call a method of an object; return the changes of the object, and the result."""
         if objmethod == "create":
-            # Not there: who asks again, since no answer came, would make another one.
+            # Set the uuid here: a second call after a lost answer must not create another object.
             for one in getattr(objinst, "objects", [objinst]):
                 one.identify()
         answer = self._ask(
@@ -109,7 +109,7 @@ class RemoteObjects:
             for name in updates.keys() & objinst.fields.keys():
                 is_list = isinstance(objinst.fields[name], ListOfObjectsField)
                 if is_list and objinst.obj_attr_is_set(name):
-                    # Whoever has one of a list's objects sees what became of it.
+                    # Update the list's own objects, since callers may have references to them.
                     mine = list(getattr(objinst, name))
                     for one, changed in zip(mine, updates[name], strict=True):
                         _become(one, changed)
@@ -117,7 +117,7 @@ class RemoteObjects:
             _check(objinst, updates)
             return updates, answer["result"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RemoteError(reason=f"{objmethod}: the answer is none: {error!r}.") from error
+            raise RemoteError(reason=f"{objmethod}: the answer is invalid: {error!r}.") from error
 
     def object_class_action_versions(  # noqa: PLR0917 - as it is called
         self,
@@ -128,7 +128,7 @@ class RemoteObjects:
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """Call a method of a class; what it gives comes in these versions."""
+        """Call a method of a class; return its result in these versions."""
         answer = self._ask(
             context,
             "class",
@@ -143,18 +143,18 @@ class RemoteObjects:
     def object_backport_versions(
         self, context: Any, objinst: Any, object_versions: dict[str, str]
     ) -> Any:
-        """The object of a primitive that is too new, in these versions."""
+        """Return the object of a primitive that is too new, in these versions."""
         return self._ask(context, "backport", primitive=objinst, versions=object_versions)["result"]
 
     def _ask(self, context: Any, action: str, **what: Any) -> dict[str, Any]:
-        # A primitive to be made older goes as it is: it cannot be read here.
+        # This process cannot read a primitive that is too new, so it sends it unchanged.
         question = {"action": action} | (
             what if action == "backport" else self._serializer.serialize_entity(context, what)
         )
         try:
             answer = json.loads(self._send(json.dumps(question, default=_plain).encode()))
             if not answer.keys() & {"error", "result"}:
-                raise ValueError(f"{shown(answer)} is no answer")
+                raise ValueError(f"{shown(answer)} is not an answer")
         except (OSError, ValueError, AttributeError, RecursionError) as failure:
             raise RemoteError(reason=f"{action}: {failure}.") from failure
         if "error" in answer:
@@ -164,21 +164,21 @@ class RemoteObjects:
 
 
 class ObjectServer:
-    """Carries out, in the process that keeps the objects, what others ask for."""
+    """Answers the questions of RemoteObjects in the process that has the database open."""
 
     def __init__(self, context: Context) -> None:
         self._context: Final = context
         self._serializer: Final = Serializer()
 
     def answer(self, question: bytes) -> bytes:
-        """Answer a question of RemoteObjects; what goes wrong is part of the answer."""
+        """Answer a question of RemoteObjects; the answer also carries errors."""
         try:
             answer = self._answer(json.loads(question))
         except tuple(_ERRORS.values()) as error:
             answer = {"error": {"kind": type(error).__name__, "facts": error.facts}}
         except Exception as error:
-            # Isolates this process from what others send.
-            LOG.exception("cannot answer a question about objects")
+            # An invalid question must not stop this process.
+            LOG.exception("Cannot answer a question about objects")
             reason = f"{type(error).__name__}: {shown(str(error))}"
             answer = {"error": {"kind": RemoteError.__name__, "facts": {"reason": reason}}}
         return json.dumps(answer, default=str).encode()
@@ -192,7 +192,7 @@ class ObjectServer:
             case "backport":
                 return self._backport(**question)
             case action:
-                raise RemoteError(reason=f"nobody knows the action {shown(action)}")
+                raise RemoteError(reason=f"the action {shown(action)} is unknown")
 
     def _deserialized(self, question: dict[str, Any]) -> dict[str, Any]:
         entity: dict[str, Any] = self._serializer.deserialize_entity(self._context, question)
@@ -223,7 +223,7 @@ class ObjectServer:
         try:
             kind = WharfingerObject.obj_class_from_name(name, versions[name])
         except InvalidObject as error:
-            reason = f"{error} Upgrade the process that keeps the objects first"
+            reason = f"{error} Upgrade the process that has the database open first"
             raise RemoteError(reason=reason) from error
         result = _remotable(kind, method)(self._context, *args, **kwargs)
         return {"result": self._serialized(result, versions)}
@@ -242,14 +242,12 @@ class ObjectServer:
 def _remotable(owner: Any, method: str) -> Callable[..., Any]:
     found: Any = getattr(owner, str(method), None)
     if not getattr(found, "remotable", False):
-        raise RemoteError(
-            reason=f"{shown(method)} of {owner.obj_name()} cannot be called from afar"
-        )
+        raise RemoteError(reason=f"{shown(method)} of {owner.obj_name()} is not a remotable method")
     return cast("Callable[..., Any]", found)
 
 
 def _check(one: Any, updates: Mapping[str, Any]) -> None:
-    """See that fields take their new values, before any is taken over.
+    """Check all new values of fields before any is set.
 
     Raises AttributeError, TypeError, ValueError.
     """
@@ -262,9 +260,9 @@ def _check(one: Any, updates: Mapping[str, Any]) -> None:
 
 
 def _become(one: Any, other: Any) -> None:
-    """Make an object what another one of its kind is; raises TypeError for another kind."""
+    """Copy all fields of another object of the same kind; raises TypeError for another kind."""
     if type(other) is not type(one):
-        raise TypeError(f"{other!r} is no {one.obj_name()}")
+        raise TypeError(f"{other!r} is not a {one.obj_name()}")
     for name in other.fields:
         if other.obj_attr_is_set(name):
             setattr(one, name, getattr(other, name))
@@ -274,7 +272,7 @@ def _become(one: Any, other: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has for what it has not."""
+    """Return JSON data for a value that JSON has no type for; raises TypeError."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Iterable):
@@ -283,11 +281,11 @@ def _plain(value: Any) -> Any:
 
 
 def _error(error: Any) -> WharfingerError:
-    """The error that another process tells of."""
+    """Return the error that another process has sent."""
     try:
         return _ERRORS[error["kind"]](**error["facts"])
     except (KeyError, TypeError) as unknown:
-        return RemoteError(reason=f"an error that is not understood: {shown(error)}: {unknown!r}")
+        return RemoteError(reason=f"an unknown error: {shown(error)}: {unknown!r}")
 
 
 def _key(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Full reservations of providers that outlive the process which made them."""
+"""Stored full reservations of providers."""
 
 from datetime import datetime
 from typing import Any, ClassVar, Final
@@ -7,29 +7,29 @@ from wharfinger.objects import field_base, field_types
 from wharfinger.objects.base import Step, register
 from wharfinger.objects.persistence import KeptList, KeptObject
 
-#: The allocation may still be there; it is not, and no cleaning has been seen yet; it has been.
+#: The phases of a release. ``releasing``: the allocation may still exist. ``released``: it does
+#: not, and no cleaning was observed yet. ``cleaning``: cleaning was observed.
 RELEASE_PHASES: Final = ("releasing", "released", "cleaning")
 
 
 @register
 class Reservation(KeptObject):
-    """Stored reservation of a whole provider: nothing more is placed on it.
+    """Stored reservation of a whole provider, which then gets no more allocations.
 
-    Several holders may reserve one provider, each once: it is free when no reservation is left. A
-    reservation that a driver reports is not stored: it lasts as long as the driver reports it.
+    Several holders may reserve one provider, each once; the provider is free when no reservation is
+    left. A reservation that a driver reports is not stored: it lasts while the driver reports it.
 
-    - ``uuid``: its own.
+    - ``uuid``: its uuid.
     - ``provider_uuid``: the resource provider.
-    - ``reason``: what it is held for: cleaning, maintenance, programming, operator, ...
-    - ``holder``: who holds it, and releases it.
-    - ``since``: from when on, in UTC.
-    - ``expected_end``: when that will be over, in UTC; nothing ends by itself then. None where
-      that is not known.
-    - ``own_reserved``: by resource class, the ``reserved`` amounts from before it, to be restored
-      when the last one ends.
+    - ``reason``: its purpose: cleaning, maintenance, programming, operator, ...
+    - ``holder``: the name of the operator or job that holds and releases it.
+    - ``since``: its start, in UTC.
+    - ``expected_end``: its expected end, in UTC; it does not end by itself then. None if unknown.
+    - ``own_reserved``: the ``reserved`` amounts from before it, by resource class, to restore when
+      the last reservation ends.
     - ``consumer_uuid``: the consumer whose release or lost allocation is the reason; None for other
       reservations.
-    - ``phase``: how far that is, one of RELEASE_PHASES; None for others.
+    - ``phase``: the phase of that release, one of RELEASE_PHASES; None for other reservations.
     - ``revision``: how often it was saved.
     """
 
@@ -74,7 +74,7 @@ class Reservation(KeptObject):
 class ReservationList(KeptList[Reservation]):
     """Reservations.
 
-    - ``objects``: each of them.
+    - ``objects``: the reservations.
     """
 
     HISTORY = (Step("1.0", "Reservation 1.0"), Step("1.1", "Reservation 1.1"))

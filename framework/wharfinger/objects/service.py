@@ -1,4 +1,4 @@
-"""The services that publish for driver instances, and what their versions mean to others."""
+"""The services that publish for driver instances, with their versions."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -12,18 +12,18 @@ from wharfinger.objects.base import register
 from wharfinger.objects.database_context import Context
 from wharfinger.objects.persistence import KeptList, KeptObject
 
-#: What each service version brought that others have to know of before they rely on it.
+#: The changes of each service version that other services rely on.
 SERVICE_VERSIONS: Final[Mapping[int, str]] = MappingProxyType(
     {
         1: "first version",
         2: "everything that it publishes has an owner trait",
     }
 )
-#: From here on, whoever asks for an owner's resources gets none of another's.
+#: The first version whose providers all have an owner trait.
 OWNER_TAG_VERSION: Final = 2
 #: The program that publishes for driver instances.
 AGENT_BINARY: Final = "wharfinger"
-#: What the code here can be.
+#: The version of this release.
 SERVICE_VERSION: Final = max(SERVICE_VERSIONS)
 
 
@@ -31,19 +31,19 @@ SERVICE_VERSION: Final = max(SERVICE_VERSIONS)
 class Service(KeptObject):
     """A process that publishes for driver instances on a host.
 
-    - ``uuid``: its own.
+    - ``uuid``: its uuid.
     - ``host``: the host's name, as configured.
     - ``binary``: the program's name.
-    - ``topic``: where messages for it go, by its kind.
-    - ``version``: which of SERVICE_VERSIONS it has come to. It takes that of the owner trait only
-      when all that it publishes is tagged.
-    - ``disabled``: an operator wants nothing placed on what it publishes; ``disabled_reason``
-      says why, None where nobody did.
-    - ``forced_down``: an operator says that it is down, whatever it reports.
+    - ``topic``: the topic of messages for it, by its kind.
+    - ``version``: its version in SERVICE_VERSIONS. It reaches OWNER_TAG_VERSION only when all its
+      providers have an owner trait.
+    - ``disabled``: whether an operator has disabled it, so that its nodes get no more allocations;
+      ``disabled_reason``: the reason, None without one.
+    - ``forced_down``: whether an operator has declared it down, whatever it reports.
     - ``report_count``: how often it has reported.
-    - ``last_seen_up``: when it last did, in UTC; None before the first time.
+    - ``last_seen_up``: when it last reported, in UTC; None before the first report.
     - ``owners``: the owner traits that it publishes for, in order.
-    - ``revision``: how often it was saved; a report is no save.
+    - ``revision``: how often it was saved; a report does not count.
     """
 
     TABLE = "services"
@@ -76,28 +76,28 @@ class Service(KeptObject):
     @classmethod
     @base.remotable
     def get_by_uuid(cls, context: Context, uuid: str) -> Self:
-        """The service of a uuid; raises ObjectNotFound."""
+        """Return the service with a uuid; raises ObjectNotFound."""
         return cls._get(context, uuid=uuid)
 
     @classmethod
     @base.remotable
     def get_by_host_and_binary(cls, context: Context, host: str, binary: str) -> Self:
-        """The service of a program on a host; raises ObjectNotFound."""
+        """Return the service of a program on a host; raises ObjectNotFound."""
         return cls._get(context, host=host, binary=binary)
 
     @classmethod
     @base.remotable
     def get_minimum_version(cls, context: Context, binary: str) -> int:
-        """The oldest version among the services of a binary; 0 where there are none.
+        """Return the oldest version of the services of a binary, 0 without services.
 
-        Disabled and down ones count, deleted ones do not: so for all of these methods.
+        In all these methods, disabled and down services count, and deleted services do not.
         """
         return cls.get_minimum_version_multi(context, [binary])[binary]
 
     @classmethod
     @base.remotable
     def get_minimum_version_multi(cls, context: Context, binaries: Iterable[str]) -> dict[str, int]:
-        """The oldest version by binary; 0 where there are none."""
+        """Return the oldest version by binary, 0 without services."""
         versions: dict[str, list[int]] = {binary: [] for binary in binaries}
         for service in ServiceList.get_by_filters(context, binary=list(versions)):
             versions[service.binary].append(service.version)
@@ -106,7 +106,7 @@ class Service(KeptObject):
     @classmethod
     @base.remotable
     def get_minimum_version_by_owner(cls, context: Context) -> dict[str, int]:
-        """The oldest version among those that publish for an owner, by owner trait."""
+        """Return the oldest version of the services that publish for an owner, by owner trait."""
         versions: dict[str, int] = {}
         for service in ServiceList.get_by_filters(context):
             for owner in service.owners:
@@ -115,7 +115,7 @@ class Service(KeptObject):
 
     @base.remotable
     def report(self) -> None:
-        """Say that it is up; whatever others have saved of it meanwhile. Raises ObjectNotFound."""
+        """Report that it is up, without regard to its revision; raises ObjectNotFound."""
         moment = field_types.now()
         values = {"last_seen_up": self._wanted("last_seen_up", moment)}
         if not self._context.db.touch(self.TABLE, values, count=["report_count"], uuid=self.uuid):
@@ -131,7 +131,7 @@ class Service(KeptObject):
         services.touch(values, ["report_count"], {"host": host, "binary": binary})
 
     def is_up(self, within: timedelta) -> bool:
-        """Whether it has reported within that time, and nobody says otherwise."""
+        """Return whether it has reported within that time, and is not forced down."""
         return (
             not self.forced_down
             and self.last_seen_up is not None
@@ -143,7 +143,7 @@ class Service(KeptObject):
 class ServiceList(KeptList[Service]):
     """Services.
 
-    - ``objects``: each of them.
+    - ``objects``: the services.
     """
 
     KIND = Service

@@ -1,6 +1,6 @@
-"""Resource providers: trees, what changed, whose they are, what is reserved.
+"""Resource providers: trees, plans, ownership and reservations.
 
-Pure: nothing here does input or output, or knows of drivers and configuration.
+Pure: no input or output, and no dependency on drivers and configuration.
 """
 
 from wharfinger.providers.inventory import Inventory

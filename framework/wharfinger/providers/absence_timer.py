@@ -1,4 +1,4 @@
-"""Time for which a provider has been absent: counted in uptime, never by the wall clock.
+"""Duration of a provider's absence, counted in uptime and never by the wall clock.
 
 The wall clock may jump. Uptime cannot. The boot id shows whether two uptimes are of one boot.
 """
@@ -28,8 +28,8 @@ class Absence:
     def seconds_until(self, now: Uptime | None) -> float | None:
         """Return how long the absence has lasted, in seconds.
 
-        None where the two moments cannot be compared: they are of different boots, one of them is
-        not known, or the first is later than the second (a machine or database was restored).
+        Return None if the moments cannot be compared: they are of different boots, one is unknown,
+        or the first is later than the second (a machine or database was restored).
         """
         first = self.uptime
         if first is None or now is None or first.boot_id != now.boot_id:

@@ -1,7 +1,4 @@
-"""COMPUTE_STATUS_DISABLED, the trait of the roots of a disabled service (nova does the same).
-
-Pure.
-"""
+"""COMPUTE_STATUS_DISABLED, which marks the roots of a disabled service, as in nova. Pure."""
 
 from dataclasses import replace
 from typing import Final

@@ -1,6 +1,6 @@
-"""Which function a programmable device holds: a trait of its provider says so. Pure.
+"""Function traits, which show the function of a programmable device. Pure.
 
-The names are those that Cyborg gives them, so that its device profiles ask for them.
+Their names are those of Cyborg, so that its device profiles can request them.
 """
 
 import re
@@ -21,10 +21,10 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Z0-9]+")
 
 
 def function_trait(function: str, vendor: str = "") -> str:
-    """The trait for a function, whatever characters it is written with.
+    """Return the trait for a function, with characters that traits do not allow replaced.
 
-    A uuid loses its dashes. ``vendor`` stands before it, where functions of several are told
-    apart. Raises InvalidName where nothing is left, or it is too long.
+    A uuid loses its dashes. ``vendor`` is a prefix that separates the functions of several vendors.
+    Raises InvalidName if no character remains, or if the trait is too long.
     """
     named = function.replace("-", "") if is_uuid_like(function) else function
     words = [_NOT_IN_NAMES.sub("_", word.upper()).strip("_") for word in (vendor, named)]
@@ -36,13 +36,13 @@ def function_trait(function: str, vendor: str = "") -> str:
 
 
 def function_traits(traits: Iterable[str]) -> frozenset[str]:
-    """Those of the traits that say which function a device holds."""
+    """Return the function traits among some traits."""
     return frozenset(trait for trait in traits if trait.startswith(PREFIX))
 
 
 @dataclass(frozen=True, slots=True)
 class HeldFunction:
-    """Function that a job has loaded into a device: its trait, None where it is not known.
+    """Function that a job has loaded into a device: its trait, None if it is unknown.
 
     ``stale`` are the traits of earlier functions of the device; ``parts`` the uuids of all its
     providers. ``revision`` is that of the job.
@@ -57,10 +57,10 @@ class HeldFunction:
 def said_since(
     wanted: DesiredProvider, live: Provider | None, record: Record, held: HeldFunction
 ) -> frozenset[str]:
-    """The other functions that have been said of a device since it was programmed.
+    """Return the other functions that were reported for a device since its job programmed it.
 
-    Whoever programs it behind our back, and says so, is right. A driver that reports what was said
-    before does not know better.
+    Another program that has programmed the device since, and sets the trait, takes precedence. A
+    report of a function from before the job is outdated.
     """
     known = {held.trait} if held.trait else set[str]()
     newer = function_traits(live.traits) - known if live else frozenset[str]()
@@ -73,9 +73,9 @@ def said_since(
 def with_function(
     wanted: DesiredProvider, record: Record, held: HeldFunction, *, superseded: bool
 ) -> DesiredProvider:
-    """A device with the trait of the function that it was programmed with, if that still holds.
+    """Return a device with the function trait of its job, unless that is superseded.
 
-    The driver of an overlay hands back what is there: of that, what is stale goes if it is ours.
+    The driver of an overlay reports the traits in Placement; of the stale ones, only ours go.
     """
     mine = wanted.provider
     known = {held.trait} if held.trait else set[str]()
@@ -121,7 +121,7 @@ def with_functions(
         )
         for uuid, held in mine.items()
     }
-    # A trait that was reported before may come from a look at Placement before the job's end.
+    # A trait from before the job may come from a read of Placement before the job's end.
     ended = anew.union(uuid for uuid, said in since.items() if said - mine[uuid].stale)
     return {**desired, **changed}, frozenset(uuid for uuid in ended if mine[uuid].trait is not None)
 
@@ -129,9 +129,9 @@ def with_functions(
 def with_claims(
     records: Mapping[str, Record], held: Mapping[str, HeldFunction]
 ) -> Mapping[str, Record]:
-    """The records, with the traits of functions, by provider uuid, as ours to take away again.
+    """Return the records with the function traits that jobs have set, by provider uuid.
 
-    A job has put them there.
+    As part of ``applied``, these traits are ours to remove.
     """
     claimed = {
         uuid: replace(record, applied=replace(applied, traits=applied.traits | {function.trait}))

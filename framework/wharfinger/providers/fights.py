@@ -1,6 +1,6 @@
-"""Fights: another program undoes, again and again, what a driver instance writes.
+"""Fights: another program repeatedly undoes what a driver instance writes. Pure.
 
-Pure. The counts are part of the record of a provider.
+The record of a provider has the counts.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from wharfinger.providers.ownership import NOVA, is_instance_trait
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.provider_record import Record, Undone
 
-#: So many cycles in a row with the same step undone are a fight.
+#: The number of successive cycles with the same value undone that make a fight.
 CYCLES: Final = 3
 _TRAIT: Final = "trait "
 
@@ -22,11 +22,11 @@ _TRAIT: Final = "trait "
 def note_undone(
     record: Record, live: Provider, after: Provider, *, is_full: bool
 ) -> Mapping[str, Undone]:
-    """Return what another program has undone, as it is to be remembered.
+    """Return the values that another program has undone, for the record.
 
-    A value is undone if we want it, our last write left it, and Placement has another one now. A
-    full cycle that finds the value as wanted ends the count, but not if a drift cycle or poll has
-    found the value undone since the last full cycle.
+    A value is undone if we want it, our last write set it, and Placement has another one now. A
+    full cycle that finds the wanted value ends the count, unless a drift cycle or poll has found
+    the value undone since the last full cycle.
     """
     left = record.live
     if left is None or (left is live and not record.undone):
@@ -48,7 +48,7 @@ def note_undone(
 
 
 def fights(record: Record) -> dict[str, Undone]:
-    """Return the fights over a provider, by what they are about."""
+    """Return the fights over a provider, by the name of the value."""
     return {name: one for name, one in record.undone.items() if one.count >= CYCLES}
 
 
@@ -72,7 +72,7 @@ def has_begun(before: Record, after: Record) -> bool:
 
 
 def other_writer(record: Record) -> str:
-    """Return, for people, the program that probably is the other side of a fight."""
+    """Return the name of the program that probably undoes our writes, for messages."""
     return _writer_and_remedy(record)[0]
 
 
@@ -124,7 +124,7 @@ def _parts(provider: Provider) -> dict[str, Any]:
 
 
 def _text(value: Any, other: Any) -> str:
-    """Return a value for people; of an inventory, the figures that the other one has not."""
+    """Return a value for messages; of an inventory, only the figures that differ."""
     if isinstance(value, str):
         return value
     if not isinstance(value, Inventory):

@@ -1,6 +1,6 @@
-"""Full reservation: an inventory stays published and nothing can be had from it.
+"""Full reservation: ``reserved == total``, so an inventory stays published without free units.
 
-Pure functions; why a provider is reserved is for others to say.
+Pure functions; they do not decide whether a provider is reserved.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -25,7 +25,7 @@ def reserve_fully(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
 
 
 def foreign(live: Mapping[str, Inventory], record: Record) -> frozenset[str]:
-    """The classes that somebody else has fully reserved: nothing of ours says so."""
+    """Return the classes that another program has fully reserved: our record does not have them."""
     full = [name for name, inventory in live.items() if inventory.is_fully_reserved]
     return frozenset(
         name for name in full if name not in record.own_reserved and name not in record.claimed_full
@@ -48,10 +48,11 @@ def release_command(uuid: str) -> str:
 
 
 def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
-    """The ``reserved`` figures from before our reservation, of the classes that have some.
+    """Return the ``reserved`` figures to restore after our reservation, by class.
 
-    Those are remembered. A live figure that is neither the full one nor what a reshape left was
-    written by its owner since, and is the new own figure. What is foreign has none: it stays.
+    They are in the record. A live figure that is neither the full one nor that of a reshape was
+    written by its owner since, and is the new figure to restore. Classes that another program has
+    reserved are omitted.
     """
     others, left = foreign(live, record), record.left
     return {
@@ -65,9 +66,9 @@ def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int
 
 
 def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventory]:
-    """The inventories with their own ``reserved`` figures again.
+    """Return the inventories with their restored ``reserved`` figures.
 
-    A figure that no longer fits, since the total has shrunk, becomes the total.
+    A figure above a total that has shrunk becomes the total.
     """
     figures = own_reserved(live, record)
     return {
@@ -79,7 +80,7 @@ def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventor
 
 
 def figures_of(reservations: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The own figures that several reservations of a provider remember, the first one's first."""
+    """Return the figures to restore of several reservations; earlier ones take precedence."""
     figures: dict[str, int] = {}
     for remembered in reservations:
         figures = {**remembered, **figures}

@@ -8,22 +8,21 @@ from typing import Any, Final, Self
 from wharfinger.exceptions import InvalidInventory, shown
 from wharfinger.providers.names import check_resource_class
 
-#: Placement's own limit and default for total, reserved, min_unit, max_unit, step_size.
+#: Placement's limit for total, reserved, min_unit, max_unit and step_size.
 MAX_INT: Final = 0x7FFFFFFF
-#: Placement's limit for allocation_ratio, what a database's FLOAT holds.
+#: Placement's limit for allocation_ratio, which is that of a FLOAT in databases.
 MAX_RATIO: Final = 3.40282e38
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What a provider has of one resource class, in the class's units.
+    """Inventory of one resource class of a provider, in units of the class.
 
-    The fields, defaults and limits are those of the Placement API. ``reserved`` may
-    equal ``total``: such an inventory stays published and nothing can be had from it
-    (microversion 1.26).
+    The fields, defaults and limits are those of the Placement API. ``reserved`` may equal
+    ``total``: such an inventory stays published without free units (microversion 1.26).
 
-    Raises InvalidInventory for what is no figure, or one that Placement cannot hold. It holds
-    more than makes sense: see ``check``.
+    Raises InvalidInventory for values that Placement cannot store. Placement also stores figures
+    that contradict each other: see ``check``.
     """
 
     total: int
@@ -54,7 +53,7 @@ class Inventory:
     def check(self) -> Self:
         """Return it; raise InvalidInventory for figures that contradict each other.
 
-        Not for what Placement answers: some it has taken from others, who may write them.
+        Do not call it for inventories from Placement, since other programs may write such figures.
         """
         if self.reserved > self.total:
             raise _invalid(f"reserved {self.reserved} is more than total {self.total}")
@@ -66,22 +65,22 @@ class Inventory:
 
     @property
     def is_fully_reserved(self) -> bool:
-        """Whether nothing can be had from it."""
+        """Return whether no unit can be allocated."""
         return self.reserved >= self.total
 
     @property
     def capacity(self) -> float:
-        """How many units can be allocated from it, as Placement counts them."""
+        """Return the number of units that can be allocated, as Placement computes it."""
         return (self.total - self.reserved) * self.allocation_ratio
 
     @property
     def least(self) -> int:
-        """The least amount that can be allocated from it in one go."""
+        """Return the smallest amount that one allocation may have."""
         return -(-self.min_unit // self.step_size) * self.step_size
 
     @classmethod
     def from_mapping(cls, record: Mapping[str, Any]) -> Self:
-        """Read a record as nova's drivers write it: a dict with at least ``total``."""
+        """Return the inventory of a dict from a driver of nova, with at least ``total``."""
         unknown = sorted(map(str, set(record) - _FIELDS))
         if unknown:
             raise _invalid(f"unknown {', '.join(unknown)}; there are {', '.join(sorted(_FIELDS))}")
@@ -90,7 +89,7 @@ class Inventory:
         return cls(**record)
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as the Placement API and nova's drivers write it."""
+        """Return it as a dict, as in the Placement API and in nova's drivers."""
         return asdict(self)
 
 
@@ -105,9 +104,9 @@ def check_inventories(
 ) -> dict[str, Inventory]:
     """Return the inventories of a provider by resource class, all of them valid.
 
-    Plain dicts are taken too. What is ``there`` already may be somebody else's, and is taken
-    as it is. Raises InvalidInventory or InvalidName, naming the
-    provider (``where``) and the class.
+    It accepts plain dicts, too. It does not check inventories that are equal to those of
+    ``there``, which another program may have written. Raises InvalidInventory or InvalidName with
+    the provider (``where``) and the class.
     """
     if not isinstance(inventories, Mapping):
         raise InvalidInventory(

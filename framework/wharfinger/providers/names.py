@@ -1,7 +1,7 @@
-"""Which names Placement takes for traits, resource classes, providers and aggregates.
+"""Checks of names of traits, resource classes, providers and aggregates.
 
-Checked here so that a driver's mistake is told where it is made, not by a 400 from
-Placement when half a tree is written.
+They report a driver's mistake where it is made. Otherwise Placement would answer 400 when half a
+tree is written.
 """
 
 import re
@@ -16,23 +16,23 @@ from oslo_utils.uuidutils import is_uuid_like
 
 from wharfinger.exceptions import InvalidName
 
-#: Placement's schemas: CUSTOM_ names have upper case letters, digits and underscores,
-#: at most 255 characters in all; provider names are 1 to 200 characters.
+#: The limits of Placement's schemas: names with CUSTOM_ have upper case letters, digits and
+#: underscores, at most 255 characters; provider names have 1 to 200 characters.
 MAX_NAME: Final = 255
 MAX_PROVIDER_NAME: Final = 200
 _CUSTOM: Final = re.compile(r"CUSTOM_[A-Z0-9_]+\Z")
 _STANDARD_TRAITS: Final = frozenset(os_traits.get_traits())
 _STANDARD_CLASSES: Final = frozenset(os_resource_classes.STANDARDS)
 
-#: A root without a uuid of its own gets one made from its name: names are unique in
-#: Placement, and a uuid that can be made again makes a creation safe to repeat.
+#: The uuid of a root whose driver gives none is derived from its name, which is unique in
+#: Placement. The same uuid at each attempt makes a creation safe to repeat.
 _ROOTS: Final = uuid_module.UUID("6f0f2b6e-2c4e-5a53-9a60-7b6a3c1f7d0e")
 
 
 def check_trait(name: str, where: str = "") -> str:
     """Return the name of a standard or CUSTOM_ trait; raise InvalidName otherwise.
 
-    ``where`` is the provider that it is for, to be named in the error.
+    ``where`` is the provider, for the error.
     """
     return _check(_kind("trait", where), name, _STANDARD_TRAITS, "os-traits")
 
@@ -40,14 +40,14 @@ def check_trait(name: str, where: str = "") -> str:
 def check_resource_class(name: str, where: str = "") -> str:
     """Return the name of a standard or CUSTOM_ class; raise InvalidName otherwise.
 
-    ``where`` is the provider that it is for, to be named in the error.
+    ``where`` is the provider, for the error.
     """
     kind = _kind("resource class", where)
     return _check(kind, name, _STANDARD_CLASSES, "os-resource-classes")
 
 
 def check_provider_name(name: str) -> str:
-    """Return a provider's name; raise InvalidName where Placement would refuse it."""
+    """Return a provider's name; raise InvalidName if Placement would refuse it."""
     name = plain(name)
     if not isinstance(name, str) or not 0 < len(name) <= MAX_PROVIDER_NAME:
         raise InvalidName(
@@ -59,7 +59,7 @@ def check_provider_name(name: str) -> str:
 
 
 def check_reason(reason: str, where: str = "") -> str:
-    """Return the reason of a reservation; raise InvalidName for what no person can read."""
+    """Return the reason of a reservation; raise InvalidName for an empty or unprintable one."""
     reason = plain(reason)
     if not isinstance(reason, str) or not reason or not reason.isprintable():
         raise InvalidName(
@@ -75,7 +75,7 @@ def check_uuid(value: str, kind: str = "uuid") -> str:
     try:
         return _canonical_uuid(plain(value))
     except (ValueError, AttributeError, TypeError):
-        raise InvalidName(kind=kind, name=value, problem="is no uuid") from None
+        raise InvalidName(kind=kind, name=value, problem="is not a uuid") from None
 
 
 def check_aggregates(aggregates: Iterable[str], where: str = "") -> frozenset[str]:
@@ -85,34 +85,34 @@ def check_aggregates(aggregates: Iterable[str], where: str = "") -> frozenset[st
 
 
 def several(names: Iterable[str], kind: str) -> frozenset[str]:
-    """Names as a set; raise InvalidName for what is no list or set of them."""
+    """Return names as a set; raise InvalidName for anything but a list or set."""
     try:
         if not isinstance(names, str | bytes | Mapping):
             return frozenset(map(plain, names))
     except TypeError:
-        pass  # not iterable, or of what cannot be in a set
+        pass  # not iterable, or with elements that cannot be in a set
     raise InvalidName(kind=f"{kind}s", name=names, problem="must be a list or set of names")
 
 
 def plain(name: str) -> str:
-    """A text of a derived type as the text that it is; what is no text as it is."""
-    # str() would ask the type, and only exact texts can be stored and sent.
+    """Return a string of a derived type as a plain string, and anything else unchanged."""
+    # str() would call a method of the type. Only plain strings can be stored and sent.
     return str.__str__(name) if isinstance(name, str) and type(name) is not str else name
 
 
 def is_custom(name: str) -> bool:
-    """Whether a trait or resource class is one that can be created."""
+    """Return whether a trait or resource class can be created in Placement."""
     return name.startswith("CUSTOM_")
 
 
 @lru_cache(maxsize=65536)
 def root_uuid(name: str) -> str:
-    """The uuid of a root provider whose driver gives none: the name itself if it is one."""
+    """Return the uuid of a root whose driver gives none: its name if that is a uuid."""
     return _canonical_uuid(name) if is_uuid_like(name) else str(uuid_module.uuid5(_ROOTS, name))
 
 
 def child_uuid(parent_uuid: str, name: str) -> str:
-    """The uuid of a child provider whose driver gives none."""
+    """Return the uuid of a child provider whose driver gives none."""
     return str(uuid_module.uuid5(uuid_module.UUID(parent_uuid), name))
 
 
@@ -126,7 +126,7 @@ def _kind(kind: str, where: str) -> str:
 
 
 def _check(kind: str, name: str, standard: frozenset[str], source: str) -> str:
-    # Drivers are not all type-checked, and neither is what they read from a backend.
+    # Not all drivers are type-checked, nor is the data of their backends.
     name = plain(name)
     if isinstance(name, str) and (
         name in standard or (_CUSTOM.match(name) and len(name) <= MAX_NAME)

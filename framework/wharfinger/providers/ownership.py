@@ -19,7 +19,7 @@ from wharfinger.providers.names import check_trait
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
 from wharfinger.providers.provider_record import Record
 
-#: nova 34 requires it on the roots that it schedules to.
+#: nova 34 requires this trait on the roots that it schedules to.
 NOVA: Final = "OWNER_NOVA"
 CYBORG: Final = "OWNER_CYBORG"
 
@@ -29,13 +29,13 @@ _OWNER: Final = re.compile(r"(OWNER_|CUSTOM_OWNER_)[A-Z0-9_]+\Z")
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """A driver instance, as far as what it publishes is marked by it.
+    """A driver instance with the traits of its providers.
 
-    ``owner`` is the owner trait of all its providers. ``traits`` are what marks them: the
-    owner's, and one of the instance's own (CUSTOM_WHARFINGER_<INSTANCE>) by which one
-    request lists them. Both are set in one write.
+    ``owner`` is the owner trait of all its providers. ``traits`` are the owner trait and the
+    instance trait (CUSTOM_WHARFINGER_<INSTANCE>), by which one request lists its providers. One
+    write sets both.
 
-    ``adopts_matching``: the instance adopts every provider that matches what its driver reports.
+    ``adopts_matching``: the instance adopts every provider that matches the report of its driver.
     ``adopts`` are the uuids of the providers that the operator has named for adoption.
     """
 
@@ -51,7 +51,7 @@ class Publisher:
 
 
 class Standing(Enum):
-    """What a provider in Placement is to a driver instance."""
+    """Relation of a provider in Placement to a driver instance."""
 
     OURS = auto()
     #: Ours, with the owner trait that this instance published under before.
@@ -74,17 +74,17 @@ def check_owner(name: str) -> str:
 
 
 def instance_trait(instance: str) -> str:
-    """The trait that marks what the driver instance of that name publishes."""
+    """Return the trait that marks the providers of a driver instance."""
     return check_trait(os_traits.normalize_name(f"wharfinger_{instance}"))
 
 
 def is_instance_trait(trait: str) -> bool:
-    """Whether a trait marks what some driver instance publishes."""
+    """Return whether a trait is the instance trait of any driver instance."""
     return trait.startswith(_INSTANCE_PREFIX)
 
 
 def owners(traits: Iterable[str]) -> frozenset[str]:
-    """The owner traits among some traits."""
+    """Return the owner traits among some traits."""
     return frozenset(trait for trait in traits if _OWNER.match(trait))
 
 
@@ -111,7 +111,7 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
 def is_published(traits: Collection[str], record: Record) -> bool:
     """Return whether a driver instance publishes the provider with these traits.
 
-    ``record`` is what driver instances remember of it; an empty one if they remember nothing.
+    ``record`` is its record by driver instances; an empty one if there is none.
     """
     if record.applied is None and not any(map(is_instance_trait, traits)):
         return False
@@ -139,7 +139,7 @@ def without_lost(record: Record, live: Provider | None, publisher: Publisher) ->
 
 
 def other_instances(traits: Iterable[str], publisher: Publisher) -> frozenset[str]:
-    """The marks of other driver instances, where the publisher's own is not among them."""
+    """Return the instance traits of others; none if the publisher's own is among the traits."""
     marks = frozenset(filter(is_instance_trait, traits))
     return frozenset() if marks & publisher.traits else marks
 

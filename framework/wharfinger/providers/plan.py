@@ -1,7 +1,6 @@
-"""A plan: the steps that take Placement from what it has to what is wanted.
+"""A plan: the steps that change Placement from its present state to the desired one.
 
-Data only: printable, comparable, safe to look at and throw away. Each step says what it
-changes from and to, and which provider and tree it belongs to.
+A plan is data only. Each step has the values before and after, its provider and its tree.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from wharfinger.providers.provider_record import Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What a provider is called and where it stands."""
+    """Name and parent of a provider."""
 
     name: str
     parent_uuid: str | None
@@ -33,23 +32,23 @@ class Step:
 
     @property
     def touched(self) -> tuple[str, ...]:
-        """The uuids of the providers that it changes."""
+        """Return the uuids of the providers that it changes."""
         return (self.uuid,)
 
     def result(self, provider: Provider | None) -> Provider | None:
-        """The provider as it is when the step is done, given what it was before."""
+        """Return the provider after the step; ``provider`` is its state before."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateProvider(Step):
-    """Create a provider with nothing on it."""
+    """Create a provider without inventories, traits and aggregates."""
 
     verb = "create"
     parent_uuid: str | None
 
     def result(self, provider: Provider | None) -> Provider:
-        """A new provider, whatever was there before."""
+        """Return a new provider, whatever its state was before."""
         return Provider(
             uuid=self.uuid, name=self.name, root_uuid=self.root_uuid, parent_uuid=self.parent_uuid
         )
@@ -57,14 +56,14 @@ class CreateProvider(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Change(Step):
-    """A step that changes one thing about a provider that is there."""
+    """A step that changes one attribute of an existing provider."""
 
     attribute: ClassVar[str]
     before: Any
     after: Any
 
     def result(self, provider: Provider | None) -> Provider | None:
-        """The provider with that one thing changed."""
+        """Return the provider with the attribute changed."""
         return provider and replace(provider, **{self.attribute: self.after})
 
 
@@ -77,7 +76,7 @@ class UpdateProvider(_Change):
     after: Identity
 
     def result(self, provider: Provider | None) -> Provider | None:
-        """The provider under its new name and parent."""
+        """Return the provider with its new name and parent."""
         return provider and replace(
             provider,
             name=self.after.name,
@@ -88,7 +87,7 @@ class UpdateProvider(_Change):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTraits(_Change):
-    """Replace a provider's traits; an owner trait comes with the first of these."""
+    """Replace a provider's traits; the first of these steps sets the owner trait."""
 
     verb = "set traits"
     attribute = "traits"
@@ -117,12 +116,12 @@ class SetInventories(_Change):
 
     @property
     def shrunk(self) -> frozenset[str]:
-        """The resource classes of which the provider offers less."""
+        """Return the resource classes whose capacity becomes smaller."""
         return frozenset(name for name in self.before if self._gain(name) < 0)
 
     @property
     def grown(self) -> frozenset[str]:
-        """The resource classes of which the provider offers more."""
+        """Return the resource classes whose capacity becomes larger."""
         return frozenset(name for name in self.after if self._gain(name) > 0)
 
     def _gain(self, name: str) -> float:
@@ -134,8 +133,8 @@ class SetInventories(_Change):
 class Reshape(Step):
     """Move inventories and allocations of a tree together, all or nothing.
 
-    ``inventories`` are the changes of each provider's, ``allocations`` those that the
-    driver edited, by consumer, as POST /reshaper takes them.
+    ``inventories`` are the changes of the inventories of each provider. ``allocations`` are those
+    that the driver has edited, by consumer, in the format of POST /reshaper.
     """
 
     verb = "reshape"
@@ -144,7 +143,7 @@ class Reshape(Step):
 
     @property
     def touched(self) -> tuple[str, ...]:
-        """The uuids of the providers whose inventories it changes."""
+        """Return the uuids of the providers whose inventories it changes."""
         return tuple(change.uuid for change in self.inventories)
 
 
@@ -155,13 +154,13 @@ class DeleteProvider(Step):
     verb = "delete"
 
     def result(self, provider: Provider | None) -> None:
-        """Nothing."""
+        """Return None, since the provider no longer exists."""
         return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRemoval:
-    """A provider that is gone from its backend and not yet removed, and why not."""
+    """An absent provider that is not removed yet, and the reason."""
 
     uuid: str
     name: str
@@ -218,20 +217,20 @@ class Plan:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps of all trees."""
+        """Return the steps of all trees."""
         return tuple(step for tree in self.trees for step in tree.steps)
 
     @property
     def pending(self) -> tuple[PendingRemoval, ...]:
-        """The removals that wait."""
+        """Return the removals that wait."""
         return (*self.orphans, *(one for tree in self.trees for one in tree.pending))
 
     @property
     def foreign(self) -> tuple[ForeignReservation, ...]:
-        """The reservations of other programs."""
+        """Return the full reservations by other programs."""
         return tuple(one for tree in self.trees for one in tree.foreign)
 
     @property
     def problems(self) -> tuple[WharfingerError, ...]:
-        """The errors of the cycle, and those of its trees."""
+        """Return the errors of the cycle, and those of its trees."""
         return (*self.errors, *(one for tree in self.trees for one in tree.problems))

@@ -125,7 +125,7 @@ class TreeDraft:
     def note_missing(self, uuid: str, record: Record) -> None:
         """Keep the record of a provider that another program has to create again.
 
-        ``record`` says since when it is missing.
+        ``record`` has the time since when it is missing.
         """
         self.missing.add(uuid)
         live = record.live and replace(record.live, generation=None, inventories={})

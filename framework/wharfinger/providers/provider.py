@@ -1,4 +1,4 @@
-"""A resource provider as a value: what it is and what it has."""
+"""Resource providers as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,8 +11,8 @@ from wharfinger.providers.inventory import Inventory
 class Provider:
     """One resource provider, at one moment.
 
-    Serves for what Placement has, for what a driver wants, and for what was applied.
-    ``generation`` is Placement's, None where it is not known or has no meaning.
+    It represents a provider in Placement, a desired provider, or what was applied.
+    ``generation`` is that of Placement, None if it is unknown or has no meaning.
     """
 
     uuid: str
@@ -26,12 +26,12 @@ class Provider:
 
 
 class PublishingMode(StrEnum):
-    """Who creates a provider, and how much of it is ours."""
+    """The program that creates a provider, and the parts of it that are ours."""
 
-    #: We create it, replace what we put there, and delete it when it is gone.
+    #: We create and update it, and delete it when its backend no longer has it.
     OWN = "own"
-    #: Someone else does (nova-compute, Cyborg's conductor). We merge in the owner trait,
-    #: the reservation and the traits that the driver names, and nothing else.
+    #: Another program creates it (nova-compute, Cyborg's conductor). We add the owner trait, the
+    #: reservation and the traits that the driver reports, and nothing else.
     OVERLAY = "overlay"
     #: For ``ProviderTree.set_publishing_mode`` alone, which returns one of the others: overlay if
     #: another program has created the provider, else own.
@@ -42,11 +42,11 @@ class PublishingMode(StrEnum):
 class DesiredProvider:
     """A provider as a driver wants it.
 
-    ``reservations`` are the reasons for which the whole provider is to be reserved;
-    none: it is not. ``stated`` is False where the provider is in the tree only because
-    Placement has it, and the driver has not set anything on it: another owner may publish it.
-    ``reported`` is True where the driver has set its inventories. ``reported_uuid`` is the uuid
-    that the driver gives a root, if Placement has that root under another uuid.
+    ``reservations`` are the reasons for a full reservation; without any, it is not reserved.
+    ``stated`` is False if the provider is in the tree only because Placement has it, and the driver
+    has set nothing on it: another owner may publish it. ``reported`` is True if the driver has set
+    its inventories. ``reported_uuid`` is the uuid that the driver gives a root, if Placement has
+    that root under another uuid.
     """
 
     provider: Provider

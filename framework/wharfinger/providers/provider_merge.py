@@ -1,6 +1,6 @@
-"""One provider: what a driver wants of it, merged into what Placement has.
+"""Merge of one desired provider into its state in Placement.
 
-What others put there stays; what we put there and no longer want goes.
+Values of other programs stay; values of ours that the driver no longer wants are removed.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,9 +14,9 @@ from wharfinger.providers.provider_record import Record
 
 
 def own_view(live: Provider, record: Record | None) -> Provider:
-    """A provider as its driver knows it.
+    """Return a provider as its driver knows it.
 
-    With its own ``reserved`` figures, not ours, and under the name that we gave it.
+    It has the ``reserved`` figures without our reservation, and the name that we gave it.
     """
     if record is None:
         return live
@@ -42,16 +42,16 @@ def merge(
 ) -> tuple[Provider, Record]:
     """Return a provider as the plan leaves it, and its record then.
 
-    ``live`` is the provider in Placement, None where it is not there. ``now`` is in seconds since
+    ``live`` is the provider in Placement, None if it does not exist. ``now`` is in seconds since
     the epoch. ``is_full``: the cycle is a full one. The provider is fully reserved if the driver
     wants that, or if it ``is_held``. ``dropped`` are classes that its driver has moved away: they
-    are removed, also those of other programs. ``is_allocated`` where anything is allocated from a
-    provider that is adopted.
+    are removed, also those of other programs. ``is_allocated``: an adopted provider has
+    allocations.
     """
     mine = wanted.provider
     is_own = wanted.mode is PublishingMode.OWN
     there = live or Provider(uuid=mine.uuid, name=mine.name, root_uuid=mine.root_uuid)
-    # An owner trait besides ours is one that we published it under before.
+    # Any other owner trait of the driver's tree is our former one.
     own_traits = mine.traits - ownership.owners(mine.traits) | publisher.traits
     own_aggregates = mine.aggregates if is_own else frozenset()
     own_classes = mine.inventories if is_own else {}
@@ -89,7 +89,7 @@ def merge(
     )
     applied = replace(
         after,
-        # Another program may rename what we overlay: this is how the driver knows it.
+        # The name that the driver knows; another program may rename an overlaid provider.
         name=mine.name,
         generation=None,
         inventories={
@@ -113,7 +113,7 @@ def merge(
 
 
 def _claimed(wanted: frozenset[str], there: frozenset[str], ours: frozenset[str]) -> frozenset[str]:
-    """Of what is wanted, what is ours to take away again: not what others had put there."""
+    """Return the wanted names that are ours to remove, since no other program had set them."""
     return frozenset(name for name in wanted if name in ours or name not in there)
 
 
@@ -123,11 +123,10 @@ def _claimed_classes(
     there: Provider,
     record: Record,
 ) -> list[str]:
-    """Of the classes that are wanted, those that are ours to take away again.
+    """Return the wanted classes that are ours to remove.
 
-    A driver that edits a tree hands back others' classes as it found them: that does not
-    make them ours. A provider that we see for the first time is ours with all that the
-    driver reports of it.
+    A class that a driver returns as it was in the tree stays that of the other program. All
+    reported classes of a provider without a record are ours.
     """
     return [
         name

@@ -1,7 +1,7 @@
-"""What is remembered of a provider between cycles.
+"""Record of a provider, which is stored between cycles.
 
-The third side of the diff: without it nothing could tell what we put on a provider
-from what others did. Also the cache that makes an unchanged cycle one request.
+It is the third side of the diff, and separates our values from those of other programs. It is also
+the cache with which an unchanged cycle takes one request.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from wharfinger.providers.provider import Provider, PublishingMode
 class Undone:
     """A value of ours that another program has replaced after ``count`` writes in a row.
 
-    ``ours`` and ``theirs`` are the two values for people. ``since_full``: the value was found
+    ``ours`` and ``theirs`` are the two values, for messages. ``since_full``: the value was found
     undone since the last full cycle.
     """
 
@@ -39,10 +39,9 @@ class Record:
     Placement; without a generation, as a reshape was to leave it. While the provider is reserved,
     ``own_reserved`` has the ``reserved`` figures to restore. ``reservations`` are the reasons for
     which its driver reserves it, and ``reserved_since`` the time of each reason.
-    ``absence`` is set when a complete listing of the backend lacks it. ``undone`` has what another
-    program has undone, by a name for people (see ``fights``). Times are in seconds
-    since the epoch. A record with neither ``applied`` nor ``intended`` is of a provider that is
-    not ours.
+    ``absence`` is set when a complete listing of the backend lacks it. ``undone`` has the values
+    that another program has undone, by name (see ``fights``). Times are in seconds since the epoch.
+    A record with neither ``applied`` nor ``intended`` is of a provider that is not ours.
     """
 
     applied: Provider | None = None
@@ -57,48 +56,48 @@ class Record:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this instance put anything there, or was about to."""
+        """Return whether this instance has written anything of it, or was about to."""
         return self.applied is not None or self.intended is not None
 
     @property
     def is_own(self) -> bool:
-        """Whether this instance creates and deletes it."""
+        """Return whether this instance creates and deletes it."""
         return self.is_ours and self.mode is PublishingMode.OWN
 
     @property
     def absent_since(self) -> float | None:
-        """Moment of the first complete listing without it: seconds since the epoch, for display."""
+        """Return the time of the first complete listing without it, in seconds since the epoch."""
         return self.absence.since if self.absence else None
 
     @property
     def left(self) -> Mapping[str, Inventory]:
-        """Inventories as a reshape was to leave them; none where Placement was read since."""
+        """Return the inventories after a reshape; none if Placement was read since."""
         return self.live.inventories if self.live and self.live.generation is None else {}
 
     @property
     def root_uuid(self) -> str | None:
-        """The root of the tree that it was last seen in, or was to be put into."""
+        """Return the root of its tree when it was last read, or as it was planned."""
         known = self.live or self.applied or self.intended
         return known.root_uuid if known else None
 
     @property
     def claimed_traits(self) -> frozenset[str]:
-        """Traits that we put there, or may have before a crash."""
+        """Return the traits that we set, or may have set before a crash."""
         return frozenset().union(*(side.traits for side in self._ours()))
 
     @property
     def claimed_aggregates(self) -> frozenset[str]:
-        """Aggregates that we put it in, or may have before a crash."""
+        """Return the aggregates that we set, or may have set before a crash."""
         return frozenset().union(*(side.aggregates for side in self._ours()))
 
     @property
     def claimed_classes(self) -> frozenset[str]:
-        """Resource classes that we put there, or may have before a crash."""
+        """Return the resource classes that we set, or may have set before a crash."""
         return frozenset().union(*(side.inventories for side in self._ours()))
 
     @property
     def claimed_full(self) -> frozenset[str]:
-        """Resource classes that we put there fully reserved, or may have before a crash."""
+        """Return the resource classes that we fully reserved, or may have before a crash."""
         return frozenset(
             name
             for side in self._ours()

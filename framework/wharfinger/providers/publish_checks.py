@@ -1,4 +1,4 @@
-"""Whether a provider may be published as a driver wants it; if not, why not."""
+"""Checks whether a provider may be published as its driver wants it."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -44,7 +44,7 @@ def problem(draft: TreeDraft, wanted: DesiredProvider, record: Record) -> Wharfi
             provider=mine.name,
             instance=publisher.instance,
             uuid=named.uuid,
-            other=others or "nobody known",
+            other=others or "an unknown program",
             root_uuid=named.root_uuid,
         )
     if live or ownership.instance_trait(publisher.instance) in named.traits:
@@ -74,16 +74,16 @@ def _ownership(
         case Standing.OURS_BEFORE if live.uuid in draft.allocated:
             other += ", as which this instance published it before"
             remedy = (
-                "It has allocations, and changes its owner when none is left. Wait for that, or "
-                "give the instance its former owner again."
+                "It changes its owner when it has no more allocations. Wait for that, or set the "
+                "owner option of the instance back."
             )
         case Standing.FOREIGN:
             if publisher.owner in owners:
-                remedy = "It has the traits of both: take one of them from it."
+                remedy = "It has both owner traits: remove one of them."
             elif owners <= ownership.owners(record.claimed_traits):
                 remedy = (
-                    "This instance tagged it so before: give the instance that owner again, or "
-                    "take the trait from the provider."
+                    "This instance had that owner before: set its owner option back, or remove the "
+                    "trait from the provider."
                 )
             else:
                 remedy = _KEEP_APART
@@ -141,15 +141,15 @@ def _conflict(
 def misuse(
     publisher: Publisher, wanted: DesiredProvider, live: Provider | None
 ) -> InvalidTree | None:
-    """What a driver, or its configuration, must not do; it keeps the whole tree as it is."""
+    """Return the error for forbidden owner traits; with it, the whole tree is not changed."""
     mine = wanted.provider
     there = live.inventories if live and wanted.mode is PublishingMode.OVERLAY else {}
     added = mine.traits - publisher.traits - (live.traits if live else frozenset())
     marks = ownership.owners(added) | set(filter(ownership.is_instance_trait, added))
     if marks:
         reason = (
-            f"the driver added {', '.join(sorted(marks))}; these traits are the framework's to "
-            f"add, and this instance's are {', '.join(sorted(publisher.traits))}"
+            f"the driver added {', '.join(sorted(marks))}; only the framework adds these traits, "
+            f"and those of this instance are {', '.join(sorted(publisher.traits))}"
         )
     elif (
         mine.parent_uuid is None
@@ -157,9 +157,9 @@ def misuse(
         and publisher.owner != ownership.NOVA
     ):
         reason = (
-            f"a root with VCPU is scheduled to by nova and has to be {ownership.NOVA}'s; this "
-            f"instance publishes as {publisher.owner}. Give the instance that owner, or leave the "
-            "root to nova"
+            f"nova schedules to roots with VCPU, so they need {ownership.NOVA}, but this instance "
+            f"publishes as {publisher.owner}. Set its owner option to {ownership.NOVA}, or let "
+            "nova publish the root"
         )
     else:
         return None

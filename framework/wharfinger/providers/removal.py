@@ -17,17 +17,17 @@ from wharfinger.providers.plan_draft import REPLACED, TreeDraft
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.provider_record import Record
 
-#: A cycle may find so many providers gone, or one in so many, and is believed.
+#: The most providers, and the largest part (1 / _FRACTION), that one cycle may remove.
 _FEW: Final = 4
 _FRACTION: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalPolicy:
-    """When what is absent is gone.
+    """Conditions for the removal of absent providers.
 
-    ``delay``, in seconds, is how far two complete listings that lack a provider have to be
-    apart. With ``allow_mass``, any number of providers may be gone at once.
+    ``delay`` is the shortest time between two complete listings without a provider, in seconds.
+    With ``allow_mass``, one cycle may remove any number of providers.
     """
 
     delay: float
@@ -42,7 +42,7 @@ class RemovalPolicy:
         return lasted is not None and lasted > 0 and lasted >= self.delay
 
     def believes(self, gone: int, providers: int) -> bool:
-        """Whether so many of an instance's providers may be gone at once."""
+        """Return whether the policy allows this many removals in one cycle."""
         return self.allow_mass or gone <= _FEW or gone * _FRACTION <= providers
 
 
@@ -50,15 +50,14 @@ class RemovalPolicy:
 class Removals:
     """Facts that decide whether an absent provider is gone.
 
-    ``now`` is in seconds since the epoch. ``uptime`` is the moment of the listing, None where it is
-    not known. ``policy`` has the delay. ``is_listing`` is True for a complete listing; without
-    one, no provider counts as gone.
-    ``children_may_be_elsewhere``: of some nodes nothing is known, and what is absent below
-    others may have moved there; ``roots_may_be_elsewhere``: not even which roots are theirs.
-    ``parents`` are the uuids of providers that are due and have
-    children which are not known here. ``withheld``: too many are gone at once, so none of them
-    is removed or reserved. ``kept`` has, by uuid, the reason why a provider that is due stays:
-    the driver, asked for it alone, still has it or does not answer.
+    ``now`` is in seconds since the epoch. ``uptime`` is the moment of the listing, None if unknown.
+    ``policy`` has the delay. ``is_listing`` is True for a complete listing; without one, no
+    provider counts as gone. ``children_may_be_elsewhere``: some nodes could not be read, and absent
+    children of other nodes may have moved there; ``roots_may_be_elsewhere``: their root providers
+    are unknown, too. ``parents`` are the uuids of providers that are due and have children outside
+    the draft. ``withheld``: too many providers are absent at once, so none is removed or reserved.
+    ``kept`` has the reasons why providers that are due stay, by uuid: the driver still has the
+    provider when asked for it alone, or does not answer.
     """
 
     now: float
@@ -73,20 +72,20 @@ class Removals:
 
 
 def orphan(uuid: str, name: str) -> PendingRemoval:
-    """A provider with our mark of which neither the driver nor our records know."""
+    """Return the report of a provider with our instance trait that no report or record has."""
     return PendingRemoval(
         uuid=uuid,
         name=name,
-        reason="it has this instance's mark, but the driver does not report it, and it is not "
-        "in the records of what was applied: left as it is",
+        reason="it has the trait of this instance, but neither the driver reports it nor a record "
+        "shows that this instance created it: not changed",
     )
 
 
 def remove(draft: TreeDraft, removals: Removals) -> None:
-    """Plan the removal of what is absent, children first, or say what it waits for.
+    """Plan the removal of absent providers, children first, or note why a removal waits.
 
-    Without a complete listing, all of it stays. Comes after what is published: a child that moves
-    away no longer keeps its parent.
+    Without a complete listing, all of them stay. Call it after the desired providers are planned: a
+    child that moves away no longer keeps its parent.
     """
     children = _children(draft) if draft.absent else {}
     replaced = dict.fromkeys(_replaced(draft, removals), REPLACED)
@@ -101,12 +100,12 @@ def remove(draft: TreeDraft, removals: Removals) -> None:
         if draft.standing(live) is Standing.FOREIGN:
             others = ", ".join(sorted(ownership.owners(live.traits) - {draft.publisher.owner}))
             draft.leave(uuid)
-            draft.wait(live, f"it belongs to {others} now, and is theirs to delete")
+            draft.wait(live, f"it belongs to {others} now, which has to delete it")
             continue
         if record.mode is PublishingMode.OVERLAY:
-            reason = "it is published by someone else, and theirs to delete"
+            reason = "another program publishes it, and has to delete it"
         elif others := _others(draft, live, record):
-            reason = f"{others}, and it is not known to be ours alone"
+            reason = f"{others}, so it may not be ours"
         elif live.parent_uuid and removals.children_may_be_elsewhere:
             reason = "it may have moved to a node that could not be read"
         elif not live.parent_uuid and removals.roots_may_be_elsewhere:
@@ -114,7 +113,7 @@ def remove(draft: TreeDraft, removals: Removals) -> None:
         elif not removals.policy.is_due(record, removals.uptime):
             absence, reason = _counted(record.absence, removals)
         elif removals.withheld:
-            reason = "too many are gone at once, and none is removed unasked"
+            reason = "too many are absent at once, so none is removed without --allow-mass-removal"
         elif uuid in removals.kept:
             reason = removals.kept[uuid]
         elif uuid in draft.allocated or children.get(uuid) or uuid in removals.parents:
@@ -137,10 +136,10 @@ def _delete(draft: TreeDraft, live: Provider, *, is_replaced: bool) -> None:
 
 
 def _replaced(draft: TreeDraft, removals: Removals) -> Iterator[str]:
-    """Yield the absent children that offer what other providers of the tree begin to offer.
+    """Yield the absent children whose classes grow on other providers of the tree.
 
     Such a child has another name now, or another device took its place. It is reserved before the
-    others grow, so that nothing is offered twice until it is removed.
+    other providers grow, so that no resource is offered twice until it is removed.
     """
     grown = frozenset[str]().union(*(step.grown for step in draft.inventories))
     for uuid, live in draft.absent.items():
@@ -157,12 +156,12 @@ def _replaced(draft: TreeDraft, removals: Removals) -> Iterator[str]:
 
 
 def _others(draft: TreeDraft, live: Provider, record: Record) -> str:
-    """Whose an absent provider may be besides ours."""
+    """Return why an absent provider may belong to another program; "" if it does not."""
     marks = set(filter(ownership.is_instance_trait, live.traits)) - draft.publisher.traits
     if marks:
-        return f"it has the mark of another instance ({', '.join(sorted(marks))})"
+        return f"it has the trait of another instance ({', '.join(sorted(marks))})"
     if record.applied is None and not draft.publisher.traits <= live.traits:
-        return "it was about to be created by us, and is untagged"
+        return "it lacks our traits, and no record shows that its creation was completed"
     if ownership.instance_trait(draft.publisher.instance) not in live.traits:
         return "it has lost the trait of this instance: another program may have replaced it"
     return ""
@@ -171,7 +170,7 @@ def _others(draft: TreeDraft, live: Provider, record: Record) -> str:
 def _counted(absence: Absence | None, removals: Removals) -> tuple[Absence, str]:
     """Return the absence of a provider that is not due yet, and why it waits.
 
-    The count begins anew where the earlier one cannot be compared, as after a reboot.
+    The count starts again if the earlier one cannot be compared, as after a reboot.
     """
     if removals.uptime is None:
         return absence or Absence(removals.now), (
@@ -188,7 +187,7 @@ def _counted(absence: Absence | None, removals: Removals) -> tuple[Absence, str]
 
 
 def _children(draft: TreeDraft) -> dict[str | None, set[str]]:
-    """The children of each provider as they are when the draft is applied."""
+    """Return the children of each provider after the draft is applied."""
     children: dict[str | None, set[str]] = {}
     for provider in draft.live.values():
         planned = draft.records.get(provider.uuid)

@@ -1,8 +1,8 @@
-"""Inventories and allocations of a tree that move together, in one request, all or nothing.
+"""Reshapes: inventories and allocations of a tree that move in one request, all or nothing. Pure.
 
-What POST /reshaper checks was read in Placement and tried with it: every allocation of a consumer
-that is sent is checked anew, those that did not move as well, against what its provider has when
-the request is done. Pure.
+The checks of POST /reshaper were read in Placement's source and tried: Placement checks every
+allocation of each consumer in the request, also those that do not move, against the inventories
+after the request.
 """
 
 from collections import Counter
@@ -19,10 +19,10 @@ from wharfinger.providers.plan import Reshape, SetInventories, Step
 from wharfinger.providers.plan_draft import TreeDraft, step_target
 from wharfinger.providers.provider import Provider, PublishingMode
 
-#: Allocations by consumer uuid, as the Placement API has them.
+#: Allocations by consumer uuid, in the format of the Placement API.
 Allocations = Mapping[str, Mapping[str, Any]]
 
-#: Less than one unit: nobody can have it, and it is more than a database's rounding.
+#: Less than one unit, so it cannot be allocated, but more than a rounding error of a database.
 _TOO_LITTLE: Final = 0.5
 
 
@@ -63,9 +63,9 @@ class AllocationChange:
     def steps(self, draft: TreeDraft) -> list[Step]:
         """Return one Reshape, and the steps for figures with which Placement would refuse it.
 
-        The Reshape has all providers of ours that a changed consumer uses, so that their
-        generations are checked. If a class is reserved, and less of it is available than is used,
-        it offers just what is used until the next step.
+        The Reshape has all providers of ours that a changed consumer uses, so that Placement checks
+        their generations. If a reserved class has less capacity than is used, its capacity is just
+        the used amount until the next step.
         """
         reported = {one.provider.uuid for one in draft.desired if one.reported}
         changes = {change.uuid: change for change in draft.inventories}
@@ -103,12 +103,12 @@ class AllocationChange:
     def problems(self, draft: TreeDraft) -> Iterator[InvalidTree]:
         """Yield why Placement would refuse a reshape, with the consumers that it does not name.
 
-        There is one problem for each provider and class. If there is one, nothing of the tree may
-        be written.
+        It yields one problem for each provider and class. With any problem, the tree must not be
+        written.
         """
         for (uuid, name), held in sorted(self._holders.items()):
             if uuid not in draft.records:
-                continue  # of another tree, and Placement's to judge
+                continue  # in another tree, so only Placement can check it
             sent = {one: amount for one, amount in held.items() if one in self._moved}
             used = self._used[uuid, name]
             planned = draft.records[uuid]
@@ -144,10 +144,10 @@ class AllocationChange:
 
 
 def admitting(inventory: Inventory, used: int, *, exactly: bool = False) -> Inventory:
-    """The inventory with as much reserved as still admits what is used, 0 at least.
+    """Return the inventory with ``reserved`` lowered until its capacity is the used amount.
 
-    One unit that is not reserved admits several where the ratio is above 1; with ``exactly``, the
-    ratio is lowered too, so that nobody can have more.
+    With a ratio above 1, one unreserved unit gives several units of capacity. With ``exactly``, the
+    ratio is lowered, too, so that no more can be allocated.
     """
     if inventory.capacity >= used:
         return inventory
@@ -164,7 +164,7 @@ def admitting(inventory: Inventory, used: int, *, exactly: bool = False) -> Inve
 
 
 def _ours(draft: TreeDraft, uuid: str) -> Provider | None:
-    """A provider as planned, if this instance may write it."""
+    """Return a provider as planned; None if this instance may not write it."""
     record, live = draft.records.get(uuid), draft.live.get(uuid)
     if record is None or not record.is_ours:
         return None
@@ -174,7 +174,7 @@ def _ours(draft: TreeDraft, uuid: str) -> Provider | None:
 
 
 def _foreign(draft: TreeDraft, uuid: str) -> frozenset[str]:
-    """The classes of a provider that somebody else has reserved: their figures are kept."""
+    """Return the classes of a provider that another program has fully reserved."""
     record = draft.records.get(uuid)
     if record is None or record.live is None:
         return frozenset()
@@ -182,7 +182,7 @@ def _foreign(draft: TreeDraft, uuid: str) -> frozenset[str]:
 
 
 def _holders(allocations: Allocations) -> dict[tuple[str, str], dict[str, int]]:
-    """By provider uuid and resource class, what each consumer has of it."""
+    """Return the amounts of each consumer, by provider uuid and resource class."""
     holders: dict[tuple[str, str], dict[str, int]] = {}
     for consumer, its in allocations.items():
         for uuid, part in its["allocations"].items():

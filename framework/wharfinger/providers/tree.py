@@ -59,9 +59,9 @@ class _Node:
         return self.desired.provider
 
     def edit(self, generation: int | None, **changes: Any) -> None:
-        """Replace parts of the provider; from now on the driver has stated it.
+        """Replace parts of the provider, which is then stated by the driver.
 
-        What is as it was stays the same value: what comes after sees that at once.
+        An equal value stays the same object, which makes later comparisons fast.
         """
         if generation is not None:
             changes["generation"] = generation
@@ -74,7 +74,7 @@ class _Node:
             self.desired = replace(before, provider=provider, stated=True, reported=reported)
 
     def walk(self) -> Iterator["_Node"]:
-        """This node and all below it, parents first."""
+        """Yield this node and all below it, parents first."""
         stack = [self]
         while stack:
             node = stack.pop()
@@ -101,7 +101,7 @@ class ProviderTree:
         self._is_others: Callable[[str], bool] = lambda _uuid: False
         self._child_uuids: Mapping[str, str] = MappingProxyType({})
 
-    # Made and read by the framework.
+    # Methods for the framework.
 
     @classmethod
     def from_providers(
@@ -110,12 +110,11 @@ class ProviderTree:
         is_others: Callable[[str], bool] = lambda _uuid: False,
         child_uuids: Mapping[str, str] = MappingProxyType({}),
     ) -> Self:
-        """A tree of providers as they are; the driver has stated none of them yet.
+        """Return a tree of providers that the driver has not stated yet.
 
-        ``is_others`` returns whether another program has created the provider of a uuid.
-        ``child_uuids`` are, by name, the uuids of new children whose driver gives none.
-        Raises ValueError where a parent is missing, a name or uuid stands twice, or
-        parents go round in a circle.
+        ``is_others`` returns whether another program has created the provider with a uuid.
+        ``child_uuids`` are the uuids of new children whose driver gives none, by name. Raises
+        ValueError if a parent is missing, a name or uuid occurs twice, or parents form a circle.
         """
         tree = cls()
         tree._child_uuids = child_uuids
@@ -124,40 +123,39 @@ class ProviderTree:
         return tree
 
     def desired(self) -> list[DesiredProvider]:
-        """Every provider, parents first, as the driver left it."""
+        """Return all providers as the driver left them, parents first."""
         with self.lock:
             return [node.desired for root in self._roots.values() for node in root.walk()]
 
     def is_stated(self, name_or_uuid: str) -> bool:
-        """Whether the driver has said anything of a provider."""
+        """Return whether the driver has stated a provider."""
         return self._find(name_or_uuid).desired.stated
 
     # Structure.
 
     @property
     def roots(self) -> list[ProviderData]:
-        """The root providers."""
+        """Return the root providers."""
         with self.lock:
             return [_data(node) for node in self._roots.values()]
 
     def get_provider_uuids(self, name_or_uuid: str | None = None) -> list[str]:
-        """The uuids of a provider and all below it (of all providers), parents first."""
+        """Return the uuids of a provider and all below it, or of all providers, parents first."""
         with self.lock:
             tops = self._roots.values() if name_or_uuid is None else [self._find(name_or_uuid)]
             return [node.provider.uuid for top in tops for node in top.walk()]
 
     def get_provider_uuids_in_tree(self, name_or_uuid: str) -> list[str]:
-        """The uuids of the whole tree that a provider is in, parents first."""
+        """Return the uuids of a provider's whole tree, parents first."""
         with self.lock:
             return self.get_provider_uuids(self._find(name_or_uuid).provider.root_uuid)
 
     def populate_from_iterable(self, provider_dicts: Iterable[Mapping[str, Any]]) -> None:
-        """Add providers, or replace those whose uuids are in the tree already.
+        """Add providers, or replace those with the same uuids.
 
-        A dict has ``name`` and ``uuid``, and may have ``generation`` and
-        ``parent_provider_uuid``. A replaced provider loses its contents and those of its
-        descendants that are not given again. Raises ValueError, and leaves the tree as it
-        was, where a parent is neither in the tree nor given.
+        A dict has ``name`` and ``uuid``, and may have ``generation`` and ``parent_provider_uuid``.
+        A replaced provider loses its contents, and its descendants that are not given again. Raises
+        ValueError, without a change of the tree, if a parent is neither in the tree nor given.
         """
         providers = [
             Provider(
@@ -174,10 +172,9 @@ class ProviderTree:
             self._populate(providers)
 
     def new_root(self, name: str, uuid: str | None = None, generation: int | None = None) -> str:
-        """Add a root provider and return its uuid; without one, it is made from the name.
+        """Add a root provider and return its uuid, by default one derived from the name.
 
-        Raises ProviderExists (a ValueError) where the name or the uuid is the name or the
-        uuid of a provider in the tree.
+        Raises ProviderExists (a ValueError) if a provider in the tree has this name or uuid.
         """
         with self.lock:
             return self._new(name, uuid, generation, None)
@@ -191,20 +188,20 @@ class ProviderTree:
     ) -> str:
         """Add a provider below ``parent`` (a name or uuid) and return its uuid.
 
-        Without a uuid it keeps the one under which this instance published it before; a new
-        one is made from the parent's uuid and the name. Raises ProviderExists where
-        ``new_root`` does.
+        The default is the uuid under which this instance published it before; that of a new
+        provider is derived from the parent's uuid and the name. Raises ProviderExists like
+        ``new_root``.
         """
         with self.lock:
             return self._new(name, uuid, generation, self._find(parent))
 
     def remove(self, name_or_uuid: str) -> None:
-        """Take a provider and all below it out of the tree."""
+        """Remove a provider and all below it from the tree."""
         with self.lock:
             self._remove(self._find(name_or_uuid))
 
     def remove_unreported_children(self, parent: str) -> None:
-        """Take the children of ``parent`` out of the tree that the driver has not stated.
+        """Remove the children of ``parent`` that the driver has not stated from the tree.
 
         A driver calls it after it has stated all children that it publishes. A child stays if the
         driver has stated it or a provider below it. In Placement, the framework removes only what
@@ -216,20 +213,20 @@ class ProviderTree:
                     self._remove(child)
 
     def exists(self, name_or_uuid: str) -> bool:
-        """Whether a provider of that name or uuid is in the tree."""
+        """Return whether the tree has a provider with this name or uuid."""
         with self.lock:
             return name_or_uuid in self._by_uuid or name_or_uuid in self._by_name
 
     def data(self, name_or_uuid: str) -> ProviderData:
-        """A copy of everything about a provider."""
+        """Return a copy of a provider's data."""
         with self.lock:
             return _data(self._find(name_or_uuid))
 
     def subtree(self, name_or_uuid: str) -> Self:
-        """A copy of the tree below a root, with the sharing providers it may use.
+        """Return a copy of the tree below a root, with the sharing providers that it may use.
 
-        Those are the roots with MISC_SHARES_VIA_AGGREGATE. Raises ValueError for a
-        provider that is no root.
+        These are the roots with MISC_SHARES_VIA_AGGREGATE. Raises ValueError for a provider that is
+        not a root.
         """
         with self.lock:
             root = self._find(name_or_uuid)
@@ -245,15 +242,15 @@ class ProviderTree:
     # Inventory.
 
     def has_inventory(self, name_or_uuid: str) -> bool:
-        """Whether a provider has any inventory."""
+        """Return whether a provider has any inventory."""
         return bool(self._find(name_or_uuid).provider.inventories)
 
     def has_inventory_changed(
         self, name_or_uuid: str, inventory: Mapping[str, AnyInventory]
     ) -> bool:
-        """Whether these inventories differ from the provider's.
+        """Return whether these inventories differ from the provider's.
 
-        Figures that a dict leaves out have Placement's defaults here as elsewhere.
+        Figures that a dict omits have Placement's defaults.
         """
         provider = self._find(name_or_uuid).provider
         there = provider.inventories
@@ -267,8 +264,7 @@ class ProviderTree:
     ) -> bool:
         """Replace a provider's inventories; return whether anything changed.
 
-        Raises InvalidInventory or InvalidName (ValueErrors) for what Placement would
-        refuse.
+        Raises InvalidInventory or InvalidName (ValueErrors) if Placement would refuse them.
         """
         with self.lock:
             node = self._find(name_or_uuid)
@@ -278,7 +274,7 @@ class ProviderTree:
             return new != old
 
     def has_sharing_provider(self, resource_class: str) -> bool:
-        """Whether any provider in the tree shares inventory of a class by aggregate."""
+        """Return whether any provider in the tree shares inventory of a class by aggregate."""
         with self.lock:
             return any(
                 resource_class in node.provider.inventories for node in self._sharing.values()
@@ -287,11 +283,11 @@ class ProviderTree:
     # Traits.
 
     def has_traits(self, name_or_uuid: str, traits: Iterable[str]) -> bool:
-        """Whether a provider has all of these traits (True for none)."""
+        """Return whether a provider has all of these traits (True for an empty list)."""
         return self._find(name_or_uuid).provider.traits.issuperset(traits)
 
     def have_traits_changed(self, name_or_uuid: str, traits: Iterable[str]) -> bool:
-        """Whether these traits differ from the provider's."""
+        """Return whether these traits differ from the provider's."""
         return self._find(name_or_uuid).provider.traits != frozenset(traits)
 
     def update_traits(
@@ -299,14 +295,14 @@ class ProviderTree:
     ) -> bool:
         """Replace a provider's traits; return whether anything changed.
 
-        Traits that others have put on it are not lost by this: what is removed in
-        Placement is what this driver instance put there.
+        Traits of other programs stay in Placement: the framework only removes those that this
+        driver instance has set.
         """
         with self.lock:
             node = self._find(name_or_uuid)
             old = node.provider.traits
             new = names.several(traits, f"{node.provider.name}: trait")
-            # Those it has may be standard traits of a server newer than our os-traits.
+            # Its present traits may be standard traits that our older os-traits does not know.
             for trait in new - old:
                 names.check_trait(trait, node.provider.name)
             node.edit(generation, traits=new)
@@ -314,7 +310,7 @@ class ProviderTree:
             return new != old
 
     def add_traits(self, name_or_uuid: str, *traits: str) -> None:
-        """Give a provider these traits too."""
+        """Add these traits to a provider."""
         if not traits:
             return
         with self.lock:
@@ -322,7 +318,7 @@ class ProviderTree:
             self.update_traits(name_or_uuid, old.union(traits))
 
     def remove_traits(self, name_or_uuid: str, *traits: str) -> None:
-        """Take these traits from a provider, where it has them."""
+        """Remove these traits from a provider, if it has them."""
         if not traits:
             return
         with self.lock:
@@ -332,12 +328,12 @@ class ProviderTree:
     # Aggregates.
 
     def in_aggregates(self, name_or_uuid: str, aggregates: Iterable[str]) -> bool:
-        """Whether a provider is in all of these aggregates (True for none)."""
+        """Return whether a provider is in all of these aggregates (True for an empty list)."""
         wanted = names.check_aggregates(aggregates)
         return self._find(name_or_uuid).provider.aggregates >= wanted
 
     def have_aggregates_changed(self, name_or_uuid: str, aggregates: Iterable[str]) -> bool:
-        """Whether these aggregates differ from the provider's."""
+        """Return whether these aggregates differ from the provider's."""
         wanted = names.check_aggregates(aggregates)
         return self._find(name_or_uuid).provider.aggregates != wanted
 
@@ -353,23 +349,23 @@ class ProviderTree:
             return new != old
 
     def add_aggregates(self, name_or_uuid: str, *aggregates: str) -> None:
-        """Put a provider into these aggregates too."""
+        """Add a provider to these aggregates."""
         with self.lock:
             old = self._find(name_or_uuid).provider.aggregates
             self.update_aggregates(name_or_uuid, old | names.check_aggregates(aggregates))
 
     def remove_aggregates(self, name_or_uuid: str, *aggregates: str) -> None:
-        """Take a provider out of these aggregates, where it is in them."""
+        """Remove a provider from these aggregates, if it is in them."""
         with self.lock:
             old = self._find(name_or_uuid).provider.aggregates
             self.update_aggregates(name_or_uuid, old - names.check_aggregates(aggregates))
 
-    # What nova has no words for.
+    # Operations that nova does not have, except update_resources.
 
     def update_resources(self, name_or_uuid: str, resources: Mapping[str, Any]) -> bool:
-        """Replace a provider's resources (which unit is which); return whether changed.
+        """Replace a provider's named resource units; return whether anything changed.
 
-        Kept for drivers written for nova: nothing of it is published.
+        It exists for drivers written for nova; the resources are not published.
         """
         with self.lock:
             node = self._find(name_or_uuid)
@@ -378,11 +374,11 @@ class ProviderTree:
             return changed
 
     def reserve(self, name_or_uuid: str, reason: str) -> None:
-        """Keep a provider published and fully reserved for as long as this is said.
+        """Keep a provider published and fully reserved until the next ``update_provider_tree``.
 
-        Said in each call of ``update_provider_tree`` while it holds; when it is no longer
-        said, the provider's own figures come back. ``reason`` is for people: "cleaning",
-        "maintenance", "programming". Several may hold one provider.
+        A driver calls it in each ``update_provider_tree`` while the reservation lasts. Without the
+        call, the framework restores the provider's own figures. ``reason`` is a text for operators:
+        "cleaning", "maintenance", "programming". A provider may have several reasons.
         """
         with self.lock:
             node = self._find(name_or_uuid)

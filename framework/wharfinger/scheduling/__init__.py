@@ -1,8 +1,8 @@
-"""Asking Placement for resources, so that owners are never mixed.
+"""Requests to Placement for allocation candidates that never mix owners.
 
-A request is a value, made of a flavor, a device profile, a port or arguments. Filters narrow
-it, each a plugin; it is encoded and sent; and what comes back is checked by them again.
-Nothing here publishes, or allocates.
+A flavor, a device profile, a port or command arguments become a request. Request filters, each a
+plugin, narrow the request; the search sends it; the filters check the candidates of the answer.
+Nothing here publishes providers or writes allocations.
 """
 
 from wharfinger.placement.trait_conditions import TraitConditions

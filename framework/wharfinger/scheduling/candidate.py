@@ -1,4 +1,4 @@
-"""Allocation candidates, as they are checked and handed on."""
+"""Allocation candidates, decoded from Placement's answer and checked against the request."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,11 +12,11 @@ from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequ
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to allocate what was asked for.
+    """One way to allocate the requested resources.
 
-    ``allocations`` are amounts by resource class, by provider uuid; ``mappings`` the uuids of the
-    providers that each group takes from, by its suffix (none before Placement 1.34); ``providers``
-    what is known of all providers of the trees, by uuid.
+    ``allocations`` are amounts by resource class, by provider uuid. ``mappings`` are the uuids of
+    the providers of each group, by its suffix; they are empty before Placement 1.34. ``providers``
+    are the summaries of all providers of the trees, by uuid.
     """
 
     allocations: Mapping[str, Mapping[str, int]]
@@ -24,18 +24,18 @@ class Candidate:
     providers: Mapping[str, CandidateProvider]
 
     def sources(self, suffix: str) -> Iterable[str]:
-        """The providers that a group takes from; those of all, where it is not said."""
+        """Return the providers of a group; without mappings, those of all groups."""
         return self.mappings[suffix] if self.mappings else self.allocations
 
     def amounts(self) -> Counter[str]:
-        """What is taken in all, by resource class."""
+        """Return the total amounts, by resource class."""
         total: Counter[str] = Counter()
         for amounts in self.allocations.values():
             total.update(amounts)
         return total
 
     def is_isolated(self) -> bool:
-        """Whether no provider is there for two groups with suffixes."""
+        """Return whether no provider serves two groups with suffixes."""
         alone = [
             uuid
             for suffix, uuids in self.mappings.items()
@@ -45,9 +45,9 @@ class Candidate:
         return len(set(alone)) == len(alone)
 
     def is_whole(self, groups: Sequence[RequestGroup], *, has_mappings: bool) -> bool:
-        """Whether it says all that a candidate has to say for these groups.
+        """Return whether the candidate has all mappings and summaries that these groups need.
 
-        What nothing is taken from, for a group without resources, may be without a summary.
+        Only the provider of a group without resources may lack a summary.
         """
         takers = {group.suffix for group in groups if group.resources}
         mapped = {uuid for suffix in takers for uuid in self.mappings.get(suffix, ())}
@@ -63,10 +63,10 @@ class Candidate:
 def from_answer(
     request: ResourceRequest, answer: AllocationCandidates, *, has_mappings: bool
 ) -> list[Candidate]:
-    """The candidates that Placement answers to a request, in its order.
+    """Return the candidates of Placement's answer to a request, in Placement's order.
 
-    ``has_mappings``: the server says which group takes what (from 1.34). Raises UnexpectedAnswer
-    where a candidate cannot be checked, or is none for the request.
+    ``has_mappings``: the server maps groups to providers (from 1.34). Raises UnexpectedAnswer for
+    a candidate that cannot be checked, or that does not match the request.
     """
     candidates = _candidates(answer)
     asked: Counter[str] = Counter()
@@ -75,11 +75,11 @@ def from_answer(
     for candidate in candidates:
         if not candidate.is_whole(request.groups, has_mappings=has_mappings):
             raise _unexpected(
-                "a candidate takes from a provider without a summary, or for no group: "
+                "a candidate has a provider without a summary or without a group: "
                 f"{', '.join(candidate.allocations)}."
             )
         if (given := candidate.amounts()) != asked:
-            raise _unexpected(f"a candidate has {dict(given)} where {dict(asked)} is asked for.")
+            raise _unexpected(f"a candidate has {dict(given)}, the request {dict(asked)}.")
     return candidates
 
 

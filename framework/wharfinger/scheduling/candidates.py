@@ -1,4 +1,4 @@
-"""The search for allocation candidates: a request is narrowed, sent, and what comes is checked."""
+"""The search for allocation candidates: it narrows a request, sends it and checks the answer."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -26,21 +26,21 @@ from wharfinger.scheduling.request_filters.base import RequestFilter
 from wharfinger.scheduling.request_query import encode
 
 LOG: Final = logging.getLogger(__name__)
-#: How many are asked for at least where filters may drop some: a lower limit saves Placement
-#: nothing, as measured with 10,000 hosts, and a second request does all of its work again.
+#: The lowest limit of a request whose candidates filters may drop. A lower limit saves Placement
+#: nothing, as measured with 10,000 hosts, and a second request repeats all of its work.
 _FEWEST: Final = 100
-#: How many times more are asked for when some were dropped and others may have been cut off.
+#: The factor of the second limit, if filters dropped candidates and the limit cut off others.
 _MORE: Final = 10
-#: What candidates are dropped by that are not isolated, if Placement cannot be left to do it.
+#: The name under which candidates that are not isolated count as dropped.
 _GROUP_POLICY: Final = "group_policy"
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What was found, in Placement's order.
+    """The candidates found, in Placement's order.
 
-    ``dropped`` says how many candidates a filter objected to, by the filter's name; and how many
-    "group_policy" has dropped, where Placement could not be left to it.
+    ``dropped`` counts the candidates that each filter refused, by the filter's name. It also
+    counts those that "group_policy" refused, if Placement cannot apply the policy itself.
     """
 
     candidates: tuple[Candidate, ...]
@@ -48,17 +48,17 @@ class Candidates:
 
 
 class CandidateSearch:
-    """Searches with the same filters, by name, in their order; safe for several threads."""
+    """Search for candidates with filters, applied in their order; safe for several threads."""
 
     def __init__(self, client: PlacementClient, filters: Mapping[str, RequestFilter]) -> None:
         self._client: Final = client
         self._filters: Final = dict(filters)
 
     def find(self, request: ResourceRequest) -> Candidates:
-        """The candidates that all filters let through, as many as there are up to the limit.
+        """Return the candidates that all filters accept, up to the request's limit.
 
-        One request, unless a limited answer had candidates that were dropped: then up to two
-        more. Raises InvalidRequest, PlacementError, RequestFilterError, and what filters raise.
+        It sends one request; up to two more if candidates of a limited answer were dropped.
+        Raises InvalidRequest, PlacementError, RequestFilterError, and the errors of filters.
         """
         has_mappings = self._client.microversion >= Feature.MAPPINGS.value
         isolates = has_mappings and _is_mixed_up(request)
@@ -73,7 +73,7 @@ class CandidateSearch:
         return Candidates(tuple(good[: request.limit]), dropped)
 
     def _limits(self, limit: int | None) -> Iterator[int | None]:
-        """What limits to ask with, one after the other."""
+        """Yield the limits of the successive requests."""
         if limit is not None:
             first = max(limit, _FEWEST) if self._filters else limit
             yield first
@@ -81,13 +81,13 @@ class CandidateSearch:
         yield None
 
     def _ask(self, request: ResourceRequest) -> tuple[ResourceRequest, AllocationCandidates]:
-        """The request as it was sent, and its answer."""
+        """Send the request; return it as narrowed, with its answer."""
         try:
             return self._send(request)
         except PlacementError as error:
             if error.status != HTTPStatus.BAD_REQUEST or not self._filters:
                 raise
-            # A trait that a filter remembers may have been deleted.
+            # The trait that a filter has cached may have been deleted.
             for name, one in self._filters.items():
                 with _confined(name):
                     one.forget()
@@ -97,7 +97,7 @@ class CandidateSearch:
         narrowed = self._narrowed(request)
         query = encode(narrowed)
         answer = self._client.get_allocation_candidates(query)
-        LOG.info("asked for candidates: %s", encoded(query))
+        LOG.info("Requested candidates: %s", encoded(query))
         return narrowed, answer
 
     def _narrowed(self, request: ResourceRequest) -> ResourceRequest:
@@ -105,7 +105,7 @@ class CandidateSearch:
             with _confined(name):
                 request = one.apply(request)
             if not isinstance(request, ResourceRequest):
-                raise RequestFilterError(name=name, reason=f"apply gave {shown(request)}")
+                raise RequestFilterError(name=name, reason=f"apply returned {shown(request)}")
         return request
 
     def _checked(
@@ -123,22 +123,22 @@ class CandidateSearch:
                 if reason:
                     if not dropped[name]:
                         told = printable(str(reason))
-                        LOG.info("filter %s drops candidates; the first: %s", name, told)
+                        LOG.info("Filter %s drops candidates. The first: %s", name, told)
                     dropped[name] += 1
                     break
             else:
                 good.append(candidate)
         if dropped:
             counts = ", ".join(f"{count} by {name}" for name, count in dropped.items())
-            LOG.info("of %d allocation candidates, dropped: %s", len(answer), counts)
+            LOG.info("Filters dropped some of %d candidates: %s", len(answer), counts)
         return good, dropped
 
 
 def _is_mixed_up(request: ResourceRequest) -> bool:
-    """Whether Placement would get the amounts wrong.
+    """Return whether Placement would answer with wrong amounts.
 
-    Placement 16, as observed: with groups that are kept apart, and a class that is also asked for
-    in the group without a suffix. Without a policy it gets them right.
+    Placement 16 does, as observed, for isolated groups with a class that the group without a
+    suffix requests, too. With the policy "none" its amounts are right.
     """
     if request.group_policy != "isolate":
         return False
@@ -151,11 +151,11 @@ def _is_mixed_up(request: ResourceRequest) -> bool:
 
 @contextmanager
 def _confined(name: str) -> Iterator[None]:
-    """Have a filter that fails be named."""
+    """Raise an error that names the filter if the filter fails."""
     try:
         yield
     except (WharfingerError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # one that calls sys.exit() too
+    except BaseException as error:  # a filter may also call sys.exit()
         reason = f"{type(error).__name__}: {error}"
         raise RequestFilterError(name=name, reason=reason) from error

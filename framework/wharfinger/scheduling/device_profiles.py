@@ -1,9 +1,9 @@
-"""From device profiles to requests for accelerators. Pure.
+"""Translation of Cyborg's device profiles to requests. Pure; ``profile_sources`` reads profiles.
 
-Cyborg keeps them; ``profile_sources`` reads them. Each of a profile's groups is one device's:
-``{"resources:FPGA": "1", "trait:CUSTOM_FAST": "required", "accel:function_id": "..."}``; what
-begins with ``accel:`` is for Cyborg. All groups ask for OWNER_CYBORG: by our doing, since
-Cyborg takes no trait in a profile but CUSTOM_ ones.
+Each group of a profile requests one device:
+``{"resources:FPGA": "1", "trait:CUSTOM_FAST": "required", "accel:function_id": "..."}``. Keys
+that begin with ``accel:`` are for Cyborg. We add OWNER_CYBORG to all groups, since Cyborg accepts
+only CUSTOM_ traits in a profile.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,16 +21,16 @@ from wharfinger.scheduling.request import (
     policy_needed,
 )
 
-#: Groups as Cyborg has them.
+#: The groups of a device profile, as Cyborg returns them.
 ProfileGroups = Sequence[Mapping[str, object]]
 
 _FOR_CYBORG: Final = "accel:"
-#: As nova names them: who binds accelerators finds its groups by that.
+#: nova's prefix for the suffixes of these groups; the code that binds accelerators looks for it.
 _SUFFIX: Final = "device_profile_"
 
 
 def from_profile(name: str, groups: ProfileGroups) -> ResourceRequest:
-    """What a device profile asks for; raises InvalidRequest, DeviceProfileError."""
+    """Return the request of a device profile; raises InvalidRequest, DeviceProfileError."""
     wanted = []
     for number, group in enumerate(groups):
         with about(f"device profile {name}, group {number}"):
@@ -38,7 +38,7 @@ def from_profile(name: str, groups: ProfileGroups) -> ResourceRequest:
     with about(f"device profile {name}"):
         asked = tuple(group for group in wanted if group is not None)
         if not asked:
-            raise DeviceProfileError(name=name, problem="it asks for no resources.")
+            raise DeviceProfileError(name=name, problem="it requests no resources.")
         return ResourceRequest(groups=asked, group_policy=policy_needed(asked))
 
 
@@ -50,11 +50,11 @@ def _group(suffix: str, group: Mapping[str, object]) -> RequestGroup | None:
             kind, _none, its = parts
             draft.read(key, kind, its.strip(), value)
         elif not key.startswith(_FOR_CYBORG):
-            raise invalid(key, value, "a key is resources:CLASS, trait:TRAIT or of accel:.")
+            raise invalid(key, value, "a key is resources:CLASS, trait:TRAIT or accel:NAME.")
     for owner in draft.owners - {ownership.CYBORG}:
         raise invalid(
             draft.keys["trait", owner],
             "required",
-            f"what a device profile asks for is {ownership.CYBORG}'s, and nobody else's.",
+            f"the resources of a device profile belong to {ownership.CYBORG}. Remove this trait.",
         )
     return draft.group(suffix, ownership.CYBORG)

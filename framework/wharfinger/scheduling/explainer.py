@@ -1,4 +1,4 @@
-"""Explains why a request has the candidates that it has; Placement is asked a few times."""
+"""The explainer: it finds out why a request has its candidates, with few requests."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,16 +26,16 @@ from wharfinger.scheduling.request_filters import RequestFilter
 from wharfinger.scheduling.request_filters.compute_status import OF_ROOTS, ComputeStatusFilter
 from wharfinger.scheduling.request_filters.owner import OwnerFilter
 
-#: No more candidates than these are counted, unless more are asked for.
+#: The limit of counted candidates, unless the request has a higher limit.
 MOST: Final = 10_000
-#: So many providers are looked at for the figures of the nearest misses.
+#: The number of nearest misses whose inventories are read.
 _FIGURES: Final = 5
 
 
 class Explaining:
-    """Explains requests that go through these filters, by name.
+    """Explain requests that these filters narrow.
 
-    ``objects`` is where it is kept who has reserved what; None where nothing is kept.
+    ``objects`` gives access to the stored reservations; None if there is no database.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class Explaining:
         )
 
     def explain(self, request: ResourceRequest) -> Explanation:
-        """Why it has the candidates that it has, or none.
+        """Return the explanation of the request's candidates, also if there are none.
 
         Raises InvalidRequest, PlacementError, RequestFilterError, ObjectError, StateError, and
-        what filters raise.
+        the errors of filters.
         """
         final = self._find(request)
         root = request.root & OF_ROOTS if self._minds_status else request.root
@@ -88,7 +88,7 @@ class Explaining:
         )
 
     def _parts(self, wanted: Sequence[Wanted], facts: Facts) -> tuple[Facts, tuple[Part, ...]]:
-        """The parts, and the facts with what has been looked at for them."""
+        """Return the facts, with what was read for the parts, and the parts."""
         parts = [part_funnel.explain(one, facts, self._may_take) for one in wanted]
         if short := list(_without_figures(parts))[:_FIGURES]:
             facts = fact_collector.with_figures(self._client, facts, short)
@@ -102,7 +102,7 @@ class Explaining:
     def _asked(
         self, request: ResourceRequest, final: Candidates, facts: Facts, left: frozenset[str]
     ) -> Iterator[TreeStage]:
-        """The stages of which Placement has been asked, or is while there is something left."""
+        """Yield the stages that need candidates from Placement, until no tree is left."""
         for step, less in _narrower(request):
             if not left:
                 return
@@ -117,9 +117,9 @@ def _most(request: ResourceRequest) -> int:
 
 
 def _narrower(request: ResourceRequest) -> Iterator[tuple[TreeStep, ResourceRequest]]:
-    """What is asked for, from the groups alone up to the whole of it.
+    """Yield ever stricter requests, from the groups alone to the whole request.
 
-    Groups that take nothing can only be asked for with same_subtree, and come with it.
+    Placement accepts groups without resources only in a same_subtree, so they come with it.
     """
     takers = tuple(group for group in request.groups if group.resources)
     suffixed = sum(group.suffix != UNNUMBERED for group in takers)
@@ -135,7 +135,7 @@ def _narrower(request: ResourceRequest) -> Iterator[tuple[TreeStep, ResourceRequ
 
 
 def _without_figures(parts: Sequence[Part]) -> Iterator[str]:
-    """The named misses that are short of something and nobody knows by how much."""
+    """Yield the uuids of the named misses whose inventory figures are unknown."""
     misses = chain(*(part.misses for part in parts))
     yield from {miss.uuid: None for miss in misses if any(map(_lacks_figures, _reasons(miss)))}
 

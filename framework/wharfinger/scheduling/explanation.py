@@ -1,7 +1,7 @@
-"""Why a request has the candidates that it has: values. Pure.
+"""Explanation of a request's candidates, as values. Pure.
 
-Providers go through a funnel for each part of a request, trees through one for the whole of it;
-each stage keeps those of the stage before it that pass. Words for it are the console's.
+For each part of a request, a funnel excludes providers; one more funnel excludes trees for the
+whole request. Each stage keeps a subset of the stage before it. The console has the texts.
 """
 
 from collections.abc import Mapping
@@ -13,90 +13,90 @@ from wharfinger.scheduling.request import ResourceRequest
 
 
 class Step(StrEnum):
-    """What providers have to be for a part of a request, in the order in which it is looked at."""
+    """The conditions on providers for a part of a request, in the order of their checks."""
 
     ALL = "all"
-    #: Has an inventory of each class, however much of it is reserved or used.
+    #: The provider has an inventory of each class, however much of it is reserved or used.
     CLASS = "class"
-    #: Stands in the tree that the group names.
+    #: The provider is in the group's tree.
     TREE = "in_tree"
-    #: Is in the aggregates that the group names, and in none of those that it forbids.
+    #: The provider is in the group's aggregates, and in no forbidden aggregate.
     AGGREGATES = "aggregates"
-    #: Is one that the request filter ``owner`` lets the group take from.
+    #: The request filter ``owner`` lets the group take from the provider.
     OWNER = "owner"
-    #: Has what is required of each provider, and nothing that is forbidden.
+    #: The provider has the traits required of each provider, and no forbidden trait.
     TRAITS = "traits"
-    #: Has capacity: total less reserved, times the allocation ratio, is one unit or more.
+    #: Its capacity, (total - reserved) * allocation_ratio, is one unit or more.
     NOT_RESERVED = "not_reserved"
-    #: Has one unit or more that nobody uses.
+    #: One unit or more is free.
     NOT_USED_UP = "not_used_up"
-    #: Has as many units that nobody uses as are asked for.
+    #: The requested number of units is free.
     ENOUGH = "enough"
-    #: Placement would give that amount: min_unit, max_unit and step_size are as they have to be.
+    #: The amount satisfies min_unit, max_unit and step_size.
     FITTING = "fitting"
 
 
 class TreeStep(StrEnum):
-    """What trees have to be for a request, in the order in which it is looked at."""
+    """The conditions on trees for a request, in the order of their checks."""
 
     ALL = "all"
-    #: The root has what is required of it, and nothing that is forbidden.
+    #: The root has the traits required of it, and no forbidden trait.
     ROOT = "root"
-    #: Has for each part a provider that has passed all of its stages, or shares with one.
+    #: For each part, a provider that passed all stages is in the tree or shares with it.
     PARTS = "parts"
-    #: Those of the group without a suffix have the required traits together.
+    #: The providers of the group without a suffix have its required traits together.
     TRAITS = "traits"
-    #: Placement has candidates for all groups, under neither policy nor same_subtree.
+    #: Placement has candidates for all groups, without group policy and same_subtree.
     TOGETHER = "together"
-    #: Under the group policy too.
+    #: Placement has candidates that satisfy the group policy.
     POLICY = "group_policy"
-    #: Under all that is asked for.
+    #: Placement has candidates that satisfy the whole request.
     SUBTREE = "same_subtree"
 
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """It has no inventory of these classes."""
+    """The provider has no inventory of these classes."""
 
     classes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nobody has looked at what it has: there were too many."""
+    """The provider was not examined, since there were too many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """It is not in the tree, or not in the aggregates."""
+    """The provider is not in the tree, or not in the aggregates."""
 
     step: Step
 
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """It belongs to others: to nobody, where there are no owners."""
+    """The provider belongs to these other owners; to none if ``owners`` is empty."""
 
     owners: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Untraited:
-    """It has none of these traits, one of which is required."""
+    """The provider has none of these traits; the request requires one of them."""
 
     choice: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Traited:
-    """It has a trait that is forbidden."""
+    """The provider has a forbidden trait."""
 
     trait: str
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """All of a class is reserved; by others, where nobody here has done it."""
+    """All of a class is reserved; by other programs if ``by`` is empty."""
 
     resource_class: str
     by: tuple[Reserved, ...]
@@ -104,7 +104,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """Too little of a class is free; figures are None where they are not known."""
+    """Too little of a class is free; an unknown figure is None."""
 
     resource_class: str
     asked: int
@@ -114,7 +114,7 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """It would have too little of a class, were all of it free."""
+    """The provider has too little of a class even if all of it is free."""
 
     resource_class: str
     asked: int
@@ -123,9 +123,9 @@ class Small:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """An amount is free and cannot be had in one go.
+    """The amount is free, but its inventory does not allow it in one allocation.
 
-    ``figure`` is min_unit, max_unit or step_size, and "" where it is not known.
+    ``figure`` is min_unit, max_unit or step_size, "" if unknown.
     """
 
     resource_class: str
@@ -141,7 +141,7 @@ Reason = (
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A provider that falls out of a part's funnel, at ``step``; and all that keeps it out."""
+    """A provider that a part's funnel excludes, first at ``step``, with all reasons."""
 
     uuid: str
     name: str
@@ -150,13 +150,13 @@ class Miss:
 
     @property
     def is_alone(self) -> bool:
-        """Whether one step alone keeps it out."""
+        """Return whether one step alone excludes it."""
         return len(self.reasons) == 1
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The providers that are left, and those that this step alone keeps out."""
+    """The providers that remain after a step, and those that this step alone excludes."""
 
     step: Step
     providers: frozenset[str]
@@ -164,15 +164,15 @@ class Stage:
 
     @property
     def count(self) -> int:
-        """How many are left."""
+        """Return the number that remains."""
         return len(self.providers)
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """How many providers fall out for one reason of reservations; "" is that of others.
+    """Number of providers that reservations with one reason exclude; "" for other programs'.
 
-    ``first`` is the reservation that has lasted longest, as far as that is known.
+    ``first`` is the oldest of these reservations, None if unknown.
     """
 
     reason: str
@@ -182,11 +182,11 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The funnel of what one provider has to give alone: a group with a suffix, or one class.
+    """The funnel of a part, which one provider has to serve: a group with a suffix, or one class.
 
-    ``misses`` are the providers that came furthest, of those that have the class;
-    ``not_looked_at`` counts those of which it is not known whether they have it; ``last_seen``
-    those that fall out for amounts that may have changed since a driver instance saw them.
+    ``misses`` are the nearest misses among the providers of the class. ``not_looked_at`` counts
+    the providers that were not examined. ``last_seen`` counts the providers whose amounts are as a
+    driver instance last saw them, and exclude them.
     """
 
     suffix: str
@@ -199,16 +199,16 @@ class Part:
 
     @property
     def survivors(self) -> frozenset[str]:
-        """The providers that pass all of it."""
+        """Return the providers that pass all stages."""
         return self.stages[-1].providers
 
 
 @dataclass(frozen=True, slots=True)
 class TreeStage:
-    """The trees that are left, by root uuid.
+    """The trees that remain after a step, by root uuid.
 
-    Where Placement was asked, ``candidates`` is how many there are in them, ``is_all`` whether
-    that is all, and ``dropped`` how many others a request filter has dropped, by its name.
+    For steps that need candidates, ``candidates`` counts them, ``is_all`` is False if a limit cut
+    the count off, and ``dropped`` counts those that request filters dropped, by filter.
     """
 
     step: TreeStep
@@ -219,16 +219,16 @@ class TreeStage:
 
     @property
     def count(self) -> int:
-        """How many are left."""
+        """Return the number that remains."""
         return len(self.roots)
 
 
 @dataclass(frozen=True, slots=True)
 class TreeMiss:
-    """A tree that falls out, at ``step``.
+    """A tree that is excluded at ``step``.
 
-    ``parts`` are the numbers of those parts for which no provider is in reach; ``reasons`` what is
-    wrong with its root.
+    ``parts`` are the numbers of the parts without a provider in the tree or sharing with it.
+    ``reasons`` are those that exclude its root.
     """
 
     uuid: str
@@ -240,13 +240,12 @@ class TreeMiss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """All of it.
+    """The whole explanation of a request.
 
-    ``tree_misses`` are the trees that fall out in which anything could be had, the nearest first.
-    ``candidates`` is how many of them a list with the request's limit has; ``dropped`` as in
-    TreeStage, of the whole request. ``owners`` are the owner traits that providers have, where
-    anybody minds them. ``not_looked_at`` counts the providers that share, and of which it is not
-    known with which trees.
+    ``tree_misses`` are the excluded trees with a provider for any part, the nearest first.
+    ``candidates`` counts the candidates within the request's limit; ``dropped`` is that of
+    TreeStage, for the whole request. ``owners`` are the owner traits of all providers, if the
+    filter ``owner`` is enabled. ``not_looked_at`` counts sharing providers whose trees are unknown.
     """
 
     request: ResourceRequest

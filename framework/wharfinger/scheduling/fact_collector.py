@@ -1,6 +1,6 @@
-"""What is known of all providers, in few requests: for the explanation of a request.
+"""Collection of the facts on all providers that the explanation of a request needs.
 
-However many providers there are, it is one list for each thing that is asked of them.
+It takes one listing per condition, however many providers there are.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from wharfinger.scheduling.provider_facts import SHARES, Facts, Stock
 from wharfinger.scheduling.provider_inventories import Stocks
 from wharfinger.scheduling.request import ResourceRequest
 
-#: Up to so many of those that share.
+#: The most sharing providers whose aggregates are read.
 _SHARING: Final = 50
 
 
@@ -32,7 +32,7 @@ def gather(
     *,
     has_owners: bool,
 ) -> Facts:
-    """What is known; ``root`` is what holds for roots, ``objects`` None where nothing is kept.
+    """Return the facts; ``root`` are the conditions on roots, ``objects`` None without a database.
 
     Raises PlacementError, ObjectError, StateError.
     """
@@ -50,7 +50,7 @@ def gather(
 
 
 def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """The facts, with the inventories and the use of some providers; without who has gone."""
+    """Return the facts with inventories and usages of some providers, less deleted providers."""
     stocks, providers = dict(facts.stocks), dict(facts.providers)
     for uuid in uuids:
         known = {kind: its.used for kind, its in stocks.get(uuid, {}).items()}
@@ -68,7 +68,7 @@ def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) ->
 
 
 def with_reach(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """The facts, with the trees that these providers share with."""
+    """Return the facts with the trees that these providers share with."""
     reached: dict[str, frozenset[str]] = {}
     lists: dict[frozenset[str], frozenset[str]] = {}
     sharing = sorted(facts.sharing & frozenset(uuids) & facts.providers.keys())
@@ -88,7 +88,7 @@ def with_reach(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> F
 def _with_one_of(
     client: PlacementClient, request: ResourceRequest, root: TraitConditions
 ) -> dict[frozenset[str], frozenset[str]]:
-    """Who has which of the traits that the request speaks of."""
+    """Return the uuids of the providers that have each trait, or choice of traits, requested."""
     conditions = [root, *(group.traits for group in request.groups)]
     choices = {frozenset([SHARES])}
     for one in conditions:
@@ -126,7 +126,7 @@ def _reserved(objects: Context | None) -> dict[str, tuple[Reserved, ...]]:
 
 
 def _with_unexplained(objects: Context, parts: Iterable[Wanted], facts: Facts) -> Facts:
-    """The facts, with whose driver has reserved what nobody has a reason for."""
+    """Return the facts with the full reservations that drivers made without a reason."""
     classes = {kind for one in parts for kind in one.resources}
     full = {
         uuid: frozenset(kind for kind in classes if kind in its and its[kind].capacity < 1)

@@ -1,4 +1,4 @@
-"""From flavors to requests for resources, in nova's syntax of extra specs. Pure.
+"""Translation of flavors to requests, from nova's extra specs. Pure.
 
 ``resources:VGPU=1`` and ``trait:CUSTOM_FAST=required`` (or ``forbidden``) are of the group
 without a suffix, ``resources_GPU:VGPU=1`` and ``trait_GPU:CUSTOM_FAST=required`` of group
@@ -33,7 +33,7 @@ from wharfinger.scheduling.request import (
 )
 
 _KEY: Final = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{0,64}):(.*)\Z", re.DOTALL)
-#: What is surely meant for us, and is none of ours.
+#: Keys that look like mistyped keys of ours.
 _NEARLY: Final = re.compile(
     r"(?i:resources?|traits?)[^:]*:[A-Z][A-Z0-9_]*\Z"
     r"|(?i:(resources?|traits?):|group[-_ ]?polic|accel:device[-_ ]?profile)"
@@ -44,7 +44,7 @@ _MIB_IN_GIB: Final = 1024
 
 @dataclass(slots=True)
 class GroupDraft:
-    """A group of a request while its keys are read; an amount of 0 takes a resource away.
+    """A group of a request while its keys are read; an amount of 0 removes a resource.
 
     ``keys`` are by kind and name: "resources" and a class, or "trait" and a trait. ``values`` has
     the value of each key.
@@ -57,10 +57,10 @@ class GroupDraft:
     forbidden: set[str] = field(default_factory=set)
 
     def read(self, key: str, kind: str, name: str, value: object) -> None:
-        """Take ``resources`` or ``trait``, of that name; raises InvalidRequest."""
+        """Add a resource or trait, by ``kind``; raises InvalidRequest."""
         try:
             if (kind, name) in self.keys:
-                raise invalid("", value, f"{name} is there twice.")
+                raise invalid("", value, f"{name} occurs twice.")
             self.keys[kind, name] = key
             self.values[key] = value
             if kind == "resources":
@@ -81,7 +81,7 @@ class GroupDraft:
             before = self.resources.get(name)
             if before and before != amount:
                 other = self.keys["resources", name]
-                problem = f"it asks for {name}={amount}, and {other} for {before}. Remove one."
+                problem = f"it requests {name}={amount}, but {other} {before}. Remove one."
                 raise invalid(key, value, problem)
             try:
                 check_resource(name, amount or 1)
@@ -104,7 +104,7 @@ class GroupDraft:
 
     @property
     def owners(self) -> frozenset[str]:
-        """The owners that it names."""
+        """Return the owner traits that the group requires."""
         return ownership.owners(self.required)
 
     def _traits(self, value: object) -> set[str]:
@@ -116,9 +116,9 @@ class GroupDraft:
         raise invalid("", value, "a trait is required or forbidden.")
 
     def group(self, suffix: str, owner: str | None) -> RequestGroup | None:
-        """The group, None where nothing is wanted; an owner of None is the one that it names.
+        """Return the group, None if it requests nothing; raises InvalidRequest.
 
-        Raises InvalidRequest.
+        If ``owner`` is None, the group belongs to the owner whose trait it requires.
         """
         wanted = {name: amount for name, amount in self.resources.items() if amount}
         traits = TraitConditions(
@@ -130,7 +130,7 @@ class GroupDraft:
             raise invalid(
                 key,
                 self.values[key],
-                f"it describes a provider, but the group asks for no resources: there is no "
+                f"it describes a provider, but the group requests no resources: there is no "
                 f"resources{own_suffix}: above 0."
                 + (f" Did you mean trait:{key.partition(':')[2]}?" if suffix == "s" else ""),
             )
@@ -140,7 +140,7 @@ class GroupDraft:
                 self.keys["trait", other],
                 "required",
                 f"{self.keys['trait', one]} is required of the same providers, and a provider has "
-                "one owner. Ask for each owner's resources in a group of its own.",
+                "one owner. Request each owner's resources in a group of its own.",
             )
         if not wanted:
             return None
@@ -154,7 +154,7 @@ class GroupDraft:
 
 
 def split(key: str) -> tuple[str, str, str] | None:
-    """What a key of a group says: "resources" or "trait", the suffix, and the name."""
+    """Split the key of a group into "resources" or "trait", the suffix, and the name."""
     match = _KEY.match(key)
     return (match[1], match[2], match[3]) if match else None
 
@@ -171,11 +171,11 @@ class _Draft:
 def from_flavor(
     flavor: Flavor, device_profile: Callable[[str], ResourceRequest] | None = None
 ) -> ResourceRequest:
-    """What an instance of a flavor asks for.
+    """Return the request of an instance of a flavor.
 
-    VCPU, MEMORY_MB and DISK_GB are the flavor's own, unless an extra spec says otherwise. Groups
-    that name no owner ask for nova's. ``device_profile`` gives what a device profile of that name
-    asks for. Raises InvalidRequest, naming key and value, and what ``device_profile`` raises.
+    VCPU, MEMORY_MB and DISK_GB are the flavor's own, unless an extra spec overrides them. Groups
+    without an owner trait request nova's resources. ``device_profile`` returns the request of a
+    device profile. Raises InvalidRequest with key and value, and the errors of ``device_profile``.
     """
     with about(f"flavor {flavor.name}"):
         draft = _read(flavor)
@@ -190,7 +190,7 @@ def from_flavor(
         if profile is None:
             return ResourceRequest(groups=wanted, group_policy=draft.policy, root=root)
         if device_profile is None:
-            raise invalid(DEVICE_PROFILE, profile, "device profiles are not read here.")
+            raise invalid(DEVICE_PROFILE, profile, "this command does not read device profiles.")
         if not profile:
             raise invalid(DEVICE_PROFILE, profile, "name a device profile.")
         accelerators = device_profile(profile)
@@ -227,7 +227,7 @@ def _read(flavor: Flavor) -> _Draft:
             raise invalid(
                 key,
                 value,
-                "nothing is asked for by that. The keys are resources:CLASS, trait:TRAIT, both "
+                "this key requests nothing. The keys are resources:CLASS, trait:TRAIT, both "
                 f"with a group's suffix before the colon, {GROUP_POLICY} and {DEVICE_PROFILE}.",
             )
         elif (usual := ungrouped_extra_specs.check(key, value)) is not None:
@@ -251,7 +251,7 @@ def _cpus(groups: Iterable[GroupDraft]) -> Iterator[tuple[str, tuple[str, int]]]
 
 
 def _add_own(flavor: Flavor, drafts: dict[str, GroupDraft]) -> None:
-    """Ask for the flavor's own figures, of what its extra specs say nothing."""
+    """Add the flavor's own amounts for the classes that its extra specs do not request."""
     said = {name for draft in drafts.values() for name in draft.resources}
     disk = flavor.root_gb + flavor.ephemeral_gb + -(-flavor.swap // _MIB_IN_GIB)
     own = {orc.VCPU: flavor.vcpus, orc.MEMORY_MB: flavor.memory_mb, orc.DISK_GB: disk}

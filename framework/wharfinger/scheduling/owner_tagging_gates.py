@@ -1,7 +1,7 @@
-"""The gates: for which owners all that is published has an owner trait.
+"""The gates: an owner's gate is on once all its services tag all providers with its owner trait.
 
-While a gate is off, what nobody has tagged may be the owner's, from a service that is not
-upgraded; from then on it is not.
+While a gate is off, a provider without an owner trait may belong to the owner, since a service
+that is not upgraded may have published it. Once the gate is on, it does not.
 """
 
 import threading
@@ -16,7 +16,7 @@ from wharfinger.exceptions import FieldUnset
 from wharfinger.objects import OWNER_TAG_VERSION, Context, Service, ServiceList
 
 LOG: Final = logging.getLogger(__name__)
-#: Names in one line of the log.
+#: The most service names in a log line.
 _FEW: Final = 5
 
 
@@ -24,8 +24,7 @@ _FEW: Final = 5
 class Gate:
     """An owner's gate.
 
-    ``behind`` are those of the owner's services, as HOST/BINARY, that have not come to the
-    version in which everything is tagged.
+    ``behind`` are the owner's services, as HOST/BINARY, that are too old to tag all providers.
     """
 
     owner: str
@@ -34,15 +33,14 @@ class Gate:
 
     @property
     def is_on(self) -> bool:
-        """Whether all that is published for the owner has its trait."""
+        """Return whether all providers of the owner have its owner trait."""
         return self.services > 0 and not self.behind
 
 
 def gates(services: Iterable[Service]) -> dict[str, Gate]:
-    """The gates by owner; there is none of an owner for whom nobody publishes.
+    """Return the gates of all owners that services publish for.
 
-    Disabled and down services count. One of which it is not known for whom it publishes may
-    do so for each of them.
+    Disabled and down services count. A service whose owners are unknown counts for each owner.
     """
     publishing: dict[str, list[Service]] = {}
     unknown: list[Service] = []
@@ -63,10 +61,7 @@ def gates(services: Iterable[Service]) -> dict[str, Gate]:
 
 
 class Gates:
-    """The gates of all owners, read anew when ``cache_time``, in seconds, has passed.
-
-    Safe for several threads.
-    """
+    """The gates of all owners, cached for ``cache_time`` seconds; safe for several threads."""
 
     def __init__(self, context: Context, cache_time: float) -> None:
         self._context: Final = context
@@ -75,7 +70,7 @@ class Gates:
         self._last: Mapping[str, Gate] | None = None
 
     def is_on(self, owner: str) -> bool:
-        """Whether an owner's gate is on; raises ObjectError, StateError."""
+        """Return whether an owner's gate is on; raises ObjectError, StateError."""
         with self._lock:
             current = self._cache.get(None)
             if current is None:
@@ -89,31 +84,31 @@ class Gates:
         for owner in sorted(last.keys() | current.keys()):
             before, now = (one.get(owner, Gate(owner, 0, ())) for one in (last, current))
             if before.is_on != now.is_on:
-                _tell(now, logging.WARNING)
+                _log(now, logging.WARNING)
             elif self._last is None:
-                _tell(now, logging.INFO)
+                _log(now, logging.INFO)
         self._last = current
         return current
 
 
-def _tell(gate: Gate, off: int) -> None:
-    """Log what a gate is; that it is off, at that level."""
+def _log(gate: Gate, off: int) -> None:
+    """Log the state of a gate; ``off`` is the log level of a gate that is off."""
     if gate.is_on:
         LOG.info(
-            "the gate of %s is on: all %d services that publish for it tag everything; only what "
-            "has that trait is offered to those who ask for it.",
+            "The gate of %s is on: all %d services of this owner tag their providers. Requests of "
+            "this owner get only providers with this trait.",
             gate.owner,
             gate.services,
         )
         return
     LOG.log(
         off,
-        "the gate of %s is off: %s; what has no owner trait is offered to those who ask "
-        "for it, too.",
+        "The gate of %s is off: %s. Requests of this owner also get providers without an owner "
+        "trait.",
         gate.owner,
-        f"{_few(gate.behind)} publishes for it and does not tag everything"
+        f"services that do not tag all providers: {_few(gate.behind)}"
         if gate.behind
-        else "no service publishes for it",
+        else "no service publishes for this owner",
     )
 
 

@@ -1,4 +1,4 @@
-"""The funnel of each part of a request, made of what is known of the providers. Pure."""
+"""The funnel of each part of a request, computed from the facts on all providers. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -31,25 +31,25 @@ from wharfinger.scheduling.provider_details import Reserved
 from wharfinger.scheduling.provider_facts import SHARES, Facts, Stock
 from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequest
 
-#: So many of the nearest misses are named.
+#: The number of nearest misses that an explanation names.
 NAMED: Final = 5
-#: Whether a group may take from a provider with these owner traits, or that shares.
+#: Returns whether a group may take from a provider with these owner and sharing traits.
 MayTake = Callable[[RequestGroup, frozenset[str]], bool]
 Reasons = tuple[Reason, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What one provider has to give alone."""
+    """The resources of a group that one provider has to have alone."""
 
     group: RequestGroup
     resources: Mapping[str, int]
 
     @property
     def traits(self) -> TraitConditions:
-        """What holds for that provider.
+        """Return the trait conditions on that provider.
 
-        What is required of the group without a suffix, its providers have together.
+        The providers of the group without a suffix satisfy its required traits together.
         """
         if self.group.suffix == UNNUMBERED and len(self.group.resources) > 1:
             return TraitConditions(forbidden=self.group.traits.forbidden)
@@ -57,7 +57,7 @@ class Wanted:
 
 
 def wanted(request: ResourceRequest) -> list[Wanted]:
-    """The parts of a request: a group with a suffix is one, each class of the other group too."""
+    """Return the parts of a request: each group with a suffix, each class of the other group."""
     found = []
     for group in request.groups:
         if group.suffix == UNNUMBERED:
@@ -68,7 +68,7 @@ def wanted(request: ResourceRequest) -> list[Wanted]:
 
 
 def explain(part: Wanted, facts: Facts, may_take: MayTake | None) -> Part:
-    """The funnel of a part; ``may_take`` is None where nobody minds owners."""
+    """Return the funnel of a part; ``may_take`` is None without the filter ``owner``."""
     looks = dict(_looks(part, facts, may_take))
     misses, passing, unknown = [], set(), 0
     for uuid, provider in facts.providers.items():
@@ -91,7 +91,7 @@ def explain(part: Wanted, facts: Facts, may_take: MayTake | None) -> Part:
     )
 
 
-#: What is looked at of amounts.
+#: The steps that check amounts.
 _AMOUNTS: Final = (Step.NOT_RESERVED, Step.NOT_USED_UP, Step.ENOUGH, Step.FITTING)
 _ORDER: Final = {step: number for number, step in enumerate(Step)}
 
@@ -107,20 +107,20 @@ def _stages(
     for step in steps:
         gone = out.get(step, [])
         left -= {one.uuid for one in gone}
-        # What lacks the class has nothing that could be looked at further.
+        # The amounts of a provider without the class were not checked.
         alone = () if step is Step.CLASS else tuple(one for one in gone if one.is_alone)
         yield Stage(step, left, alone)
 
 
 def _nearest(misses: Collection[Miss]) -> tuple[Miss, ...]:
-    """Those that came furthest; those first that least keeps out."""
+    """Return the misses that passed the most steps, those with the fewest reasons first."""
     near = [one for one in misses if Step.CLASS not in one.reasons]
     near.sort(key=lambda one: (-_ORDER[one.step], len(one.reasons), one.name, one.uuid))
     return tuple(near[:NAMED])
 
 
 def holdings(misses: Iterable[Miss]) -> Iterator[Holding]:
-    """For which reasons providers are reserved, those of most providers first."""
+    """Yield the reasons of reservations, those of most providers first."""
     counts: Counter[str] = Counter()
     first: dict[str, Reserved] = {}
     for one in misses:
@@ -134,7 +134,7 @@ def holdings(misses: Iterable[Miss]) -> Iterator[Holding]:
 
 
 def _since(one: Reserved) -> tuple[bool, float]:
-    """Those of which it is known before the others."""
+    """Return a sort key; known times come before unknown ones."""
     is_known = isinstance(one.since, datetime)
     return not is_known, one.since.timestamp() if isinstance(one.since, datetime) else 0.0
 
@@ -142,11 +142,11 @@ def _since(one: Reserved) -> tuple[bool, float]:
 def _looks(
     part: Wanted, facts: Facts, may_take: MayTake | None
 ) -> Iterator[tuple[Step, Callable[[str], Reasons]]]:
-    """What is looked at before amounts are, and what then keeps a provider out."""
+    """Yield the steps before those of amounts, each with its check of a provider."""
     group, resources = part.group, part.resources
     if resources:
         yield Step.CLASS, partial(_classes, facts, resources)
-        if group.in_tree is not None:  # of a group without resources, Placement looks at none
+        if group.in_tree is not None:  # Placement ignores it in a group without resources
             yield Step.TREE, partial(_tree, facts, group.in_tree)
     if group.member_of or group.forbidden_aggregates:
         yield Step.AGGREGATES, partial(_aggregates, facts, group)
@@ -172,7 +172,7 @@ def _tree(facts: Facts, of: str, uuid: str) -> Reasons:
 
 
 def _aggregates(facts: Facts, group: RequestGroup, uuid: str) -> Reasons:
-    """In the group without a suffix, those of the root are those of the whole tree."""
+    """Check the aggregates; for the group without a suffix, the root's apply to its tree."""
     places = {uuid, facts.root(uuid)} if group.suffix == UNNUMBERED else {uuid}
     is_member = any(
         all(one in facts.members[aggregates] for aggregates in group.member_of) for one in places
@@ -189,7 +189,7 @@ def _owner(facts: Facts, group: RequestGroup, may_take: MayTake, uuid: str) -> R
 
 
 def traits(facts: Facts, conditions: TraitConditions, uuid: str) -> Reasons:
-    """What of conditions on traits does not hold for a provider."""
+    """Return the trait conditions that a provider does not satisfy."""
     choices = sorted(
         [*conditions.any_of, *(frozenset([one]) for one in conditions.required)], key=sorted
     )
@@ -204,7 +204,7 @@ def traits(facts: Facts, conditions: TraitConditions, uuid: str) -> Reasons:
 
 
 def _amounts(facts: Facts, resources: Mapping[str, int], uuid: str) -> dict[Step, Reasons]:
-    """What keeps amounts from being had, by step."""
+    """Return the reasons against the amounts, by step."""
     found: dict[Step, Reasons] = {}
     for kind, amount in resources.items():
         stock = facts.stocks.get(uuid, {}).get(kind)
@@ -217,9 +217,9 @@ def _amounts(facts: Facts, resources: Mapping[str, int], uuid: str) -> dict[Step
 def _amount(
     kind: str, amount: int, stock: Stock, held: tuple[Reserved, ...]
 ) -> Iterator[tuple[Step, Reason]]:
-    """What keeps an amount from being had that is not; then what would, were all of it free.
+    """Yield why an amount is not available, and why it would not be even if all were free.
 
-    Of a stock whose use is not known, it is known that not one unit can be had.
+    A stock of unknown usage has no free unit.
     """
     inventory, short = stock.inventory, Short(kind, amount, stock.capacity, stock.used)
     misfit = _misfit(kind, amount, inventory)
@@ -244,7 +244,7 @@ def _amount(
 
 
 def _misfit(kind: str, amount: int, inventory: Inventory | None) -> Misfit | None:
-    """What of an inventory's units does not fit, whatever is free."""
+    """Return the unit figure of an inventory that does not allow the amount."""
     if inventory is not None:
         for figure, value, is_wrong in (
             ("max_unit", inventory.max_unit, amount > inventory.max_unit),

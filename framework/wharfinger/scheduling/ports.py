@@ -1,6 +1,6 @@
-"""From network ports to requests for resources. Pure.
+"""Translation of network ports to requests. Pure.
 
-Neutron tags nothing with an owner: what a port asks for is taken from providers without one.
+Neutron sets no owner traits, so a port requests resources of providers without an owner.
 """
 
 from collections.abc import Container, Iterable
@@ -19,7 +19,7 @@ from wharfinger.scheduling.request import (
     policy_needed,
 )
 
-#: neutron-lib makes the trait of a physical network so.
+#: neutron-lib's prefix for the trait of a physical network.
 _PHYSNET: Final = "CUSTOM_PHYSNET_"
 
 
@@ -39,14 +39,13 @@ def from_port(
     physnets: Iterable[str | None] = (),
     known_traits: Container[str] | None = None,
 ) -> ResourceRequest:
-    """What a port asks for.
+    """Return the request of a port.
 
     ``resource_request`` is the port's attribute of that name, with ``request_groups`` (Neutron's
     extension port-resource-request-groups). ``physnets`` are the physical networks of all segments
-    of its network (None: a segment over none): Neutron names one of them, and any of them will do.
-    Placement refuses traits that it does not know; those of networks that no agent has reported yet
-    are left out where ``known_traits`` says which it does. Raises InvalidRequest, also where
-    nothing is asked for.
+    of its network (None for a segment without one). Neutron names one; any of them is suitable.
+    Placement refuses traits that it does not know: with ``known_traits``, those of networks that no
+    agent has reported yet are omitted. Raises InvalidRequest, also if nothing is requested.
     """
     named = (os_traits.normalize_name(f"physnet_{name}") for name in physnets if name)
     choice = frozenset(trait for trait in named if known_traits is None or trait in known_traits)
@@ -65,7 +64,7 @@ def from_port(
 
 def _group(group: _Group, choice: frozenset[str]) -> RequestGroup:
     if group.id == UNNUMBERED:
-        raise invalid("id", group.id, "a group of a port has one.")
+        raise invalid("id", group.id, "a group of a port needs an id.")
     required = frozenset(group.required)
     traits = TraitConditions(required=required)
     named = {trait for trait in required if trait.startswith(_PHYSNET)}
@@ -74,9 +73,9 @@ def _group(group: _Group, choice: frozenset[str]) -> RequestGroup:
             raise invalid(
                 f"required of group {group.id}",
                 ",".join(sorted(named)),
-                f"its network is over {', '.join(sorted(choice))}, and not over that.",
+                f"the port's network has only {', '.join(sorted(choice))}.",
             )
         traits = TraitConditions(required=required - named, any_of=frozenset([choice]))
-    # Neutron takes a rule for a minimum of 0.
+    # Neutron accepts a rule for a minimum of 0.
     resources = {name: amount for name, amount in group.resources.items() if amount}
     return RequestGroup(suffix=group.id, resources=resources, traits=traits)

@@ -1,4 +1,4 @@
-"""Where device profiles are kept: the real Cyborg, or a file in its words."""
+"""Sources of device profiles: Cyborg, or a file in the format of Cyborg's answer."""
 
 from http import HTTPStatus
 from pathlib import Path
@@ -16,19 +16,19 @@ from wharfinger.placement.model import UNDECODABLE
 from wharfinger.scheduling.device_profiles import ProfileGroups, from_profile
 from wharfinger.scheduling.request import ResourceRequest
 
-#: Characters of an explanation that are shown.
+#: The most characters of Cyborg's explanation in an error.
 _LONGEST: Final = 1000
 
 
 class ProfileSource(Protocol):
-    """What has device profiles."""
+    """A source of device profiles."""
 
     def groups(self, name: str) -> ProfileGroups:
-        """The groups of the profile of that name; raises DeviceProfileError."""
+        """Return the groups of the profile of that name; raises DeviceProfileError."""
 
 
 class _Profile(msgspec.Struct, frozen=True):
-    # Of one that is not asked for, the groups are not looked at.
+    # Raw, since the groups of other profiles are not decoded.
     name: str
     groups: msgspec.Raw
 
@@ -52,13 +52,16 @@ class CyborgProfiles:
         self._adapter: Final = adapter
 
     def groups(self, name: str) -> ProfileGroups:
-        """One request."""
+        """Read the groups with one request."""
         try:
             answer = self._adapter.get("/device_profiles", params={"name": name}, raise_exc=False)
-        except (keystone_exceptions.ClientException, ValueError) as error:  # of a URL that is none
+        except (
+            keystone_exceptions.ClientException,
+            ValueError,
+        ) as error:  # ValueError: an invalid URL
             raise _unread(name, f"Cyborg does not answer: {error}") from error
         if answer.status_code != HTTPStatus.OK:
-            raise _unread(name, f"Cyborg answers {answer.status_code}: {_told(answer)}")
+            raise _unread(name, f"Cyborg answers {answer.status_code}: {_fault(answer)}")
         return _find(name, answer.content, "Cyborg")
 
 
@@ -69,7 +72,7 @@ class ProfileFile:
         self._path: Final = path
 
     def groups(self, name: str) -> ProfileGroups:
-        """The file is read each time."""
+        """Read the groups from the file at each call."""
         try:
             content = self._path.read_bytes()
         except OSError as error:
@@ -78,7 +81,7 @@ class ProfileFile:
 
 
 def open_source(conf: Options) -> ProfileSource:
-    """What the configuration names; raises ConfigurationError."""
+    """Return the configured source of device profiles; raises ConfigurationError."""
     section = AcceleratorSection.read(conf)
     if section.device_profiles is not None:
         return ProfileFile(section.device_profiles)
@@ -87,14 +90,14 @@ def open_source(conf: Options) -> ProfileSource:
             section=GROUP,
             key="auth_type",
             value="",
-            problem="device profiles are asked for, and nothing says where they are kept.",
+            problem="a device profile is requested, but no source of device profiles is set.",
             remedy="Set auth_type and its options for Cyborg, or device_profiles for a file.",
         )
     return CyborgProfiles(keystone.load_adapter(conf, GROUP))
 
 
 def read_profile(conf: Options, name: str) -> ResourceRequest:
-    """What the device profile of that name asks for.
+    """Return the request of the device profile of that name.
 
     Raises ConfigurationError, DeviceProfileError, InvalidRequest.
     """
@@ -115,17 +118,17 @@ def _find(name: str, content: bytes, where: str) -> ProfileGroups:
     try:
         return msgspec.json.decode(found[0], type=list[dict[str, Any]])
     except UNDECODABLE as error:
-        raise _unread(name, f"{where} has groups that are none: {error}") from error
+        raise _unread(name, f"{where} has invalid groups: {error}") from error
 
 
-def _told(answer: requests.Response) -> str:
-    """What Cyborg says is wrong: it puts a document into a document."""
+def _fault(answer: requests.Response) -> str:
+    """Return Cyborg's error text, which is a JSON document inside a JSON document."""
     try:
         inner = msgspec.json.decode(answer.content, type=_Error).error_message
-        told = msgspec.json.decode(inner, type=_Fault).faultstring
-        return printable(told)[:_LONGEST]
+        fault = msgspec.json.decode(inner, type=_Fault).faultstring
+        return printable(fault)[:_LONGEST]
     except UNDECODABLE:
-        return answer.reason or "no explanation was given"
+        return answer.reason or "Cyborg gave no explanation"
 
 
 def _unread(name: str, problem: str) -> DeviceProfileError:

@@ -1,4 +1,4 @@
-"""What is known of all providers when a request is explained: values. Pure."""
+"""Facts on all providers for the explanation of a request, as values. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """What a provider has of a class, in units; what is not known is None."""
+    """A provider's units of a resource class; an unknown figure is None."""
 
     capacity: int
     used: int | None = None
@@ -24,13 +24,15 @@ class Stock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of all providers; the keys are their uuids where nothing else is said.
+    """Facts on all providers; keys are provider uuids except where stated.
 
-    ``with_one_of``: who has one or more of these traits. ``members``: who is in one or more of
-    these aggregates. ``stocks``: by class, of those whose classes are known. ``fitting``: who
-    gives that amount of that class in one go. ``last_seen``: whose stocks are as a driver instance
-    remembers them, and may have changed since. ``reached``: the roots of the trees that one which
-    shares may give to; of ``not_reached`` others that share, nobody has looked at that.
+    - ``with_one_of``: the providers with any trait of a set, by set.
+    - ``members``: the providers in any aggregate of a set, by set.
+    - ``stocks``: the stocks by class, of examined providers.
+    - ``fitting``: the providers that can give an amount at once, by class and amount.
+    - ``last_seen``: the providers whose stocks a driver instance saw last; they may have changed.
+    - ``reached``: the roots of the trees that a sharing provider shares with.
+    - ``not_reached``: the number of sharing providers whose trees are unknown.
     """
 
     providers: Mapping[str, ProviderSummary]
@@ -45,10 +47,10 @@ class Facts:
     not_reached: int = 0
 
     def root(self, uuid: str) -> str:
-        """The root of a provider."""
+        """Return the root uuid of a provider."""
         return self.providers[uuid].root_provider_uuid
 
     @property
     def sharing(self) -> frozenset[str]:
-        """Who shares through aggregates."""
+        """Return the providers that share through aggregates."""
         return self.with_one_of.get(frozenset([SHARES]), frozenset())

@@ -1,8 +1,8 @@
-"""What providers have of the classes that a request asks for, whether they offer it or not.
+"""Inventories of all providers in the classes of a request, also those that are not available.
 
-What they do not offer is told by the candidates of their trees, and by what driver instances
-remember of those that have not changed since. The rest is looked at one by one, as far as that
-goes, and is taken as it was last seen beyond that.
+The sources are, in this order: the summaries of candidates in their trees; what driver instances
+have stored, if the provider has not changed since; one request per provider, for a limited number;
+and what driver instances have stored, even if outdated.
 """
 
 from collections import Counter
@@ -20,14 +20,14 @@ from wharfinger.scheduling import provider_details
 from wharfinger.scheduling.part_funnel import Wanted
 from wharfinger.scheduling.provider_facts import Facts, Stock
 
-#: Up to so many providers are looked at one by one, of which it is not known what they have.
+#: The most providers that are read one by one.
 LOOKED_AT: Final = 50
-#: Of so many it is tried first whether others have what they have.
+#: The number of further classes or amounts to request, since other providers may have them.
 _TRIED: Final = 4
 
 
 class Stocks:
-    """Finds out what providers have of the classes that are asked for."""
+    """Collects the stocks of all providers in the requested classes."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Stocks:
         self._looks = 0
 
     def gathered(self) -> Facts:
-        """The facts, with the stocks, without those that have gone."""
+        """Return the facts with the stocks, without deleted providers."""
         tried = set()
         for kind, amount in self._wanted:
             self._fitting[kind, amount] = self._offered(kind, amount)
@@ -75,7 +75,7 @@ class Stocks:
         )
 
     def _offered(self, kind: str, amount: int) -> frozenset[str]:
-        """Who gives that; notes what the trees of those have besides."""
+        """Return the providers that offer an amount; store the summaries of their trees."""
         answer = self._client.get_allocation_candidates([("resources", f"{kind}:{amount}")])
         self._note(answer)
         return frozenset(uuid for one in answer.allocation_requests for uuid in one.allocations)
@@ -87,12 +87,12 @@ class Stocks:
             }
 
     def _remembered(self) -> list[Provider]:
-        """What driver instances remember of providers that are there."""
+        """Return existing providers as driver instances last saw them."""
         seen = provider_details.last_seen(self._objects) if self._objects else {}
         return [one for uuid, one in seen.items() if uuid in self._facts.providers]
 
     def _try_least(self, remembered: Iterable[Provider]) -> None:
-        """Ask who gives the least that can be had of what cannot be had by one."""
+        """Request the smallest allowed amounts of inventories that do not allow one unit."""
         least = Counter(
             (kind, one.least)
             for provider in remembered
@@ -105,18 +105,18 @@ class Stocks:
                 self._fitting[kind, amount] = self._offered(kind, amount)
 
     def _is_as_seen(self, one: Provider) -> bool:
-        """Whether nobody has changed it since, nor what is allocated of it."""
+        """Return whether neither the provider nor its allocations have changed since."""
         return one.generation == self._facts.providers[one.uuid].generation
 
     def _complete(self, seen: Iterable[Provider]) -> None:
-        """Take the units of what answers have told the amounts of."""
+        """Add the stored inventories to stocks that come from summaries."""
         for one in seen:
             stocks = self._stocks.get(one.uuid, {})
             for kind in stocks.keys() & one.inventories.keys():
                 stocks[kind] = replace(stocks[kind], inventory=one.inventories[kind])
 
     def _believe(self, remembered: Iterable[Provider]) -> frozenset[str]:
-        """Take providers as they are remembered, if nothing else is known of them; gives those."""
+        """Use the stored inventories of unknown providers; return their uuids."""
         believed = {
             one.uuid: one.inventories
             for one in remembered
@@ -129,7 +129,10 @@ class Stocks:
         return frozenset(believed)
 
     def _is_clear(self, inventories: Mapping[str, Inventory]) -> bool:
-        """Whether it is clear why nothing is offered: not one unit of what can be had by one."""
+        """Return whether the lack of an offer shows that no unit is free.
+
+        That holds for classes that are fully reserved, or that allow an amount of one unit.
+        """
         return all(
             one.is_fully_reserved or one.least == 1
             for kind, one in inventories.items()
@@ -137,7 +140,7 @@ class Stocks:
         )
 
     def _unknown(self) -> list[str]:
-        """The providers of which it is not known what they have: those first that may matter."""
+        """Return the providers of unknown stocks, reserved providers first."""
         facts = self._facts
         return sorted(
             facts.providers.keys() - self._stocks.keys() - self._gone,
@@ -145,7 +148,7 @@ class Stocks:
         )
 
     def _try_others(self) -> None:
-        """Look at a few, and ask who else has what they have: fleets are much alike."""
+        """Read a few providers and request their classes: other providers may have them, too."""
         asked = {kind for kind, _amount in self._fitting}
         for _ in range(_TRIED):
             unknown = self._unknown()
@@ -160,14 +163,14 @@ class Stocks:
                     break
 
     def _look_at(self, uuid: str) -> None:
-        """Look at what a provider has; at its use, where it has anything that is asked for."""
+        """Read the inventories of a provider, and its usages if it has a requested class."""
         self._looks += 1
         try:
             inventories = self._client.get_inventories(uuid).inventories
             has_any = any(
                 inventories[kind].capacity >= 1 for kind in self._classes & {*inventories}
             )
-            # Without a look at its use, what has any and offers none is used up.
+            # A provider that has such a class and offers none is used up: no need to read usages.
             is_clear = self._is_clear(inventories) and uuid not in self._facts.reserved
             used = self._client.get_usages(uuid) if has_any and not is_clear else {}
         except NotFound:

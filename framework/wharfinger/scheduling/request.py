@@ -1,4 +1,4 @@
-"""Requests for resources, as values: what is asked for, group by group. Pure."""
+"""Requests for resources, as values: groups and conditions. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,28 +13,28 @@ from wharfinger.providers import names, ownership
 
 GroupPolicy = Literal["none", "isolate"]
 GROUP_POLICIES: Final[tuple[str, ...]] = get_args(GroupPolicy)
-#: The suffix of the group whose resources several providers of a tree may give together.
+#: The suffix of the group whose resources may come from several providers of a tree.
 UNNUMBERED: Final = ""
-#: Placement's schema, from microversion 1.33.
+#: The pattern of Placement's schema, from microversion 1.33.
 _SUFFIX: Final = re.compile(r"[a-zA-Z0-9_-]{0,64}\Z")
 _RESOURCE_CLASS: Final = re.compile(r"[A-Z0-9_]+\Z")
-#: Of Placement's columns: amounts and limits.
+#: The largest amount or limit that Placement's columns can hold.
 MAX_AMOUNT: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestGroup:
-    """Resources, and what holds for the providers that give them.
+    """Resources, and the conditions on the providers that give them.
 
-    Those of a group with a ``suffix`` come from one provider; those of the one without from any
-    of a tree, and from what shares with it. ``resources`` are amounts by resource class; a group
-    may have none if it stands in a ``same_subtree``. ``member_of``: of each set of aggregates, the
-    provider is in one or more; of ``forbidden_aggregates`` in none. ``in_tree`` is the uuid of any
-    provider of a tree.
+    The resources of a group with a ``suffix`` come from one provider; those of the group without
+    one from any provider of a tree, or that shares with it. ``resources`` are amounts by resource
+    class; a group may have none if it is in a ``same_subtree``. The provider is in at least one
+    aggregate of each set of ``member_of``, and in none of ``forbidden_aggregates``. ``in_tree`` is
+    the uuid of any provider of a tree.
 
-    ``owner`` is the owner trait of those whose resources are asked for. A group that requires an
-    owner trait has that owner; None: what nobody has tagged is asked for, as by a network port.
-    Raises InvalidRequest.
+    ``owner`` is an owner trait: the group requests resources of that owner. It defaults to the
+    owner trait that the group requires. None requests providers without an owner, as a network
+    port does. Raises InvalidRequest.
     """
 
     suffix: str = UNNUMBERED
@@ -47,7 +47,7 @@ class RequestGroup:
 
     def __post_init__(self) -> None:
         if not _SUFFIX.match(self.suffix):
-            problem = "a group's suffix is of letters, digits, _ and -, at most 64 of them."
+            problem = "a suffix has at most 64 characters: letters, digits, _ and -."
             raise invalid("suffix", self.suffix, problem)
         for resource_class, amount in self.resources.items():
             check_resource(resource_class, amount)
@@ -57,7 +57,7 @@ class RequestGroup:
 
     @property
     def says_nothing(self) -> bool:
-        """Whether nothing is asked for, and any provider will do."""
+        """Return whether the group has neither resources nor conditions."""
         said = self.traits, self.member_of, self.forbidden_aggregates, self.in_tree
         return not self.resources and not any(said)
 
@@ -84,16 +84,16 @@ class RequestGroup:
             raise invalid(
                 f"forbidden of {_name(self.suffix)}",
                 self.owner,
-                "it is the owner whose resources the group asks for. Name the owner that is meant, "
-                "or leave this out.",
+                "the group requests resources of this owner. Remove this trait, or set another "
+                "owner.",
             )
         owners = named | {self.owner} if self.owner else named
         if len(owners) > 1:
             raise invalid(
                 f"required of {_name(self.suffix)}",
                 ",".join(sorted(owners)),
-                "a provider has one owner, and so has a group of a request. Ask for each owner's "
-                "resources in a group of its own.",
+                "a provider has one owner, and so has a group. Request each owner's resources in a "
+                "group of its own.",
             )
         try:
             return ownership.check_owner(*owners) if self.owner else next(iter(named), None)
@@ -103,12 +103,13 @@ class RequestGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRequest:
-    """What is asked for together.
+    """Groups of resources that one candidate has to satisfy together.
 
-    ``group_policy`` says whether groups with suffixes may take from one provider ("none") or not
-    ("isolate"). The providers of the groups in each ``same_subtree``, by suffix, stand below one
-    of them. ``root`` holds for the root of the tree. No more than ``limit`` candidates are
-    wanted. Raises InvalidRequest for what Placement would refuse, or could not be meant.
+    ``group_policy`` says whether groups with suffixes may share a provider ("none") or not
+    ("isolate"). The providers of the groups in each ``same_subtree``, by suffix, are all in the
+    subtree of one of them. ``root`` are conditions on the root of the tree. ``limit`` is the most
+    candidates to return. Raises InvalidRequest for a request that Placement would refuse, or that
+    makes no sense.
     """
 
     groups: tuple[RequestGroup, ...]
@@ -124,27 +125,27 @@ class ResourceRequest:
     def _problems(self) -> Iterator[InvalidRequest]:
         suffixes = [group.suffix for group in self.groups]
         for suffix in sorted({one for one in suffixes if suffixes.count(one) > 1}):
-            yield invalid("suffix", suffix, "two groups have it.")
+            yield invalid("suffix", suffix, "two groups have this suffix.")
         if not any(group.resources for group in self.groups):
-            yield invalid("resources", "", "nothing is asked for.")
+            yield invalid("resources", "", "no resources are requested.")
         together = frozenset().union(*self.same_subtree)
         for group in self.groups:
             if not group.resources and group.suffix not in together:
                 yield invalid(
                     "resources",
                     "",
-                    f"{_name(group.suffix)} asks for nothing, and stands in no same_subtree.",
+                    f"{_name(group.suffix)} has no resources, and is in no same_subtree.",
                 )
             elif group.says_nothing:
                 yield invalid(
                     "resources",
                     "",
-                    f"{_name(group.suffix)} asks for nothing, and says nothing of a provider.",
+                    f"{_name(group.suffix)} has no resources, and no conditions on a provider.",
                 )
         if frozenset() in self.same_subtree:
             yield invalid("same_subtree", "", "it names no group.")
         for suffix in sorted(together - {*suffixes} | together & {UNNUMBERED}):
-            yield invalid("same_subtree", suffix, "there is no group of that suffix.")
+            yield invalid("same_subtree", suffix, "no group has this suffix.")
         if self.group_policy not in (None, *GROUP_POLICIES):
             yield invalid(
                 "group_policy", self.group_policy, f"it is {' or '.join(GROUP_POLICIES)}."
@@ -166,10 +167,10 @@ class ResourceRequest:
             yield invalid("limit", self.limit, f"it is a whole number from 1 to {MAX_AMOUNT}.")
 
     def also(self, other: Self) -> Self:
-        """Both requests as one; what this one says of the whole comes first.
+        """Return both requests as one; the policy and limit of this one take precedence.
 
-        A request whose groups with suffixes come from several places, such as a flavor and a
-        port, needs no group policy: one provider may give to all, as in nova.
+        Groups with suffixes that come from several sources, such as a flavor and a port, need no
+        group policy: one provider may serve all of them, as in nova.
         """
         groups = (*self.groups, *other.groups)
         return type(self)(
@@ -182,16 +183,15 @@ class ResourceRequest:
 
 
 def check_resource(resource_class: str, amount: int) -> None:
-    """Raise InvalidRequest for what cannot be an amount of a resource class.
+    """Raise InvalidRequest for an invalid name of a resource class, or an invalid amount.
 
-    Which classes there are, Placement says.
+    It does not check whether Placement knows the class.
     """
     if not _RESOURCE_CLASS.match(resource_class) or len(resource_class) > names.MAX_NAME:
         raise invalid(
             "resources",
             resource_class,
-            "that cannot be a resource class: those are of A-Z, 0-9 and _, such as VGPU or "
-            "CUSTOM_GOLD.",
+            "the name of a resource class consists of A-Z, 0-9 and _, such as VGPU or CUSTOM_GOLD.",
         )
     if not _is_count(amount):
         key = f"resources:{resource_class}"
@@ -199,7 +199,7 @@ def check_resource(resource_class: str, amount: int) -> None:
 
 
 def policy_needed(groups: Iterable[RequestGroup]) -> GroupPolicy | None:
-    """The policy of groups of which nobody has said one, as in nova: they need not be apart."""
+    """Return the default group policy, as in nova: groups may share a provider."""
     return "none" if sum(group.suffix != UNNUMBERED for group in groups) > 1 else None
 
 
@@ -208,13 +208,13 @@ def _is_count(value: object) -> bool:
 
 
 def invalid(key: str, value: object, problem: str) -> InvalidRequest:
-    """The error of something in a request; ``about`` says of which."""
+    """Return the error of a request; ``about`` adds the source of the request."""
     return InvalidRequest(subject=SUBJECT, key=key, value=value, problem=problem)
 
 
 @contextmanager
 def about(subject: str) -> Iterator[None]:
-    """Have an InvalidRequest name what the request is made of, unless it does."""
+    """Add the source of the request, such as a flavor, to an InvalidRequest without one."""
     try:
         yield
     except InvalidRequest as error:

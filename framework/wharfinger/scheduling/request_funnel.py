@@ -1,4 +1,4 @@
-"""The funnel of the whole of a request: which trees have what its parts need. Pure."""
+"""The funnel of the whole request, which excludes trees. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -11,7 +11,7 @@ from wharfinger.scheduling.explanation import Part, TreeMiss, TreeStage, TreeSte
 from wharfinger.scheduling.provider_facts import Facts
 from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequest
 
-#: By root, of each part, the providers that may give it there.
+#: For each root uuid, the suitable providers of each part.
 Within = Mapping[str, Sequence[Collection[str]]]
 _ORDER: Final = {step: number for number, step in enumerate(TreeStep)}
 
@@ -19,9 +19,9 @@ _ORDER: Final = {step: number for number, step in enumerate(TreeStep)}
 def before_asking(
     request: ResourceRequest, root: TraitConditions, parts: Sequence[Part], facts: Facts
 ) -> list[TreeStage]:
-    """The stages that can be known without asking Placement for candidates.
+    """Return the stages that need no candidates from Placement.
 
-    ``root`` is what holds for roots, by the request and by its filters.
+    ``root`` are the conditions on roots, of the request and its filters.
     """
     left = frozenset(uuid for uuid in facts.providers if facts.root(uuid) == uuid)
     stages = [TreeStage(TreeStep.ALL, left)]
@@ -43,9 +43,9 @@ def before_asking(
 
 
 def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Within:
-    """By root, the providers that are left of each part and may give to it there.
+    """Return the remaining providers of each part, in or sharing with each tree, by root.
 
-    None of a tree in whose reach no provider is left of any part.
+    Trees without any such provider are omitted.
     """
     found: dict[str, list[set[str]]] = {}
     barred = _barred(request, facts)
@@ -58,9 +58,9 @@ def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Wit
 
 
 def holding(candidates: Iterable[Candidate], facts: Facts, roots: frozenset[str]) -> frozenset[str]:
-    """Those of the trees in which there is a candidate.
+    """Return the trees with a candidate.
 
-    One that takes from nobody but who shares is in each of the trees that all of those share with.
+    A candidate of sharing providers only counts for each tree that all of them share with.
     """
     found: set[str] = set()
     for candidate in candidates:
@@ -82,7 +82,7 @@ def misses(
     parts: Sequence[Part],
     facts: Facts,
 ) -> tuple[TreeMiss, ...]:
-    """The trees that fall out in which anything could be had, the nearest first."""
+    """Return the excluded trees with a provider for any part, the nearest first."""
     out = {
         uuid: after.step
         for before, after in pairwise(stages)
@@ -94,7 +94,7 @@ def misses(
     for uuid, step in out.items():
         without = tuple(number for number, givers in enumerate(there[uuid]) if not givers)
         if any(parts[number].survivors & unseen for number in without):
-            continue  # one of those may share with it
+            continue  # a provider of unknown trees may share with it
         reasons = part_funnel.traits(facts, root, uuid)
         found.append(TreeMiss(uuid, facts.providers[uuid].name, step, without, reasons))
     found.sort(
@@ -104,7 +104,7 @@ def misses(
 
 
 def _barred(request: ResourceRequest, facts: Facts) -> frozenset[str]:
-    """The roots in whose trees the group without a suffix takes nothing, whoever may share."""
+    """Return the roots of the trees that are forbidden to the group without a suffix."""
     group = next((one for one in request.groups if one.suffix == UNNUMBERED), None)
     if group is None:
         return frozenset()
@@ -115,7 +115,7 @@ def _barred(request: ResourceRequest, facts: Facts) -> frozenset[str]:
 
 
 def _together(request: ResourceRequest) -> RequestGroup | None:
-    """The group whose providers have to have some traits together."""
+    """Return the group whose providers must have its required traits together."""
     for group in request.groups:
         if group.suffix == UNNUMBERED and len(group.resources) > 1 and group.traits.wanted:
             return group
@@ -123,7 +123,7 @@ def _together(request: ResourceRequest) -> RequestGroup | None:
 
 
 def _have_together(group: RequestGroup, givers: Sequence[Collection[str]], facts: Facts) -> bool:
-    """Whether of each of these providers one can be chosen, so that all traits are there."""
+    """Return whether one provider of each list can be chosen so that they have all traits."""
     choices = [*group.traits.any_of, *(frozenset([one]) for one in group.traits.required)]
     had = {frozenset[int]()}
     for some in givers:

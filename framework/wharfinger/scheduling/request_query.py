@@ -1,4 +1,4 @@
-"""A request as a query for allocation candidates. Pure."""
+"""Encoding of a request as a query for allocation candidates. Pure."""
 
 from collections.abc import Iterator
 
@@ -12,10 +12,9 @@ from wharfinger.scheduling.request import (
 
 
 def encode(request: ResourceRequest) -> Query:
-    """The query, as Placement 1.39 takes it.
+    """Return the query for Placement 1.39.
 
-    Without a choice between traits there is one ``required`` in each group: then older servers
-    understand it as well.
+    A group without a choice between traits has one ``required``, which older servers accept, too.
     """
     return list(_pairs(request))
 
@@ -34,10 +33,10 @@ def _pairs(request: ResourceRequest) -> Iterator[tuple[str, str]]:
 
 
 def _group_policy(request: ResourceRequest) -> GroupPolicy | None:
-    """The policy; always one where a group with a suffix stands beside another.
+    """Return the policy; "none" for several groups with fewer than two suffixes.
 
-    Without suffixed groups to keep apart, either means the same, and with none Placement (16, as
-    observed) does not mix up the amounts of a class that two groups take from one provider.
+    With fewer than two suffixes, both policies mean the same. With "none", Placement (16, as
+    observed) does not confuse the amounts of a class that two groups take from one provider.
     """
     several = len(request.groups) > 1
     suffixed = sum(group.suffix != UNNUMBERED for group in request.groups)

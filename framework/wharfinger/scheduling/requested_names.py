@@ -63,5 +63,5 @@ def unknown(kind: str, named: Named, known: Collection[str]) -> Iterator[Invalid
                     subject=subject,
                     key=where.format(name),
                     value=name,
-                    problem=f"Placement knows no such {kind}.{hint}",
+                    problem=f"Placement does not know this {kind}.{hint}",
                 )

@@ -58,7 +58,7 @@ def _flag(value: str) -> str | None:
 
 FLAG: Final = Values("true or false", _flag)
 TEXT: Final = Values("any text", lambda value: value)
-#: A number has ten digits at most: Python refuses to read very long ones.
+#: The limit of ten digits exists because Python refuses to parse very long numbers.
 _CPUS: Final = r"\^?\d{1,10}(-\d{1,10})?"
 CPUS: Final = matching(
     f"{_CPUS}(,{_CPUS})*", "CPUs of the guest, such as 0-3,6 or, to leave some out, ^0 or 0-3,^1"

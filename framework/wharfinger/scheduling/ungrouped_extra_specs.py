@@ -60,7 +60,7 @@ def asked(
         raise invalid(
             known.TPM_MODEL,
             "tpm-crb",
-            f"a TPM of version 1.2 cannot be of this model, and {known.TPM_VERSION} is 1.2. Use "
+            f"{known.TPM_VERSION} is 1.2, and a TPM of that version cannot be of this model. Use "
             "tpm-tis, or version 2.0.",
         )
     for spec in known.TRANSLATED:
@@ -139,7 +139,7 @@ def _dedicated(flavor: Flavor, values: Mapping[str, str]) -> int:
         count = _marked(dedicated, mask, flavor.vcpus)
         if count < flavor.vcpus:
             return count
-        problem = "it leaves no CPU that is shared. Leave one out, or set the policy to dedicated."
+        problem = "it leaves no shared CPU. Omit one, or set the policy to dedicated."
         raise invalid(dedicated, mask, problem)
     mask = values.get(known.REALTIME_MASK)
     count = flavor.vcpus if mask is None else _marked(known.REALTIME_MASK, mask, flavor.vcpus)
@@ -147,7 +147,7 @@ def _dedicated(flavor: Flavor, values: Mapping[str, str]) -> int:
         raise invalid(
             known.REALTIME_MASK,
             mask or "",
-            "it leaves no CPU for the emulator threads. Leave one out, or set "
+            "it leaves no CPU for the emulator threads. Omit one, or set "
             f"{known.EMULATOR_THREADS}.",
         )
     return count

@@ -128,7 +128,7 @@ def sees_others_go_on(
     for number in range(times):
         reason = "" if number % 2 else "cleaning"
         spare.change("spare-1", reason)
-        spare.await_calls("changed_nodes", 2)  # the one before has come to its end
+        spare.await_calls("changed_nodes", 2)  # the one before has ended
         assert reserved(placement, "spare-1") == bool(reason)
 
 

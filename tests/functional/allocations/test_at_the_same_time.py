@@ -398,7 +398,7 @@ def test_claims_of_one_uuid_at_once_are_refused_but_one(
     patient.setUp()
     first = stage.actor(lambda: patient.claim(SMALL, uuid=ONE)).to(WRITES)
     publishing.placement.requests.clear()
-    with pytest.raises(BeingClaimed, match="this can be done in 3600 s"):
+    with pytest.raises(BeingClaimed, match="repeat this in 3600 s"):
         patient.claim(SMALL, uuid=ONE)
     assert publishing.placement.requests.writes == []
 

@@ -184,7 +184,7 @@ def test_shared_disk_is_claimed_with_the_node_that_shares_it(
     traits = "MISC_SHARES_VIA_AGGREGATE"
     publish(publishing.client, "disk", {"DISK_GB": 20}, traits, aggregate=AGGREGATE)
     service_record.report(publishing.context, HOST, [NOVA], complete=True)
-    with pytest.raises(NoCandidates, match="which is no node of a driver"):
+    with pytest.raises(NoCandidates, match="which is not a node of a driver"):
         desk.claim(flavor("disk", 0, **{"resources:DISK_GB": "15"}), uuid=ONE)
     assert (held(), there_are(publishing.context)) == ({}, [])
 
@@ -251,7 +251,7 @@ def test_claim_with_the_uuid_of_another_instance_is_refused(
         *((SMALL, {whose: "another"}) for whose in ("project_id", "user_id")),
     ]
     for other, whose in others:
-        with pytest.raises(AllocationRefused, match="a uuid of its own"):
+        with pytest.raises(AllocationRefused, match="Use another uuid"):
             desk.claims.claim(other, uuid=ONE, **{"project_id": PROJECT, "user_id": USER, **whose})
 
     assert publishing.placement.requests.writes == []

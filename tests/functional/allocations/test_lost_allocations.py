@@ -405,7 +405,7 @@ def test_repair_of_resources_that_another_consumer_got_is_refused_and_changes_no
     with pytest.raises(AllocationRefused, match="instance repair --release") as refused:
         cards.claims.repair(ONE)
 
-    assert "cannot have again" in str(refused.value)
+    assert "cannot be restored" in str(refused.value)
     assert held() == {OTHER: {card: {"VGPU": 3}}}
     assert is_lost(publishing)
     assert is_full(publishing.placement, card)

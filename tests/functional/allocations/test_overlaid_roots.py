@@ -68,7 +68,7 @@ def test_claim_below_a_root_without_an_overlay_is_refused_with_its_name(
     with pytest.raises(NoCandidates) as refused:
         desk.claim(CARD)
 
-    assert f"elsewhere: of root provider {root}, which is no node of a driver instance" in str(
+    assert f"elsewhere: of root provider {root}, which is not a node of a driver instance" in str(
         refused.value
     )
 

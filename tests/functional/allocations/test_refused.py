@@ -57,7 +57,7 @@ def test_consumer_that_is_no_instance_is_neither_claimed_nor_released(
 ) -> None:
     allocate(publishing.placement, ONE, "1.39", **{"cn-0": {"VCPU": 1}})
     before = everything()
-    with pytest.raises(AllocationRefused, match="something else has allocations by that uuid"):
+    with pytest.raises(AllocationRefused, match="another consumer has allocations under this uuid"):
         desk.claim(SMALL, uuid=ONE)
     with pytest.raises(ObjectNotFound):
         desk.claims.release(ONE)
@@ -72,7 +72,10 @@ def test_interrupted_claim_continues_only_with_the_allocation_of_its_flavor(
     warm(desk)
     die_at(publishing, "before POST /allocations", lambda: desk.claim(SMALL, uuid=ONE))
     allocate(publishing.placement, ONE, "1.39", **{"cn-0": {"VCPU": 2}})
-    with anew(publishing) as late, pytest.raises(AllocationRefused, match="not what its flavor"):
+    with (
+        anew(publishing) as late,
+        pytest.raises(AllocationRefused, match="do not match its flavor"),
+    ):
         late.claim(SMALL, uuid=ONE)
     assert held() == {ONE: {"cn-0": {"VCPU": 2}}}
     assert set(noted(publishing.context).values()) == {(0, 0, 0)}
@@ -218,7 +221,7 @@ def test_move_that_placement_does_not_revert_can_be_confirmed_or_reverted_later(
     move = large.moves.start(ONE, SMALL, suits=on("cn-1"))
     shrink(publishing, "cn-0")
     for _ in range(2):
-        with pytest.raises(AllocationRefused, match="it cannot have what it had before"):
+        with pytest.raises(AllocationRefused, match="its former allocations cannot be restored"):
             large.moves.revert(ONE)
         assert only_move(publishing).status == "finished"
         assert large.moves.left() == []
@@ -244,7 +247,9 @@ def test_start_whose_source_placement_refuses_to_the_move_is_refused_at_once(
     before = everything()
     with (
         Posts(publishing.placement) as posts,
-        pytest.raises(AllocationRefused, match="what it has cannot be held for the move"),
+        pytest.raises(
+            AllocationRefused, match="its present allocations cannot be kept for the move"
+        ),
     ):
         large.moves.start(ONE, SMALL, suits=on("cn-1"))
 

@@ -232,9 +232,9 @@ def test_with_a_configuration_that_cannot_be_it_does_not_start(fleet: Program) -
     for wrong, told in {
         "[agent]\npoll_interval = 61": "[agent] drift_interval = 60: it is shorter",
         "[agent]\nfull_interval = soon": "[agent] full_interval = soon: ",
-        "[agents]\n": "nobody reads section [agents]. Did you mean [agent]?",
+        "[agents]\n": "section [agents] is unknown. Did you mean [agent]?",
         "[placement]\nembedded = no": "[placement] auth_type = ",
-        "[database]\nconnection = nonsense": "[database] connection = ***: this is no URL",
+        "[database]\nconnection = nonsense": "[database] connection = ***: this is not a URL",
     }.items():
         fleet.config.write_text(f"{start}enabled_drivers = one\n[one]\ndriver = gated\n{wrong}\n")
         failed(inprocess.run(fleet, "agent"), told)

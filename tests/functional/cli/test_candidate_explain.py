@@ -58,18 +58,18 @@ def test_explain_as_text_shows_counts_and_advice(hosts: Program, kept: KeptInFil
         "  open to OWNER_NOVA  1  3 out",
         "  not fully reserved  1",
         "  not used up         1",
-        "  with enough free    0  1 out, 1 by this alone",
-        f"  n ({uuid('n')}) 0 of 4 VGPU used, 5 asked for",
-        f"  a ({uuid('a')}) belongs to CUSTOM_OWNER_ACME, 0 of 4 VGPU used, 5 asked for",
-        f"  u ({uuid('u')}) belongs to nobody, 0 of 4 VGPU used, 5 asked for",
-        f"  y ({uuid('y')}) belongs to OWNER_CYBORG, 0 of 4 VGPU used, 5 asked for",
+        "  with enough free    0  1 out, 1 for this reason alone",
+        f"  n ({uuid('n')}) 0 of 4 VGPU used, 5 requested",
+        f"  a ({uuid('a')}) belongs to CUSTOM_OWNER_ACME, 0 of 4 VGPU used, 5 requested",
+        f"  u ({uuid('u')}) belongs to no owner, 0 of 4 VGPU used, 5 requested",
+        f"  y ({uuid('y')}) belongs to OWNER_CYBORG, 0 of 4 VGPU used, 5 requested",
         "",
         "the whole request",
-        "  trees                          2",
-        "  with a root that will do       2",
-        "  with something for each group  0",
+        "  trees                           2",
+        "  with a suitable root            2",
+        "  with a provider for each group  0",
         "",
-        "1 has VGPU free, 4 at most: 5 are asked for.",
+        "1 has VGPU free, 4 at most: 5 are requested.",
     ]
 
 
@@ -132,7 +132,7 @@ def test_explain_of_groups_includes_policy_and_subtree(hosts: Program, kept: Kep
 
     told = explained(hosts, *groups, "--group-policy", "isolate")
 
-    assert told["advice"] == "With --group-policy none there would be 1."
+    assert told["advice"] == "Use --group-policy none to get 1 candidate."
     assert [(one["step"], one["trees"], one["candidates"]) for one in told["trees"]] == [
         ("all", 2, None),
         ("root", 2, None),
@@ -142,7 +142,7 @@ def test_explain_of_groups_includes_policy_and_subtree(hosts: Program, kept: Kep
     ]
     assert explained(hosts, *groups)["candidates"] == 1
     told = explained(hosts, *groups, "--owner", "OWNER_CYBORG", "--same-subtree", "_A,_B")
-    assert told["advice"] == "Without --same-subtree there would be 2."
+    assert told["advice"] == "Omit --same-subtree to get 2 candidates."
 
 
 def test_explain_without_filters_needs_no_database(hosts: Program) -> None:
@@ -154,7 +154,7 @@ def test_explain_without_filters_needs_no_database(hosts: Program) -> None:
     done = run(hosts, *GPU, "--no-filters", "-f", "json")
 
     assert done.code == 0
-    assert done.err.startswith("Who has reserved what is not known: ")
+    assert done.err.startswith("Reservations are not shown: ")
     assert steps(done.json()["parts"][0])["fitting"] == 4
 
 
@@ -200,7 +200,7 @@ def test_explain_of_place_and_traits_shows_separate_steps(
 
 def test_explain_of_unknown_name_fails_like_list(hosts: Program) -> None:
     for arguments, told in (
-        (("--resource", "CUSTOM_NIX=1"), "Placement knows no such resource class"),
+        (("--resource", "CUSTOM_NIX=1"), "Placement does not know this resource class"),
         ((*GPU, "--required", "CUSTOM_FASTER"), "Did you mean CUSTOM_FAST?"),
         ((*GPU, "--owner", "CUSTOM_OWNER_ACNE"), "Did you mean CUSTOM_OWNER_ACME?"),
     ):

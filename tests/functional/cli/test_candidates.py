@@ -24,7 +24,7 @@ from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import OWNER_TAG_VERSION
 
 ELSEWHERE = uuid("an empty aggregate")
-NOTHING = "There are no candidates: `candidate explain` says why."
+NOTHING = "There are no candidates: `candidate explain` shows why."
 GPU = ("--resource", "VGPU=1")
 OWNER_TRAITS = ["GET /traits?name=startswith:OWNER_", "GET /traits?name=startswith:CUSTOM_OWNER_"]
 
@@ -239,7 +239,7 @@ def test_dropped_candidates_are_counted_and_explained(
 
     assert (done.code, givers(done.json())) == (0, ["cn n"])
     assert done.err == (
-        "Request filters dropped candidates: 1 by owner. -v tells why, of the first.\n"
+        "Request filters dropped candidates: 1 by owner. -v shows the reason of the first.\n"
     )
     # A limit applies after the filters.
     assert givers(run(hosts, *arguments, "--limit", "1").json()) == ["cn n"]
@@ -248,8 +248,8 @@ def test_dropped_candidates_are_counted_and_explained(
     done = run(hosts, *arguments)
     assert (done.code, done.json()) == (0, [])
     assert done.err == (
-        "Request filters dropped candidates: 2 by owner. -v tells why, of the first.\n"
-        f"{NOTHING} --no-filters lists what there is without compute_status, owner.\n"
+        "Request filters dropped candidates: 2 by owner. -v shows the reason of the first.\n"
+        f"{NOTHING} --no-filters lists the candidates without compute_status, owner.\n"
     )
     assert givers(listed(hosts, *GPU, "--no-filters")) == ["a", "n", "u", "y"]
 
@@ -263,7 +263,7 @@ def test_verbose_names_why_the_first_candidate_was_dropped(
     done = hosts.run("-v", "candidate", "list", *GPU, "--resource", "VCPU=1", "-f", "json")
 
     assert givers(done.json()) == ["cn n"]
-    assert f"for OWNER_NOVA from {uuid('u')}, which belongs to nobody" in done.err
+    assert f"for OWNER_NOVA from {uuid('u')}, which belongs to no owner" in done.err
 
 
 def test_candidate_list_without_candidates_says_so(hosts: Program) -> None:
@@ -350,7 +350,7 @@ def test_candidate_list_at_default_limit_warns_of_more(
 
     done = run(hosts, *GPU, "--no-filters")
 
-    assert done.err == "These are 4 candidates, and there may be more: see --limit.\n"
+    assert done.err == "The list ends after 4 candidates; for more, raise --limit.\n"
     assert run(hosts, *GPU).err == ""
     assert run(hosts, *GPU, "--no-filters", "--limit", "4").err == ""
     assert len(listed(hosts, *GPU, "--no-filters", "--limit", "3")) == 3
@@ -369,7 +369,7 @@ def test_flavor_is_found_by_id_and_name(hosts: Program, kept: KeptInFile, flavor
         ("cn", {"VCPU": 2}),
         ("n", {"VGPU": 1}),
     ]
-    told = "argument --group: the group without a suffix is the flavor's"
+    told = "argument --group: the flavor has the group without a suffix already"
     wrong_usage(run(hosts, "--flavor", flavor, *GPU), told)
 
 
@@ -440,7 +440,7 @@ def test_flavor_with_device_profile_includes_its_groups(hosts: Program, kept: Ke
     ]
     wrong_usage(
         run(hosts, "--flavor", "gpu", "--device-profile", "gold"),
-        "argument --device-profile: flavor gpu has one of its own: 'gold'",
+        "argument --device-profile: flavor gpu has its own device profile: 'gold'",
     )
 
 
@@ -473,8 +473,11 @@ UNKNOWN = {
         "forbidden of group _G = 'CUSTOM_FATS'",
         "CUSTOM_FAST?",
     ),
-    "VGPU=1 --root-required QQQQQQQQ,OWNER_NOVA": ("root_required = 'QQQQQQQQ'", "such trait."),
-    "CUSTOM_QQQQQQQQ=1": ("resources = 'CUSTOM_QQQQQQQQ'", "no such resource class"),
+    "VGPU=1 --root-required QQQQQQQQ,OWNER_NOVA": (
+        "root_required = 'QQQQQQQQ'",
+        "know this trait.",
+    ),
+    "CUSTOM_QQQQQQQQ=1": ("resources = 'CUSTOM_QQQQQQQQ'", "does not know this resource class"),
     "VGPU=1 --group 1 --resource VGPUS=1": ("resources of group 1 = 'VGPUS'", "VGPU?"),
     "VGPU=1 --in-tree gone": ("no provider with the name or uuid 'gone'",),
 }
@@ -500,7 +503,7 @@ def test_flavor_with_unknown_resource_class_names_extra_spec(
 ) -> None:
     has_flavor(kept, **specs)
 
-    failed(run(hosts, "--flavor", "gpu"), told, "no such resource class")
+    failed(run(hosts, "--flavor", "gpu"), told, "does not know this resource class")
 
 
 def test_unknown_owner_warns_with_suggestion(hosts: Program) -> None:

@@ -130,7 +130,10 @@ def test_missing_file_is_created_only_by_upgrade(
 
     assert code == 2
     text = f"has no tables yet: run `wharfinger db upgrade` for version {HEAD}"
-    assert told == {str(path): text, **dict.fromkeys(METADATA.tables, "is not there in this form")}
+    assert told == {
+        str(path): text,
+        **dict.fromkeys(METADATA.tables, "does not exist in this form"),
+    }
     assert version(program) == (str(path), None, HEAD)
     if place == "other":
         path.touch()
@@ -180,7 +183,7 @@ def test_check_of_older_database_lists_what_upgrade_adds(program: Program, other
     assert told == {
         str(path): f"has version {BEFORE}: run `wharfinger db upgrade` for version {HEAD}",
         "compute_nodes": "lacks pci_stats",
-        "device_jobs": "is not there in this form",
+        "device_jobs": "does not exist in this form",
         "instances": "lacks claimed_allocations, task_state, updated_at",
         "provider_records": "lacks absence, reserved_since, revision, undone",
         "reservations": "lacks consumer_uuid, own_reserved, phase",
@@ -200,7 +203,7 @@ def test_check_of_first_version_lists_all_tables_and_upgrade_moves_them(
 
     assert code == 2
     assert set(told) == {str(file), *METADATA.tables}
-    assert told["services"] == "is not there in this form"
+    assert told["services"] == "does not exist in this form"
     assert upgraded(program) == f"{file}: upgraded from version 0001 to {HEAD}\n"
     assert is_all_there(file)
 
@@ -215,10 +218,13 @@ def test_newer_database_with_all_needed_columns_is_kept(program: Program, other:
 
     assert checked(program) == (
         0,
-        {str(other): f"has version 9999, newer than {HEAD} here, and has all of it"},
+        {
+            str(other): f"has version 9999, newer than {HEAD} of this release, "
+            "and has all parts that this release uses"
+        },
     )
     assert version(program) == (str(other), "9999", HEAD)
-    done = f"nothing to do: it has version 9999, newer than {HEAD} here"
+    done = f"nothing to do: it has version 9999, newer than {HEAD} of this release"
     assert upgraded(program) == f"{other}: {done}\n"
     assert other.read_bytes() == before
     assert inprocess.run(program, "service", "list").code == 0
@@ -234,10 +240,10 @@ def test_newer_database_without_a_needed_column_fails_and_is_kept(
     code, told = checked(program)
 
     assert code == 1
-    assert told[str(path)].endswith("lacks what is used here: run that version")
+    assert told[str(path)].endswith("lacks parts that this release uses: run that version")
     assert told["compute_nodes"] == "lacks pci_stats"
     refused = db(program, "upgrade")
-    failed(refused, f"state in {path}: it was written by a newer version")
+    failed(refused, f"state in {path}: it lacks tables or columns that this release needs")
     assert version(program)[1] == "9999"
 
 
@@ -253,7 +259,7 @@ def test_upgrade_of_current_version_without_a_table_fails(program: Program, file
 
     assert code == 1
     assert "restore it from a backup" in told.pop(str(file))
-    assert told == {"flavors": "lacks description", "instances": "is not there in this form"}
+    assert told == {"flavors": "lacks description", "instances": "does not exist in this form"}
     refused = db(program, "upgrade")
     failed(refused, "restore it from a backup")
 
@@ -263,7 +269,7 @@ def test_upgrade_of_another_programs_tables_is_refused(program: Program, other: 
 
     assert checked(program)[1]["services"].startswith("lacks binary, deleted,")
     refused = db(program, "upgrade")
-    failed(refused, f"state in {other}: ", "name another")
+    failed(refused, f"state in {other}: ", "configure another")
 
 
 def test_file_that_is_no_database_fails_and_is_kept(program: Program, file: Path) -> None:
@@ -280,7 +286,7 @@ def test_unreachable_database_fails_without_its_password(program: Program) -> No
     sound = program.config.read_text()
     for url, told in {
         "postgresql+psycopg://me:s3cret@127.0.0.1:1/x": "postgresql+psycopg://me:***@127.0.0.1:1/x",
-        "oracle://me:s3cret@127.0.0.1/x": "[database] connection = ***: oracle is not among",
+        "oracle://me:s3cret@127.0.0.1/x": "[database] connection = ***: oracle is not a supported",
     }.items():
         program.config.write_text(sound)
         is_at(program, url)

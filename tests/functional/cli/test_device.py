@@ -170,7 +170,7 @@ def test_resolve_with_function_sets_its_trait(
         done = device(published, "resolve", GPU, "--programmed", f"--function={function}")
         failed(done, "needs a letter or digit")
     done = device(published, "resolve", GPU, "--unchanged", "--function", "x")
-    failed(done, "--function goes with --programmed alone")
+    failed(done, "--function requires --programmed")
     assert figures(client, gpu) == FULL
     assert kept.row("device_jobs")["state"] == "unknown"
 
@@ -194,7 +194,9 @@ def test_resolve_of_job_in_progress_is_refused(
     published: Program, gpu: ProviderSummary, client: WritingClient, kept: KeptInFile
 ) -> None:
     left(kept, client, gpu, state="programming")
-    failed(device(published, "resolve", GPU, "--unchanged"), "process 4711 on host-1 is at work")
+    failed(
+        device(published, "resolve", GPU, "--unchanged"), "process 4711 on host-1 is working on it"
+    )
     assert figures(client, gpu) == FULL
 
 
@@ -215,7 +217,7 @@ def test_resolve_of_deleted_device_deletes_its_job(
     done = device(published, "resolve", name, "--programmed")
 
     assert (done.code, done.err) == (0, "")
-    assert "its job is forgotten" in done.out
+    assert "the job is deleted" in done.out
     assert not DeviceJobList.get_by_filters(kept.context)
     assert not ReservationList.get_by_filters(kept.context)
     failed(device(published, "resolve", name, "--unchanged"))

@@ -77,9 +77,9 @@ def test_create_with_existing_id_or_name_is_refused(program: Program, kept: Kept
         samples.flavor(kept.context, number).create()
 
     for arguments, told in (
-        (("large", "--id", "id-1"), "there is a flavor of the id id-1 already"),
-        (("flavor-1",), "there is a flavor of the name flavor-1 already"),
-        (("flavor-2", "--id", "id-1"), "there is a flavor of the id id-1 already"),
+        (("large", "--id", "id-1"), "a flavor with the id id-1 already exists"),
+        (("flavor-1",), "a flavor with the name flavor-1 already exists"),
+        (("flavor-2", "--id", "id-1"), "a flavor with the id id-1 already exists"),
     ):
         failed(flavor(program, "create", *arguments), told)
     assert names(kept) == ["flavor-1", "flavor-2"]
@@ -122,7 +122,7 @@ def test_damaged_flavor_is_listed_and_shown_with_question_marks(
     assert (one.json()["vcpus"], one.json()["extra_specs"]) == ("?", "?")
     assert one.json()["memory_mb"] == 512
     for field in ("vcpus", "extra_specs"):
-        assert f"Flavor id-1: nothing is known of {field}: what is stored in" in one.err
+        assert f"Flavor id-1: {field} has no value: the value of" in one.err
 
 
 def test_control_characters_in_flavors_are_escaped(program: Program, kept: KeptInFile) -> None:
@@ -204,5 +204,5 @@ def test_delete_of_flavor_with_damaged_revision_fails_and_keeps_it(
     done = flavor(program, "delete", "id-1")
 
     assert (done.code, done.out) == (1, "")
-    assert "id-1: Flavor id-1: nothing is known of revision" in done.err
+    assert "id-1: Flavor id-1: revision has no value" in done.err
     assert kept.row("flavors")["name"] == "flavor-1"

@@ -101,11 +101,11 @@ def test_claim_repeated_with_one_uuid_is_made_once(program: Program, kept: KeptI
 
     failed(
         run(program, "claim", "--flavor", "small", "--uuid", uuid),
-        "there is one of that uuid, with another flavor",
+        "an instance with this uuid and another flavor already exists",
     )
     failed(
         run(program, "claim", "--flavor", "large"),
-        "nothing is free for it. `wharfinger candidate explain --flavor large` says",
+        "no candidate is free. Run `wharfinger candidate explain --flavor large` to see",
     )
     assert len(InstanceList.get_by_filters(kept.context).objects) == 1
 
@@ -128,8 +128,8 @@ def test_confirm_repeated_has_one_effect(program: Program, kept: KeptInFile) -> 
     assert begun.code == 0
     [migration] = MigrationList.get_by_filters(kept.context)
     assert begun.err == (
-        f"Migration {migration.uuid} holds what it had, on node {HOST}, until it is confirmed or "
-        "reverted.\n"
+        f"Migration {migration.uuid} holds the former resources on node {HOST} until you "
+        "confirm or revert it.\n"
     )
     assert held() == {uuid: LARGE, migration.uuid: SMALL}
     assert (begun.json()["status"], begun.json()["flavor"]) == ("resize finished", "small")
@@ -270,7 +270,7 @@ def test_recover_continues_after_a_move_that_fails(
     done = inprocess.run(program, "migration", "recover")
 
     assert done.code == 1
-    assert f"instance {first}: it cannot have what it had before: Placement: " in done.err
+    assert f"instance {first}: its former allocations cannot be restored: Placement: " in done.err
     assert held()[second][GPU] == {"VGPU": 2}
     assert f"of instance {second}: reverted\n" in done.out
     assert run(program, "confirm", first).code == 0

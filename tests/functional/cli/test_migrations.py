@@ -129,7 +129,7 @@ def test_migration_show_with_damaged_flavor_reports_it_and_shows_the_rest(
     assert done.code == 0
     assert done.json()["old_flavor"] == "?"
     assert done.json()["new_flavor"]["name"] == "flavor-2"
-    assert "nothing is known of old_flavor: what is stored in migrations.old_flavor" in done.err
+    assert "old_flavor has no value: the value of migrations.old_flavor" in done.err
 
 
 def test_migration_show_of_missing_migration_fails(program: Program, kept: KeptInFile) -> None:

@@ -181,15 +181,15 @@ def test_provider_tree_with_inventory_shows_foreign_reservations(
     uuid = fill(placement_service, LARGE)
     reserve(published)
 
-    assert "by others" not in tree(published).out
+    assert "by other programs" not in tree(published).out
     drawn = tree(published, "--inventory").out
     assert drawn.endswith(
         f"└── {LARGE}  OWNER_NOVA\n"
-        "    ├── reserved by others: CUSTOM_VGPU_LARGE (to end this: `wharfinger provider release "
-        f"{uuid} --foreign`)\n"
+        "    ├── reserved by other programs: CUSTOM_VGPU_LARGE (to end this: "
+        f"`wharfinger provider release {uuid} --foreign`)\n"
         "    └── CUSTOM_VGPU_LARGE 4  fully reserved\n"
     )
-    assert drawn.count("by others") == 1
+    assert drawn.count("by other programs") == 1
     [root] = tree(published, "--inventory", "-f", "json").json()
     assert [one["reserved_by_others"] for one in root["children"]] == [[], ["CUSTOM_VGPU_LARGE"]]
 
@@ -206,7 +206,7 @@ def test_released_reservation_before_its_write_is_not_foreign(
 
     assert "VGPU 8  fully reserved" in drawn
     assert "reserved:" not in drawn
-    assert "by others" not in drawn
+    assert "by other programs" not in drawn
 
 
 def test_reservations_of_a_tree_take_three_statements(
@@ -257,7 +257,7 @@ def test_provider_tree_creates_no_database(
 
     assert (drawn.code, drawn.err) == (0, "")
     assert "cn  OWNER_NOVA" in drawn.out
-    assert drawn.out.count("reserved by others: ") == 1
+    assert drawn.out.count("reserved by other programs: ") == 1
     assert set(program.directory.iterdir()) == before
 
 
@@ -270,7 +270,7 @@ def test_provider_tree_without_a_database_is_drawn(published: Program) -> None:
 
     assert drawn.code == 0
     assert drawn.out == TREE.replace("VGPU 0/8", "VGPU 0/8  fully reserved")
-    assert "Who has reserved what is not known: state in " in drawn.err
+    assert "Reservations are not shown: state in " in drawn.err
     assert "file is not a database" in drawn.err
     assert "Traceback" not in drawn.err
     assert not {"reservations", "reserved_by_others"} & root["children"][0].keys()
@@ -288,8 +288,8 @@ def test_provider_tree_with_damaged_rows_shows_question_marks(
 
     assert drawn.code == 0
     assert "├── reserved: ?, " in drawn.out
-    assert "by others" not in drawn.out  # the cause is unknown
-    assert "what is stored in reservations.reason cannot be read" in drawn.err
+    assert "by other programs" not in drawn.out  # the cause is unknown
+    assert "the value of reservations.reason cannot be read" in drawn.err
     assert "the record of provider " in drawn.err
     assert "Traceback" not in drawn.err
 
@@ -383,4 +383,4 @@ def test_provider_list_of_unknown_trait_fails_with_suggestion(hosts: Program) ->
         ("--owner", "CUSTOM_OWNER_ACNE", "CUSTOM_OWNER_ACME?"),
     ):
         name = trait.rpartition(",")[2]
-        failed(listed(hosts, option, trait), f"'{name}'", "no such trait", known)
+        failed(listed(hosts, option, trait), f"'{name}'", "does not know this trait", known)

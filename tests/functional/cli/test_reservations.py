@@ -185,7 +185,7 @@ def test_reservation_after_its_expected_end_stays(
     published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     told = " ".join(inprocess.run(published, "help", "provider", "reserve").out.split())
-    assert "nothing ends by itself" in told
+    assert "does not end the reservation" in told
     reserve(published, "--until", "1h")
     kept.write("reservations", {"expected_end": datetime(2020, 1, 1)})
 
@@ -253,7 +253,7 @@ def test_reserve_during_an_outage_is_written_by_the_next_cycle(
         assert listed(program) == []
 
         placement.expect(fills, FAULTS["503"])
-        failed(reserve(program), "is stored", "the next cycle (`wharfinger sync`) writes it", "503")
+        failed(reserve(program), "is stored", "The next cycle (`wharfinger sync`) writes it", "503")
         assert placement.struck == 1
         assert figures(client, gpu) == FREE
         assert [row["Provider"] for row in listed(program)] == [GPU]
@@ -285,7 +285,7 @@ def test_provider_stays_reserved_until_the_last_holder_releases(
     published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     which = f"{GPU} ({gpu.uuid})"
-    failed(release(published), "no reservation by operator.", "Nobody here has reserved it.")
+    failed(release(published), "no reservation by operator.", "It has no reservation.")
     reserve(published)
     reserve(published, "--holder", "night shift")
 
@@ -298,7 +298,7 @@ def test_provider_stays_reserved_until_the_last_holder_releases(
         release(published),
         f"{which}: there is no reservation by operator.",
         f"It is reserved by {DRIVER}, night shift.",
-        "ends when the driver reports it no more",
+        "ends when the driver no longer reports it",
     )
 
     second = release(published, "--holder", "night shift")
@@ -538,8 +538,8 @@ def test_reservation_list_with_damaged_rows_lists_the_others(
     assert done.code == 0
     says(
         done,
-        *(f"what is stored in reservations.{column} cannot be read" for column in damaged),
-        "what is stored in provider_records.reservations cannot be read",
+        *(f"the value of reservations.{column} cannot be read" for column in damaged),
+        "the value of provider_records.reservations cannot be read",
         "1e+300 s since the epoch is no time",
         f"live of ProviderRecord {samples.uuid('provider 3')} cannot be read",
     )

@@ -121,7 +121,7 @@ def test_sync_with_damaged_service_prints_what_was_written(
     [instance] = synced.json()
     assert instance["steps"]
     assert instance["problems"] == []
-    assert "what is stored in services.uuid cannot be read" in synced.err
+    assert "the value of services.uuid cannot be read" in synced.err
     assert "Traceback" not in synced.err
 
 
@@ -172,7 +172,7 @@ def test_foreign_reservation_is_printed_without_a_difference(
     as_json = inprocess.run(program, "sync", "-f", "json")
 
     told = (
-        f"? {device}: VGPU is fully reserved, and not by us: kept. To end this: "
+        f"? {device}: VGPU is fully reserved by another program: kept. To end this: "
         f"`wharfinger provider release {uuid} --foreign`\ngpus: no change\n"
     )
     assert (dry.code, dry.out, dry.err) == (0, told, "")

@@ -163,11 +163,11 @@ def test_older_database_fails_and_is_kept(program: Program, engine: sa.Engine) -
 @pytest.mark.parametrize(
     ("statements", "code", "details"),
     [
-        ([NEWER], WARNING, ["9999, of a newer version"]),
+        ([NEWER], WARNING, ["9999, of a newer release"]),
         (
             [NEWER, "ALTER TABLE migrations DROP COLUMN old_flavor"],
             FAILURE,
-            ["table migrations lacks old_flavor", "Run that version"],
+            ["table migrations lacks old_flavor", "Install that release"],
         ),
         (
             ["ALTER TABLE flavors DROP COLUMN description"],
@@ -221,7 +221,7 @@ def test_foreign_reservation_is_reported_with_the_command_that_ends_it(
 
     told = check(program)
 
-    assert before.details[FOREIGN] == "There are none."
+    assert before.details[FOREIGN] == "No reservation."
     assert (told.code, told.results[FOREIGN]) == (0, SUCCESS)
     command = f"{gpu.name} (`wharfinger provider release {gpu.uuid} --foreign`)"
     assert command in told.details[FOREIGN]
@@ -242,9 +242,9 @@ def test_all_errors_of_the_configuration_are_reported(program: Program) -> None:
     told = check(program)
 
     assert (told.code, told.results[DRIVERS]) == (2, FAILURE)
-    for problem in ("removal_dlay", "[placemnt]", "[database] connection = ***: this is no URL"):
+    for problem in ("removal_dlay", "[placemnt]", "[database] connection = ***: this is not a URL"):
         assert problem in told.details[DRIVERS]
-    assert "this is no URL" in told.details[DATABASE]
+    assert "this is not a URL" in told.details[DATABASE]
 
 
 def test_unreadable_configuration_is_reported(program: Program) -> None:

@@ -60,16 +60,16 @@ def test_drivers_are_listed_and_checked(program: Program) -> None:
         ("driver = libvirt", "driver = libvirt\nowner = OWNER", "[gpus] owner = OWNER"),
         ("[gpus]", "[gpus", "configuration: "),
         ("= gpus", "= Gpus!", "cannot be the name of a driver instance"),
-        ("= gpus", "= gpus, gpus", "one and the same trait"),
+        ("= gpus", "= gpus, gpus", "the same instance trait"),
         (
             "[gpus]",
             "[placement]\nauth_type = password\n[gpus]",
-            "[placement] auth_type = password: this leads to a service, but embedded = true",
+            "[placement] auth_type = password: this option is for a service, but embedded = true",
         ),
         ("state_path = ", "state_path = relative/", "[DEFAULT] state_path = relative/"),
         ("state_path = ", "state_path = /tmp/what?/", "a path with ?, # or %"),
         ("nvidia-232]", "nvidia-999]", "has no use for section [gpus:nvidia-999]"),
-        ("[gpus]", "[placement]\nembedded = false\n[gpus]", "nothing says how to authenticate"),
+        ("[gpus]", "[placement]\nembedded = false\n[gpus]", "no auth_type is set"),
     ],
 )
 def test_wrong_configuration_fails_with_its_error(

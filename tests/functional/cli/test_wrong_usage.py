@@ -64,7 +64,7 @@ candidate list --resource VGPU=               => the amount of VGPU: ''
 candidate list --resource VGPU=0              => the amount of VGPU: '0'
 candidate list --resource VGPU=1=1            => the amount of VGPU: '1=1'
 candidate list --resource VGPU=2147483648     => '2147483648'
-candidate list {GPU} --resource VGPU:2          => argument --resource: VGPU is given twice
+candidate list {GPU} --resource VGPU:2          => argument --resource: VGPU occurs twice
 candidate list {GPU} --required in:             => argument --required: 'in:'
 candidate list {GPU} --required A,,B            => argument --required: 'A,,B'
 candidate list {GPU} --required a               => argument --required: 'a'
@@ -77,18 +77,18 @@ candidate list {GPU} --member-of x              => argument --member-of: 'x' is 
 candidate list {GPU} --member-of {UUID},          => argument --member-of: '' is not a uuid
 candidate list {GPU} --not-member-of x          => argument --not-member-of: 'x' is not a uuid
 candidate list {GPU} --in-tree ''               => argument --in-tree: ''
-candidate list {GPU} --in-tree a --in-tree a    => argument --in-tree: is given twice
+candidate list {GPU} --in-tree a --in-tree a    => argument --in-tree: occurs twice
 candidate list {GPU} --owner me                 => argument --owner: owner trait name 'me'
-candidate list {GPU} --owner none --owner none  => argument --owner: is given twice
-candidate list {GPU} --owner none --required in:OWNER_NOVA,A => --owner: 'none': --required names
+candidate list {GPU} --owner none --owner none  => argument --owner: occurs twice
+candidate list {GPU} --owner none --required in:OWNER_NOVA,A => --owner: 'none': --required has
 candidate list {GPU} --owner OWNER_CYBORG --required OWNER_NOVA => a provider has one owner
 candidate list --group 1 {GPU} --required OWNER_CYBORG,OWNER_NOVA => argument --required of group 1
 candidate list --group '' {GPU}                 => argument --group: name the group
 candidate list --group a.b {GPU}                => argument --group: 'a.b'
-candidate list --group 1 {GPU} --group 1        => argument --group: 1 is given twice
-candidate list {GPU} --group 1                  => argument --resource: group 1 asks for nothing
+candidate list --group 1 {GPU} --group 1        => argument --group: 1 occurs twice
+candidate list {GPU} --group 1                  => argument --resource: group 1 has no resources
 candidate list --required A --group 1 {GPU}     => --resource: the group without a suffix
-candidate list --required A                   => argument --resource: nothing is asked for
+candidate list --required A                   => argument --resource: no resources are requested
 candidate list {GPU} --group-policy any         => argument --group-policy: invalid choice: 'any'
 candidate list {GPU} --same-subtree 1           => argument --same-subtree: '1'
 candidate list {GPU} --same-subtree 1,          => argument --same-subtree: name the group
@@ -98,7 +98,7 @@ candidate list {GPU} --root-required A --root-required !A => argument --root-req
 candidate list {GPU} --limit 0                  => argument --limit: '0'
 candidate list {GPU} --limit all                => argument --limit: 'all'
 candidate explain                             => --flavor, --device-profile or --resource
-candidate explain {GPU} --group 1               => argument --resource: group 1 asks for nothing
+candidate explain {GPU} --group 1               => argument --resource: group 1 has no resources
 candidate explain {GPU} -f csv                  => 'csv'
 device program                                => PROVIDER
 device program gpu                            => --image
@@ -184,7 +184,7 @@ flavor create small --property a/b=1          => argument --property: 'a/b'
 flavor create small --property {LONG}=1         => argument --property
 flavor create small --property a={LONG}         => the value of a: 'xxx
 flavor create small --property a={BYTES}        => the value of a: '\udcff'
-flavor create small --property a=1 --property a=1 => argument --property: a is given twice
+flavor create small --property a=1 --property a=1 => argument --property: a occurs twice
 """
 
 

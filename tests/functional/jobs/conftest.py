@@ -14,7 +14,7 @@ __all__ = ["files_stay_open", "keeper", "no_waits", "where"]
 @pytest.fixture(autouse=True)
 def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Poll at short intervals."""
-    monkeypatch.setattr(device_programming, "_PACE", 0.005)
+    monkeypatch.setattr(device_programming, "_INTERVAL", 0.005)
 
 
 @pytest.fixture

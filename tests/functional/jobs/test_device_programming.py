@@ -152,13 +152,13 @@ def test_device_is_tagged_with_its_reported_or_else_the_requested_function(
         job = device.program(given, on_step=told)
         assert device.functions == functions, (given, holds)
         assert (job.state, device.is_free()) == ("programmed", True)
-        assert ("nothing says" in told.details["programmed"]) is (not functions), (given, holds)
+        assert ("is unknown" in told.details["programmed"]) is (not functions), (given, holds)
     assert len(DeviceJobList.get_by_filters(device.context)) == 1
 
     driver.loading = lambda uuid, function: None
     for held in ("old", None):
         driver.held[device.uuid] = held
-        with pytest.raises(JobUnresolved, match=f"holds function {held or 'none'}"):
+        with pytest.raises(JobUnresolved, match=f"reports the function {held or 'none'}"):
             device.program("new")
         assert device.is_left()
         assert device.functions == {"B"}
@@ -325,7 +325,7 @@ def test_device_with_an_unresolved_job_is_refused(
         assert job is not None
         job.state = state
         job.save()
-        with pytest.raises(JobRefused, match="another job has it"):
+        with pytest.raises(JobRefused, match="another job of this device"):
             device.program("new")
         assert (device.is_held, device.state) == (True, state)
     device.falls_silent()
@@ -333,7 +333,7 @@ def test_device_with_an_unresolved_job_is_refused(
     # A reservation without a job must be resolved, too.
     holds = Reservations(device.publishing.client, device.context)
     holds.reserve(device.summary, holder=HOLDER, reason="programming")
-    with pytest.raises(JobRefused, match="another job has it"):
+    with pytest.raises(JobRefused, match="another job of this device"):
         device.program("newer")
     assert device.is_held
     assert not driver.programmed
@@ -372,7 +372,7 @@ def test_device_deleted_during_a_job_leaves_it_to_be_resolved(
     device: Device, driver: ProgrammableDriver
 ) -> None:
     driver.loading = lambda uuid, _: device.placement.client.delete_provider(uuid)
-    with pytest.raises(JobUnresolved, match="it was programmed, and then"):
+    with pytest.raises(JobUnresolved, match="it was programmed, but"):
         device.program("new")
     assert device.state == "unknown"
 
@@ -454,7 +454,7 @@ def test_job_resolved_while_it_runs_ends_as_resolved(
 
     device.says("OLD")
     driver.loading = loading
-    with pytest.raises(JobUnresolved, match="somebody else has decided on the job"):
+    with pytest.raises(JobUnresolved, match="another process has resolved or deleted the job"):
         device.program("new")
     assert (device.state, device.functions, device.is_free()) == ("failed", {"OLD"}, True)
 
@@ -541,7 +541,7 @@ def test_device_programmed_before_an_outage_is_left_to_be_resolved(
             monkeypatch.setattr(DeviceJob, "save", raises(error))
 
     driver.loading = loading
-    with pytest.raises(JobUnresolved, match="it was programmed, and then"):
+    with pytest.raises(JobUnresolved, match="it was programmed, but"):
         device.program("new")
     device.placement.adapter.before = lambda method, path: None
     monkeypatch.undo()
@@ -592,7 +592,7 @@ def test_function_that_cannot_be_reserved_prevents_the_job(
 
     holds = Reservations(device.publishing.client, device.context)
     holds.reserve(sibling.summary, holder=HOLDER, reason="programming")
-    with pytest.raises(JobRefused, match="another job has it"):
+    with pytest.raises(JobRefused, match="another job of this device"):
         device.program("new")
     assert device.is_free()
     assert (sibling.figures, sibling.is_held) == (FULL, True)
@@ -605,7 +605,7 @@ def test_function_of_another_job_prevents_the_job(
     refusals: list[str] = []
 
     def refused() -> None:
-        with pytest.raises(JobRefused, match="another job has it") as caught:
+        with pytest.raises(JobRefused, match="another job of this device") as caught:
             sibling.program("other")
         refusals.append(str(caught.value))
 

@@ -71,7 +71,7 @@ def test_resolve_sets_the_function_that_the_operator_names(device: Device, sibli
             assert one.is_free()
             assert one.functions == {function}
         assert device.state == ("programmed" if programmed else "failed")
-        with pytest.raises(JobRefused, match="no job has left anything"):
+        with pytest.raises(JobRefused, match="it has no unresolved job"):
             decide(asked, programmed=programmed)
     device.driver.loading = lambda uuid, function: None
     device.program("newer")
@@ -95,7 +95,7 @@ def test_resolve_of_a_reservation_without_a_job_only_releases(device: Device) ->
             device.program("new")
         before, state = contents(device.placement), device.state
         for programmed in (True, False):
-            with pytest.raises(JobRefused, match="no job has left anything"):
+            with pytest.raises(JobRefused, match="it has no unresolved job"):
                 decide(device, programmed=programmed)
             holds.reserve(device.summary, holder=HOLDER, reason="programming")
             assert decide(device, programmed=programmed, trait=SAID) == ()
@@ -141,7 +141,7 @@ def test_job_in_progress_is_neither_resolved_nor_forgotten(
             gone(device, sibling)
         with pytest.raises(JobRefused) as caught:
             decide(device, programmed=False)
-        assert f"process {left.process_id} on {left.host} is at work" in str(caught.value)
+        assert f"process {left.process_id} on {left.host} is working on it" in str(caught.value)
         assert "60 s" in str(caught.value)
         assert (device.state, device.is_held, sibling.is_held) == (state, True, True)
     device.falls_silent()
@@ -165,7 +165,7 @@ def test_two_decisions_at_once_have_one_winner(device: Device, sibling: Device) 
             resolve(client, device.context, device.uuid, programmed=programmed)
 
         struck = device.placement.adapter.once_before(first_put, other)
-        with pytest.raises(JobRefused, match="somebody else has decided"):
+        with pytest.raises(JobRefused, match="another process has resolved"):
             decide(device, programmed=True, trait=SAID)
         assert struck
         assert device.state == ("programmed" if programmed else "failed")
@@ -201,7 +201,7 @@ def test_device_that_returns_is_free_once_its_job_is_forgotten(
     gone(device, sibling)
     assert decide(sibling, programmed=True) is None
     assert is_forgotten(device, sibling)
-    with pytest.raises(JobRefused, match="no job has left anything"):
+    with pytest.raises(JobRefused, match="it has no unresolved job"):
         decide(sibling, programmed=True)
 
     device.publishing.restarted()

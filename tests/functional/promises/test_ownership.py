@@ -361,7 +361,7 @@ def test_adopt_prints_an_unexplained_reservation_with_the_command_that_ends_it(
     adopted = inprocess.run(program, *adopt)
 
     for done in (shown, adopted):
-        kept = f"VGPU is fully reserved, and not by us: kept. To end this: `{release}`"
+        kept = f"VGPU is fully reserved by another program: kept. To end this: `{release}`"
         assert kept in done.out
     assert client.get_inventories(named).inventories["VGPU"].is_fully_reserved
     ended = inprocess.run(program, *release.split()[1:])

@@ -159,7 +159,7 @@ def test_orphan_after_loss_of_records_is_reported_and_kept(
     for outcome in outcomes:
         assert (outcome.steps, outcome.problems) == ((), ())
         assert [item.name for item in outcome.pending] == ["old"]
-        assert "left as it is" in outcome.pending[0].reason
+        assert "not changed" in outcome.pending[0].reason
     assert contents(placement)["old"]["inventories"] == {"VGPU": (4, 0)}
 
 

@@ -354,7 +354,7 @@ def test_dropped_candidates_are_counted_and_the_first_is_explained(
     first, counts = (line for line in caplog.messages if "drop" in line)
     for told in ("filter owner", "VGPU", NOVA, uuid(names[0])):
         assert told in first
-    assert counts == "of 3 allocation candidates, dropped: 2 by owner"
+    assert counts == "Filters dropped some of 3 candidates: 2 by owner"
 
 
 # Caches.

@@ -144,7 +144,7 @@ def test_each_change_of_a_gate_is_logged_once(
             its.is_on(owner)
         return [(level, line[: line.index(":")]) for level, line in told()]
 
-    on, off = (f"the gate of OWNER_NOVA is {state}" for state in ("on", "off"))
+    on, off = (f"The gate of OWNER_NOVA is {state}" for state in ("on", "off"))
     assert later() == []
     first = has(searching, 1, BEFORE, NOVA)
     assert later() == []
@@ -164,10 +164,10 @@ def test_each_change_of_a_gate_is_logged_once(
     for one in ServiceList.get_by_filters(searching.kept.context):
         one.version = TAGS
         one.save()
-    assert later() == [("INFO", "the gate of OWNER_CYBORG is on"), ("INFO", on)]
+    assert later() == [("INFO", "The gate of OWNER_CYBORG is on"), ("INFO", on)]
     for one in ServiceList.get_by_filters(searching.kept.context):
         one.destroy()
-    assert later() == [("WARNING", "the gate of OWNER_CYBORG is off"), ("WARNING", off)]
+    assert later() == [("WARNING", "The gate of OWNER_CYBORG is off"), ("WARNING", off)]
 
 
 @pytest.mark.parametrize(("version", "state"), [(TAGS, "on"), (BEFORE, "off")])
@@ -185,7 +185,7 @@ def test_first_state_of_a_gate_is_logged_once_as_info(
         searching.clock.advance(CACHE_TIME)
 
     [(level, line)] = told()
-    assert (level, line[: line.index(":")]) == ("INFO", f"the gate of OWNER_NOVA is {state}")
+    assert (level, line[: line.index(":")]) == ("INFO", f"The gate of OWNER_NOVA is {state}")
 
 
 # Reads and cache.

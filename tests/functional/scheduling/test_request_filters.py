@@ -147,7 +147,7 @@ def test_filter_that_raises_ends_the_search_before_candidates_are_requested(
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("def apply(self, request): return None", "request filter mine: apply gave None"),
+        ("def apply(self, request): return None", "request filter mine: apply returned None"),
         ("def apply(self, request): return 1 / 0", "ZeroDivisionError: division by zero"),
         ("def objection(self, request, candidate): raise SystemExit(0)", "SystemExit: 0"),
         ("def objection(self, request, candidate): return [].pop()", "IndexError: pop from"),
@@ -195,7 +195,7 @@ def test_root_conditions_of_request_and_filter_are_combined(
     assert takers(search.find(with_root(AVX)).candidates, "fast", "slow") == ["fast"]
     assert len(search.find(request).candidates) == 2
     searching.asked()
-    with pytest.raises(InvalidRequest, match="filter compute_status forbids it") as caught:
+    with pytest.raises(InvalidRequest, match="filter compute_status forbids this trait") as caught:
         search.find(with_root(DISABLED))
     assert (caught.value.key, caught.value.value) == ("root_required", DISABLED)
     assert not searching.asked()

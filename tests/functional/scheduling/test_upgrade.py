@@ -248,21 +248,21 @@ def test_host_of_the_former_release_may_join_again(
     for host in hosts.values():
         host.upgrade()
     assert asking.works()
-    assert set(changes()) == {"INFO the gate of OWNER_NOVA is on"}
+    assert set(changes()) == {"INFO The gate of OWNER_NOVA is on"}
 
     hosts["c"] = searching.useFixture(Host(searching, "c"))
     assert asking.at_once() == {"a", "b"}  # while the cache has the gate as on
     searching.clock.advance(CACHE_TIME)
     assert asking.at_once() == {"a", "b", "c"}
-    assert changes() == ["WARNING the gate of OWNER_NOVA is off"]
+    assert changes() == ["WARNING The gate of OWNER_NOVA is off"]
     assert asking.works()
-    assert set(changes()) <= {"INFO the gate of OWNER_NOVA is off"}  # a new process logs the state
+    assert set(changes()) <= {"INFO The gate of OWNER_NOVA is off"}  # a new process logs the state
 
     hosts["c"].upgrade()
     assert asking.at_once() == {"a", "b", "c"}
     searching.clock.advance(CACHE_TIME)
     assert asking.at_once() == {"a", "b", "c"}
-    assert changes() == ["INFO the gate of OWNER_NOVA is on"]
+    assert changes() == ["INFO The gate of OWNER_NOVA is on"]
     assert asking.works()
 
 

@@ -173,5 +173,5 @@ def refuse_another(lab: Programming, bus: str) -> None:
     count = len(lab.cyborg.programmings(bus))
     refused = lab.program(bus, lab.cyborg.create_image("X"), "X")
     assert refused.code == 1
-    assert "another job has it, or has left it unresolved" in refused.err
+    assert "another job of this device is in progress or unresolved" in refused.err
     assert len(lab.cyborg.programmings(bus)) == count

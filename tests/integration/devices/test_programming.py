@@ -88,7 +88,7 @@ def test_device_is_no_candidate_while_it_is_programmed(begin: Begin) -> None:
     assert not lab.candidates(trait("A")).candidates
     assert lab.claim(uuid)[0] == NO_CONTENT
     assert running.steps() == [
-        f"{named(BUS)}: reserved: nothing more can be allocated from it",
+        f"{named(BUS)}: reserved: no new allocations from it",
         f"{named(BUS)}: programming: image {image}",
         f"{named(BUS)}: programmed: {trait('B')}",
         f"{named(BUS)}: released: free",
@@ -115,7 +115,7 @@ def test_owners_reserved_amount_is_restored(begin: Begin) -> None:
     assert lab.figures(uuid) == [(3, 2)]
     lab.sync()
     assert lab.figures(uuid) == [(3, 2)]
-    assert f"{named(BUS)}: programmed: nothing says which function it has" in working.steps()
+    assert f"{named(BUS)}: programmed: its function is unknown" in working.steps()
 
 
 def test_device_in_use_is_programmed_once_it_is_idle(begin: Begin) -> None:
@@ -179,7 +179,7 @@ def test_jobs_of_two_processes_for_one_device_have_one_winner(begin: Begin) -> N
         winner, loser = racers[place], racers[1 - place]
         lost = loser.end()
         assert lost.code == 1
-        assert "another job has it, or has left it unresolved" in lost.err
+        assert "another job of this device is in progress or unresolved" in lost.err
         assert "wharfinger device jobs" in lost.err
         assert not loser.told
         assert not winner.when("programmed")
@@ -299,7 +299,7 @@ def test_cycle_after_the_death_of_a_job_reserves_the_device_again(begin: Begin) 
     assert lab.figures(uuid) == [(4, 4)]
     lab.cyborg.go(BUS)
     lab.cyborg.wait_until_programmed(BUS)
-    with pytest.raises(JobRefused, match="is at work on it"):
+    with pytest.raises(JobRefused, match="is working on it"):
         lab.resolve_by_looking(BUS, image)
     lab.time_passes(BUS)
     assert lab.state(BUS) == ("interrupted while programming", True)

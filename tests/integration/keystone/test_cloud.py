@@ -531,7 +531,7 @@ def test_credentials_may_be_shared(cloud: Cloud, here: Here) -> None:
     share()
     validated = here.run("config", "validate", "-f", "json")
     assert validated.code == 0
-    assert [row["Result"] for row in validated.json()] == ["can be used"]
+    assert [row["Result"] for row in validated.json()] == ["valid"]
     assert here.run("sync").code == 0
     assert cloud.names() == ALL
 

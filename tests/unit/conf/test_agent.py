@@ -77,7 +77,9 @@ def test_interval_shorter_than_that_of_a_smaller_cycle_is_refused(
 def test_misspelled_option_is_reported_with_a_suggestion(tmp_path: Path) -> None:
     [problem] = conf.problems(read(tmp_path, "pol_interval = 2"))
 
-    assert "option pol_interval of section [agent]. Did you mean poll_interval?" in str(problem)
+    assert "option pol_interval of section [agent] is unknown. Did you mean poll_interval?" in str(
+        problem
+    )
 
 
 def test_health_socket_is_in_the_state_directory_by_default(tmp_path: Path) -> None:

@@ -72,16 +72,16 @@ HOLDER = "driver metal on host-a"
     ("reason", "facts"),
     [
         (Lacking(("VCPU", "VGPU")), ("no VCPU", "no VGPU")),
-        (Unknown(), ("not looked at",)),
+        (Unknown(), ("not examined",)),
         (Outside(Step.TREE), ("not in the tree",)),
         (Outside(Step.AGGREGATES), ("not in the aggregates",)),
         (Belonging((CYBORG,)), (CYBORG,)),
         (Belonging((CYBORG, NOVA)), (CYBORG, NOVA)),
-        (Belonging(()), ("nobody",)),
+        (Belonging(()), ("no owner",)),
         (Untraited((FAST,)), ("lacks", FAST)),
         (Untraited((FAST, SLOW)), ("lacks", FAST, "or", SLOW)),
         (Traited(SLOW), ("has", SLOW)),
-        (Held("VGPU", ()), ("VGPU", "reserved by others")),
+        (Held("VGPU", ()), ("VGPU", "reserved by other programs")),
         (Held("VGPU", (held(),)), ("cleaning", "14m", HOLDER)),
         (
             Held("VGPU", (held(), held("disk is loud", 200))),
@@ -91,10 +91,10 @@ HOLDER = "driver metal on host-a"
             Held("VGPU", (Reserved(provider_uuid="x", reason=UNKNOWN, holder=UNKNOWN),)),
             (UNKNOWN, UNKNOWN, UNKNOWN),
         ),
-        (Short("VGPU", 2, 4, 3), ("3 of 4 VGPU used", "2 asked for")),
+        (Short("VGPU", 2, 4, 3), ("3 of 4 VGPU used", "2 requested")),
         (Short("VGPU", 2, 4, None), ("VGPU", "used up")),
-        (Small("VGPU", 8, 4), ("4 VGPU", "8 asked for")),
-        (Misfit("VGPU", 2, "max_unit", 1), ("max_unit", "VGPU", "1", "2 asked for")),
+        (Small("VGPU", 8, 4), ("4 VGPU", "8 requested")),
+        (Misfit("VGPU", 2, "max_unit", 1), ("max_unit", "VGPU", "1", "2 requested")),
         (Misfit("VGPU", 2), ("VGPU=2", "units")),
     ],
     ids=repr,
@@ -333,26 +333,26 @@ OF_THREE = TreeStage(TreeStep.TOGETHER, frozenset(map(uuid, ("n0", "n1", "last")
 ADVICE: list[tuple[str, Case, tuple[str, ...]]] = [
     ("no providers", nothing, ("no providers",)),
     ("no class", no_class, ("No provider", "VGPU and VCPU")),
-    ("not all looked at", not_all_looked_at, ("VGPU", "1 was not looked at")),
+    ("not all looked at", not_all_looked_at, ("VGPU", "1 was not examined")),
     (
         "more not looked at than counted",
         more_not_looked_at_than_counted,
-        ("2", "used up", "3 more were not looked at"),
+        ("2", "used up", "3 more were not examined"),
     ),
-    ("others have it", others_have_it, ("12", CYBORG, "VGPU=1", "ask for that owner")),
-    ("untagged", untagged_only, ("13", "nobody", "VGPU=1", "tag")),
+    ("others have it", others_have_it, ("12", CYBORG, "VGPU=1", "request that owner")),
+    ("without an owner", untagged_only, ("13", "without an owner", "VGPU=1", "owner trait")),
     ("one trait lacks", one_trait_lacks, ("3 providers lack only", FAST)),
-    ("one trait is against it", one_trait_is_against_it, ("1 provider", SLOW, "against")),
+    ("one trait is against it", one_trait_is_against_it, ("1 provider", SLOW, "forbids")),
     (
         "one lacks and one is against it",
         one_trait_lacks_and_one_is_against_it,
-        ("1 provider lacks only", FAST, SLOW, "against"),
+        ("1 provider lacks only", FAST, SLOW, "forbids"),
     ),
     ("reserved", reserved, ("7 providers", "reserved for cleaning", "14m")),
     (
         "reserved for several reasons",
         reserved_for_several_reasons,
-        ("6 providers", "3 for no reason", "2 by others", "1 for disk is loud", "1h"),
+        ("6 providers", "3 for no reason", "2 by other programs", "1 for disk is loud", "1h"),
     ),
     ("all used up", all_used_up, ("4", "used up.")),
     (
@@ -360,36 +360,40 @@ ADVICE: list[tuple[str, Case, tuple[str, ...]]] = [
         reserved_and_used_up,
         ("7 providers", "cleaning", "14m", "19", "used up."),
     ),
-    ("less is free", less_is_free, ("3", "VGPU free", "2 at most", "3 are asked for")),
+    ("less is free", less_is_free, ("3", "VGPU free", "2 at most", "3 are requested")),
     ("max_unit 1", units(max_unit=1), ("max_unit of VGPU is 1", "3 groups")),
     ("max_unit 2", units(max_unit=2), ("max_unit of VGPU is 2", "2 groups")),
-    ("min_unit", units(min_unit=4), ("min_unit of VGPU is 4", "ask for that many")),
+    ("min_unit", units(min_unit=4), ("min_unit of VGPU is 4", "request at least that many")),
     ("step_size", units(step_size=2), ("step_size of VGPU is 2", "multiple")),
     ("unknown units", unknown_units, ("2 providers", "units")),
     ("least is not free", least_is_not_free, ("min_unit of VGPU is 4", "2 providers", "less free")),
-    ("least is free", least_is_free_somewhere, ("min_unit of VGPU is 4", "ask for that many")),
+    (
+        "least is free",
+        least_is_free_somewhere,
+        ("min_unit of VGPU is 4", "request at least that many"),
+    ),
     (
         "too small",
         would_not_do_were_it_free(total=4),
-        ("2 providers", "used up", "more than that", "nearest misses of VGPU=8"),
+        ("2 providers", "several reasons", "usage", "nearest misses of VGPU=8"),
     ),
     (
         "too small units",
         would_not_do_were_it_free(total=16, max_unit=4),
-        ("2 providers", "used up", "more than that", "nearest misses of VGPU=8"),
+        ("2 providers", "several reasons", "usage", "nearest misses of VGPU=8"),
     ),
     ("in other aggregates", in_other_aggregates, ("3", "aggregates", "group _A: VGPU=1")),
     ("in other trees", in_other_trees, ("3", "other trees", "VGPU=1")),
     ("several wrong", several_things_wrong, ("3 providers", "owner", "nearest misses of VGPU=1")),
     ("several trees", parts_in_several_trees, ("2 trees", "that of n0", "group _B: VGPU=1")),
     ("service disabled", service_disabled, ("2 trees", "`wharfinger service enable`")),
-    ("wrong root", wrong_root, ("1 tree has it all", "root", "lacks", FAST, "has", SLOW)),
+    ("wrong root", wrong_root, ("1 tree has all resources", "root", "lacks", FAST, "has", SLOW)),
     ("no tree has anything", no_tree_has_anything, ("No tree",)),
-    ("traits not together", traits_not_together, ("1 tree has it all", FAST)),
+    ("traits not together", traits_not_together, ("1 tree has all resources", FAST)),
     (
         "not enough together",
         ends_at(TreeStage(TreeStep.TOGETHER, NONE, 0)),
-        ("1 tree", "not enough for all of them together", "tree of gpu"),
+        ("1 tree", "not enough for all groups together", "tree of gpu"),
     ),
     (
         "filters",
@@ -399,20 +403,20 @@ ADVICE: list[tuple[str, Case, tuple[str, ...]]] = [
     (
         "policy",
         ends_at(TOGETHER, TreeStage(TreeStep.POLICY, NONE, 0)),
-        ("--group-policy none", "3."),
+        ("--group-policy none", "3 candidates."),
     ),
     (
         "policy and subtree",
         ends_at(TOGETHER, TreeStage(TreeStep.POLICY, NONE, 0), subtree=True),
-        ("--group-policy none", "without --same-subtree", "3."),
+        ("--group-policy none", "without --same-subtree", "3 candidates."),
     ),
     (
         "subtree",
         ends_at(TOGETHER, TreeStage(TreeStep.SUBTREE, NONE, 0)),
-        ("Without --same-subtree", "3."),
+        ("Omit --same-subtree", "3 candidates."),
     ),
-    ("changed meanwhile", changed_meanwhile, ("no candidates now", "ask again")),
-    ("nothing narrowed", nothing_narrowed, ("3 candidates in 3 trees;", "would do")),
+    ("changed meanwhile", changed_meanwhile, ("Repeat", "no candidates")),
+    ("nothing narrowed", nothing_narrowed, ("3 candidates in 3 trees;", "suitable")),
     (
         "traits narrowed",
         traits_narrowed,
@@ -448,12 +452,16 @@ def test_advice_names_the_main_obstacle_and_the_remedy(case: Case, facts: tuple[
 
 def test_advice_reads_as_sentences() -> None:
     """This is the only test with complete sentences."""
-    assert said(others_have_it(World())) == "12 of OWNER_CYBORG have VGPU=1: ask for that owner."
+    assert (
+        said(others_have_it(World()))
+        == "12 providers of OWNER_CYBORG have VGPU=1: request that owner."
+    )
     assert said(reserved(World())) == (
         "7 providers are reserved for cleaning, the first since 14m."
     )
     assert said(service_disabled(World())) == (
-        "2 trees have it all, and are of a disabled service: `wharfinger service enable`."
+        "2 trees have all resources, but are of a disabled service: "
+        "run `wharfinger service enable`."
     )
 
 
@@ -480,17 +488,17 @@ def test_text_is_a_table_with_the_nearest_misses(told: Explanation) -> None:
         "group _GPU: VGPU=1",
         "  providers           4",
         "  with VGPU           3  1 out",
-        "  open to OWNER_NOVA  2  1 out, 1 by this alone",
+        "  open to OWNER_NOVA  2  1 out, 1 for this reason alone",
         "  not fully reserved  1  1 out",
-        "  not used up         0  1 out, 1 by this alone",
+        "  not used up         0  1 out, 1 for this reason alone",
         "  1 reserved: cleaning, 14m (driver metal on host-a)",
-        f"  used ({uuid('used')}) 4 of 4 VGPU used, 1 asked for",
+        f"  used ({uuid('used')}) 4 of 4 VGPU used, 1 requested",
         f"  cleaned ({uuid('cleaned')}) reserved: cleaning, 14m (driver metal on host-a)",
         f"  theirs\\x1b[31m ({uuid(EVIL)}) belongs to OWNER_CYBORG",
         "",
         "the whole request",
-        "  trees                          4",
-        "  with something for each group  0",
+        "  trees                           4",
+        "  with a provider for each group  0",
         "",
         "1 provider is reserved for cleaning, since 14m.",
     ]
@@ -545,7 +553,7 @@ def test_unread_and_recorded_providers_are_counted() -> None:
     world = World()
     world.has("unseen", None, NOVA)
     told = nothing(world)
-    assert_says(lines(told)[2], "VGPU", "0", "1 out", "1 not looked at")
+    assert_says(lines(told)[2], "VGPU", "0", "1 out", "1 not examined")
     assert explanation.as_data(told, NOW)["parts"][0]["not_looked_at"] == 1
 
     world = World()
@@ -553,7 +561,7 @@ def test_unread_and_recorded_providers_are_counted() -> None:
     world.facts = replace(world.facts, last_seen=frozenset([uuid("gpu")]))
     told = nothing(world)
     [line] = [line for line in lines(told) if "not fully reserved" in line]
-    assert_says(line, "1", "1 as last seen")
+    assert_says(line, "1", "1 by the last report")
     assert explanation.as_data(told, NOW)["parts"][0]["as_last_seen"] == 1
 
 
@@ -562,7 +570,7 @@ def test_unread_sharing_providers_are_counted() -> None:
     assert_says(lines(replace(nothing(world), not_looked_at=12))[-3], "trees", "0")
     world.has("gpu", FREE, NOVA)
     told = replace(nothing(world), not_looked_at=12)
-    assert_says(lines(told)[-3], "1", "12 that share not looked at")
+    assert_says(lines(told)[-3], "1", "12 sharing providers not examined")
     assert explanation.as_data(told, NOW)["sharing_not_looked_at"] == 12
 
 

@@ -105,9 +105,9 @@ def test_foreign_reservation_is_shown_with_its_classes() -> None:
     lines = list(plan.as_text([], foreign=foreign))
 
     assert [line.plain for line in lines] == [
-        "? gpu: VGPU is fully reserved, and not by us: kept. To end this: "
+        "? gpu: VGPU is fully reserved by another program: kept. To end this: "
         "`wharfinger provider release uuid-gpu --foreign`",
-        "? host: MEMORY_MB, VCPU are fully reserved, and not by us: kept",
+        "? host: MEMORY_MB, VCPU are fully reserved by another program: kept",
     ]
     assert {line.style for line in lines} == {"dim"}
 

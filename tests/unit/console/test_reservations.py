@@ -72,7 +72,7 @@ def test_unknown_field_is_a_question_mark() -> None:
 
 
 def test_foreign_reservation_is_shown_by_classes() -> None:
-    assert lines(others=frozenset({"VGPU", "VCPU"})) == ["reserved by others: VCPU, VGPU"]
+    assert lines(others=frozenset({"VGPU", "VCPU"})) == ["reserved by other programs: VCPU, VGPU"]
     assert lines(others=frozenset()) == lines() == []
 
 

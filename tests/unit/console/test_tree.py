@@ -111,7 +111,7 @@ def test_holders_are_drawn_before_the_contents() -> None:
         "├── traits: COMPUTE_NODE, OWNER_NOVA\n"
         "└── gpu  OWNER_NOVA\n"
         "    ├── reserved: cleaning, 3m ([red]job)\n"
-        "    ├── reserved by others: VGPU\n"
+        "    ├── reserved by other programs: VGPU\n"
         "    └── VGPU 0/8  fully reserved\n"
     )
 

@@ -153,12 +153,12 @@ def test_unknown_auth_type_is_reported(tmp_path: Path) -> None:
 # Lines, and words of their errors.
 UNKNOWN = {
     "conductor_groups = a": "conductor_group?",
-    "owner_of_nodes = a": "nobody reads the option owner_of_nodes of section [metal]",
-    "peer_list = a": "nobody reads",
-    "partition_key = a": "nobody reads",
+    "owner_of_nodes = a": "option owner_of_nodes of section [metal] is unknown",
+    "peer_list = a": "is unknown",
+    "partition_key = a": "is unknown",
     "timeout = 0": "[metal] timeout",
     "timeout = soon": "[metal] timeout",
-    "cafile = /nowhere": "there is no such file",
+    "cafile = /nowhere": "this file does not exist",
     "endpoint_override = http://ironic/%(tenant)s": "%%",
     "shard = $nowhere": "[metal] shard",
 }

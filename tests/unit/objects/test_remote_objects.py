@@ -193,7 +193,7 @@ def test_call_of_a_method_that_is_not_remotable_is_refused(method: Any) -> None:
     for question in (on_class("Service", method), on_object(method)):
         error = error_of(question)
         assert isinstance(error, RemoteError)
-        assert "cannot be called from afar" in str(error)
+        assert "is not a remotable method" in str(error)
 
 
 @pytest.mark.parametrize("name", ["Rack", "WharfingerObject", "VersionedObject", "", "object"])

@@ -107,7 +107,7 @@ def test_absent_provider_that_is_held_keeps_the_figures_from_before_its_reshape(
 
 
 def test_remove_of_an_overlaid_provider_leaves_it_to_its_publisher() -> None:
-    assert "published by someone else" in waits_for(
+    assert "another program publishes it" in waits_for(
         absent(child(), root(), mode=PublishingMode.OVERLAY)
     )
 
@@ -120,7 +120,7 @@ def test_remove_of_a_provider_with_another_instance_trait_keeps_it() -> None:
 @pytest.mark.parametrize("generation", [0, 4])
 def test_absent_provider_that_we_only_intended_to_create_is_kept(generation: int) -> None:
     live = child(traits=frozenset(), generation=generation)
-    assert "about to be created" in waits_for(absent(live, root(), applied=None, intended=live))
+    assert "creation was completed" in waits_for(absent(live, root(), applied=None, intended=live))
 
 
 def test_remove_of_an_intended_provider_with_both_our_traits_deletes_it() -> None:
@@ -132,7 +132,7 @@ def test_remove_of_an_intended_provider_with_both_our_traits_deletes_it() -> Non
 @pytest.mark.parametrize("mark", sorted(OURS))
 def test_remove_of_an_intended_provider_with_one_of_our_traits_keeps_it(mark: str) -> None:
     live = child(traits=frozenset([mark]))
-    assert "about to be created" in waits_for(absent(live, root(), applied=None, intended=live))
+    assert "creation was completed" in waits_for(absent(live, root(), applied=None, intended=live))
 
 
 @pytest.mark.parametrize("traits", [(), ("OWNER_NOVA",)])

@@ -78,7 +78,7 @@ def test_uuid_in_any_usual_form_is_returned_in_one(value: uuid.UUID) -> None:
 
 @pytest.mark.parametrize("value", ["", "x", A_UUID[:-1], A_UUID + "0", None, 5, ["x"]])
 def test_invalid_uuid_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidName, match=r"uuid name .*is no uuid"):
+    with pytest.raises(InvalidName, match=r"uuid name .*is not a uuid"):
         names.check_uuid(value)
 
 

@@ -63,7 +63,7 @@ def test_renamed_provider_with_the_name_of_another_is_refused() -> None:
     live = provider(name="before", traits=OURS)
     error = found(wanted(), live, Record(applied=live), elsewhere=other)
     assert isinstance(error, NameTaken)
-    assert error.other == "nobody known"
+    assert error.other == "an unknown program"
 
 
 def test_provider_of_our_uuid_outside_our_listing_is_a_conflict_unless_it_has_our_mark() -> None:
@@ -110,7 +110,7 @@ def test_provider_with_our_owner_and_another_is_refused_with_the_remedy(
     error = found(wanted(mode), provider(traits=OURS | {"OWNER_CYBORG"}), before)
     assert isinstance(error, OwnershipConflict)
     assert error.other == "OWNER_CYBORG"
-    assert error.remedy == "It has the traits of both: take one of them from it."
+    assert error.remedy == "It has both owner traits: remove one of them."
 
 
 def test_provider_with_both_our_owners_is_refused_with_the_remedy() -> None:
@@ -118,14 +118,14 @@ def test_provider_with_both_our_owners_is_refused_with_the_remedy() -> None:
     both = frozenset([US.owner, ACME.owner])
     error = found(wanted(), provider(traits=both), Record(applied=provider(traits=both)))
     assert isinstance(error, OwnershipConflict)
-    assert error.remedy == "It has the traits of both: take one of them from it."
+    assert error.remedy == "It has both owner traits: remove one of them."
 
 
 def test_provider_of_our_former_owner_without_our_mark_is_refused_with_the_reason() -> None:
     before = Record(applied=provider(traits=OURS))
     error = found(wanted(), provider(traits=frozenset(["OWNER_NOVA"])), before, publisher=ACME)
     assert isinstance(error, OwnershipConflict)
-    assert "This instance tagged it so before" in error.remedy
+    assert "This instance had that owner before" in error.remedy
 
 
 def test_owner_change_of_an_allocated_provider_is_refused() -> None:
@@ -133,7 +133,7 @@ def test_owner_change_of_an_allocated_provider_is_refused() -> None:
     before = Record(applied=live)
     error = found(wanted(), live, before, publisher=ACME, is_allocated=True)
     assert isinstance(error, OwnershipConflict)
-    assert "It has allocations" in error.remedy
+    assert "no more allocations" in error.remedy
     assert found(wanted(), live, before, publisher=ACME) is None
     assert found(wanted(), live, before, is_allocated=True) is None
 
@@ -186,9 +186,9 @@ def test_root_with_vcpu_is_refused_to_owners_other_than_nova(mode: PublishingMod
     want = wanted(mode, inventories=VCPU if mode is PublishingMode.OWN else {})
     error = misuse(ACME, want, there)
     assert error is not None
-    assert "has to be OWNER_NOVA's" in error.problem
+    assert "so they need OWNER_NOVA" in error.problem
     assert "publishes as CUSTOM_OWNER_ACME" in error.problem
-    assert "Give the instance that owner, or leave the root to nova" in error.problem
+    assert "Set its owner option to OWNER_NOVA, or let nova publish the root" in error.problem
     assert misuse(US, want, there) is None
 
 

@@ -428,7 +428,7 @@ def test_aggregate_in_any_form_of_its_uuid_is_the_same(tree: ProviderTree) -> No
 
 
 def test_invalid_aggregate_is_refused(tree: ProviderTree) -> None:
-    with pytest.raises(InvalidName, match="is no uuid"):
+    with pytest.raises(InvalidName, match="is not a uuid"):
         tree.add_aggregates("gpu", "rack-1")
 
 

@@ -101,7 +101,7 @@ def test_profile_without_resources_is_refused(
 ) -> None:
     with pytest.raises(DeviceProfileError) as caught:
         asked(*groups)
-    assert str(caught.value) == "device profile fast: it asks for no resources."
+    assert str(caught.value) == "device profile fast: it requests no resources."
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_profile_without_resources_is_refused(
     ],
 )
 def test_profile_with_unknown_key_is_refused(key: str) -> None:
-    told = "a key is resources:CLASS, trait:TRAIT or of accel:."
+    told = "a key is resources:CLASS, trait:TRAIT or accel:NAME."
 
     assert refusal(FPGA, {**FPGA, key: "1"}) == (key, "1", told)
 
@@ -141,8 +141,8 @@ def test_profile_trait_must_be_required_or_forbidden(value: Any) -> None:
 @pytest.mark.parametrize(
     ("key", "told"),
     [
-        ("resources:fpga", "that cannot be a resource class"),
-        ("resources:", "that cannot be a resource class"),
+        ("resources:fpga", "the name of a resource class"),
+        ("resources:", "the name of a resource class"),
         ("trait:fast", "'fast' cannot be a trait"),
         ("trait:", "a trait is missing"),
     ],
@@ -168,7 +168,7 @@ def test_profile_group_with_only_a_trait_is_refused_in_terms_of_profiles() -> No
 
     assert (key, value) == ("trait:CUSTOM_FAST", "forbidden")
     assert problem == (
-        "it describes a provider, but the group asks for no resources: there is no resources: "
+        "it describes a provider, but the group requests no resources: there is no resources: "
         "above 0."
     )
 
@@ -178,7 +178,7 @@ def test_profile_group_of_another_owner_is_refused(more: dict[str, str]) -> None
     assert refusal({**FPGA, "trait:OWNER_NOVA": "required", **more}) == (
         "trait:OWNER_NOVA",
         "required",
-        "what a device profile asks for is OWNER_CYBORG's, and nobody else's.",
+        "the resources of a device profile belong to OWNER_CYBORG. Remove this trait.",
     )
 
 
@@ -304,7 +304,7 @@ def test_invalid_groups_are_an_error_of_their_profile_alone(path: Path, groups: 
     wrong = {"name": "fast", "groups": groups}
     path.write_text(json.dumps({"device_profiles": [wrong, profile("slow", FPGA)]}))
 
-    assert unread(path).startswith(f"{path} has groups that are none: ")
+    assert unread(path).startswith(f"{path} has invalid groups: ")
     assert ProfileFile(path).groups("slow") == [FPGA]
 
 
@@ -363,7 +363,7 @@ def test_without_configuration_a_profile_is_an_error_with_the_remedy(tmp_path: P
     with pytest.raises(ConfigurationError) as caught:
         read_from(configured(tmp_path), "fast")
     assert (caught.value.section, caught.value.key) == ("accelerator", "auth_type")
-    assert "nothing says where they are kept" in caught.value.problem
+    assert "no source of device profiles is set" in caught.value.problem
     assert caught.value.remedy == (
         "Set auth_type and its options for Cyborg, or device_profiles for a file."
     )

@@ -143,7 +143,7 @@ def test_load_filter_that_fails_names_it_with_the_reason(
 def test_load_object_that_is_no_filter_is_refused(plugins: Plugins, module: str) -> None:
     plugins.install("mine", module)
 
-    assert "mine is no subclass of RequestFilter" in refusal("mine").problem
+    assert "mine is not a subclass of RequestFilter" in refusal("mine").problem
 
 
 def test_load_raises_the_configuration_error_of_a_filter(plugins: Plugins) -> None:

@@ -169,7 +169,7 @@ def test_key_that_resembles_a_valid_one_is_refused(key: str) -> None:
     assert refusal(**{key: "1"}) == (
         key,
         "1",
-        "nothing is asked for by that. The keys are resources:CLASS, trait:TRAIT, both with a "
+        "this key requests nothing. The keys are resources:CLASS, trait:TRAIT, both with a "
         "group's suffix before the colon, group_policy and accel:device_profile.",
     )
 
@@ -241,7 +241,7 @@ def test_invalid_resource_class_is_refused(name: str, amount: str) -> None:
     key, value, problem = refusal(**{f"resources:{name}": amount})
 
     assert (key, value) == (f"resources:{name}", amount)
-    assert "that cannot be a resource class" in problem
+    assert "the name of a resource class" in problem
 
 
 @pytest.mark.parametrize("value", ["", "Required", "requested", "required ", "in:CUSTOM_FAST"])
@@ -272,7 +272,7 @@ def test_group_with_only_a_trait_is_refused(value: str, more: dict[str, str]) ->
     assert refusal(**{"trait_A:CUSTOM_FAST": value}, **more) == (
         "trait_A:CUSTOM_FAST",
         value,
-        "it describes a provider, but the group asks for no resources: there is no "
+        "it describes a provider, but the group requests no resources: there is no "
         "resources_A: above 0.",
     )
 
@@ -281,7 +281,7 @@ def test_flavor_without_resources_is_refused() -> None:
     assert refusal(**{"resources:VCPU": "0", "resources:MEMORY_MB": "0"}) == (
         "resources",
         "",
-        "nothing is asked for.",
+        "no resources are requested.",
     )
 
 
@@ -320,7 +320,7 @@ def test_group_that_forbids_its_owner_is_refused() -> None:
     key, value, problem = refusal(**{"trait:OWNER_NOVA": "forbidden"})
 
     assert (key, value) == ("trait:OWNER_NOVA", "forbidden")
-    assert "the owner whose resources the group asks for" in problem
+    assert "the group requests resources of this owner" in problem
 
 
 def test_class_and_trait_may_have_one_name() -> None:
@@ -393,7 +393,9 @@ def test_invalid_group_policy_beside_a_device_profile_is_refused() -> None:
 
 
 def test_group_with_a_suffix_of_the_device_profile_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="suffix = 'device_profile_0': two groups have it"):
+    with pytest.raises(
+        InvalidRequest, match="suffix = 'device_profile_0': two groups have this suffix"
+    ):
         with_profile(**{"resourcesdevice_profile_0:VGPU": "1"})
 
 
@@ -411,7 +413,7 @@ def test_device_profile_without_a_reader_is_refused() -> None:
     assert refusal(**{"accel:device_profile": "fast"}) == (
         "accel:device_profile",
         "fast",
-        "device profiles are not read here.",
+        "this command does not read device profiles.",
     )
 
 
@@ -693,7 +695,7 @@ def test_extra_spec_that_names_hardware_of_novas_configuration_is_refused() -> N
         (
             {"hw:tpm_version": "1.2", "hw:tpm_model": "tpm-crb"},
             "hw:tpm_model",
-            "a TPM of version 1.2 cannot be of this model",
+            "a TPM of that version cannot be of this model",
         ),
         (
             {"hw:cpu_thread_policy": "require", f"trait:{HYPERTHREADING}": "forbidden"},
@@ -703,7 +705,7 @@ def test_extra_spec_that_names_hardware_of_novas_configuration_is_refused() -> N
         (
             {"hw:mem_encryption": "true", "resources:MEM_ENCRYPTION_CONTEXT": "2"},
             "hw:mem_encryption",
-            "resources:MEM_ENCRYPTION_CONTEXT for 2. Remove one.",
+            "resources:MEM_ENCRYPTION_CONTEXT 2. Remove one.",
         ),
         (
             {
@@ -715,7 +717,7 @@ def test_extra_spec_that_names_hardware_of_novas_configuration_is_refused() -> N
             "hw:tpm_version",
             "there is no resources: above 0",
         ),
-        ({"hw:pmem": "x" * 240}, "hw:pmem", "that cannot be a resource class"),
+        ({"hw:pmem": "x" * 240}, "hw:pmem", "the name of a resource class"),
     ],
 )
 def test_extra_specs_that_contradict_each_other_are_refused(
@@ -730,7 +732,7 @@ def test_extra_specs_that_contradict_each_other_are_refused(
 @pytest.mark.parametrize(
     ("mask", "told"),
     [
-        ("0-1", "it leaves no CPU that is shared"),
+        ("0-1", "it leaves no shared CPU"),
         ("2", "the guest has the CPUs 0 to 1"),
         ("1,^1", "the guest has the CPUs 0 to 1"),
         ("1-0", "1-0 ends before it begins"),
@@ -802,7 +804,7 @@ def test_amounts_equal_those_of_nova(
     try:
         found = amounts(asked(figures, **specs, group_policy="none"))
     except InvalidRequest as error:
-        assert error.problem == "nothing is asked for."
+        assert error.problem == "no resources are requested."
         found = {}
 
     assert found == _as_nova_does(said, figures)

@@ -117,7 +117,7 @@ def test_port_over_a_physical_network_outside_its_network_is_refused() -> None:
     assert refusal(group(), "second", "third") == (
         f"required of group {BANDWIDTH}",
         FIRST,
-        "its network is over CUSTOM_PHYSNET_SECOND, CUSTOM_PHYSNET_THIRD, and not over that.",
+        "the port's network has only CUSTOM_PHYSNET_SECOND, CUSTOM_PHYSNET_THIRD.",
     )
 
 
@@ -180,21 +180,21 @@ def test_group_in_another_format_is_refused(part: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("port", "key", "told"),
     [
-        ({"request_groups": []}, "resources", "nothing is asked for."),
-        (group(resources={}), "resources", "nothing is asked for."),
+        ({"request_groups": []}, "resources", "no resources are requested."),
+        (group(resources={}), "resources", "no resources are requested."),
         (group(resources={EGRESS: -1}), f"resources:{EGRESS}", "a whole number from 1"),
-        (group(resources={"egress": 1}), "resources", "that cannot be a resource class"),
+        (group(resources={"egress": 1}), "resources", "the name of a resource class"),
         (group(required=["normal"]), "required", "'normal' cannot be a trait"),
         (group(id="a port"), "suffix", "letters, digits, _ and -"),
         (
             {"request_groups": group()["request_groups"] * 2},
             "suffix",
-            "two groups have it.",
+            "two groups have this suffix.",
         ),
         (
             {**group(), "same_subtree": [PACKETS]},
             "same_subtree",
-            "there is no group of that suffix.",
+            "no group has this suffix.",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else json.dumps(value),

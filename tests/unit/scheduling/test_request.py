@@ -66,7 +66,7 @@ def test_invalid_suffix_is_refused(suffix: str) -> None:
     assert no_group(suffix=suffix) == (
         "suffix",
         suffix,
-        "a group's suffix is of letters, digits, _ and -, at most 64 of them.",
+        "a suffix has at most 64 characters: letters, digits, _ and -.",
     )
 
 
@@ -89,7 +89,7 @@ def test_invalid_resource_class_is_refused(kind: str) -> None:
     key, value, problem = no_group(resources={"VCPU": 1, kind: 1})
 
     assert (key, value) == ("resources", kind)
-    assert "those are of A-Z, 0-9 and _, such as VGPU or CUSTOM_GOLD" in problem
+    assert "consists of A-Z, 0-9 and _, such as VGPU or CUSTOM_GOLD" in problem
 
 
 def test_longest_resource_class_is_accepted() -> None:
@@ -119,11 +119,11 @@ def test_uuid_in_any_form_is_normalized() -> None:
     ],
 )
 def test_invalid_uuid_is_refused(values: dict[str, Any], key: str) -> None:
-    assert no_group(**values) == (key, "rack", "is no uuid")
+    assert no_group(**values) == (key, "rack", "is not a uuid")
 
 
-def test_empty_uuid_is_refused() -> None:
-    assert no_group(in_tree="") == ("uuid of the group without a suffix", "", "is no uuid")
+def test_an_empty_uuid_is_none_either() -> None:
+    assert no_group(in_tree="") == ("uuid of the group without a suffix", "", "is not a uuid")
 
 
 def test_text_as_list_of_aggregates_is_refused() -> None:
@@ -211,7 +211,7 @@ def test_group_of_two_owners_is_refused(said: list[str], owner: str | None) -> N
 
     assert (key, value) == ("required of group _GPU", f"{CYBORG},{NOVA}")
     assert problem == (
-        "a provider has one owner, and so has a group of a request. Ask for each owner's "
+        "a provider has one owner, and so has a group. Request each owner's "
         "resources in a group of its own."
     )
 
@@ -267,22 +267,30 @@ def test_invalid_limit_is_refused(limit: int) -> None:
 def test_two_groups_with_one_suffix_are_refused() -> None:
     both = group("_A"), group("_A", owner=NOVA)
 
-    assert no_request(*both, group_policy="none") == ("suffix", "_A", "two groups have it.")
-    assert no_request(GPU, GPU) == ("suffix", "", "two groups have it.")
+    assert no_request(*both, group_policy="none") == (
+        "suffix",
+        "_A",
+        "two groups have this suffix.",
+    )
+    assert no_request(GPU, GPU) == ("suffix", "", "two groups have this suffix.")
 
 
 @pytest.mark.parametrize("groups", [(), (group("_A", resources={}),)], ids=["none", "empty"])
 def test_request_without_resources_is_refused(groups: tuple[RequestGroup, ...]) -> None:
     together = tuple(frozenset({one.suffix}) for one in groups)
 
-    assert no_request(*groups, same_subtree=together) == ("resources", "", "nothing is asked for.")
+    assert no_request(*groups, same_subtree=together) == (
+        "resources",
+        "",
+        "no resources are requested.",
+    )
 
 
 @pytest.mark.parametrize(
     ("suffix", "name"), [("", "the group without a suffix"), ("_T", "group _T")]
 )
 def test_group_without_resources_outside_same_subtree_is_refused(suffix: str, name: str) -> None:
-    told = f"{name} asks for nothing, and stands in no same_subtree."
+    told = f"{name} has no resources, and is in no same_subtree."
 
     assert no_request(group("_A"), group(suffix, resources={}), group_policy="none") == (
         "resources",
@@ -320,7 +328,7 @@ def test_same_subtree_of_an_unknown_suffix_is_refused(suffix: str) -> None:
     assert no_request(*groups, same_subtree=(frozenset({"_A", suffix}),)) == (
         "same_subtree",
         suffix,
-        "there is no group of that suffix.",
+        "no group has this suffix.",
     )
 
 
@@ -418,7 +426,7 @@ def test_also_combines_subtrees_and_root_conditions() -> None:
 
 
 def test_also_of_groups_with_one_suffix_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="suffix = '_A': two groups have it"):
+    with pytest.raises(InvalidRequest, match="suffix = '_A': two groups have this suffix"):
         asked("_A").also(asked("_A"))
 
 

@@ -1,6 +1,6 @@
 """Request filters: rules that every request for allocation candidates has to obey.
 
-Plugins of the entry point group ``wharfinger.request_filters``. Such as::
+A filter is a plugin of the entry point group ``wharfinger.request_filters``. It imports::
 
     from wharfinger.scheduling.request_filters import Candidate, RequestFilter, Surroundings
 """

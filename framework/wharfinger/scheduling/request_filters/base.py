@@ -11,7 +11,7 @@ from wharfinger.scheduling.request import ResourceRequest
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What filters are made with."""
+    """The configuration, client and database that filters are created with."""
 
     conf: Options
     placement: PlacementClient
@@ -21,31 +21,30 @@ class Surroundings:
 class RequestFilter:
     """A rule that requests have to obey.
 
-    It narrows what Placement is asked, and checks what Placement answers; either alone may do,
-    and is then all that is implemented. One filter serves many requests, from several threads.
-    Any WharfingerError that it raises ends the request.
+    A filter narrows requests, checks candidates, or does both; it overrides only the methods that
+    it needs. One filter serves many requests, from several threads. Any WharfingerError that it
+    raises ends the request.
     """
 
     def __init__(self, surroundings: Surroundings) -> None:
-        """Nothing is to be asked of any service here. Raises ConfigurationError."""
+        """Read the configuration; send no requests here. Raises ConfigurationError."""
 
     def apply(self, request: ResourceRequest) -> ResourceRequest:
-        """The request with the rule's conditions; with none less than it has.
+        """Return the request with the rule's conditions added; remove no condition.
 
-        Called again when candidates of the same request are asked for once more.
+        The search calls it again when it repeats a request.
         """
         return request
 
     def forget(self) -> None:
-        """Forget what is remembered of Placement: it has refused the request as it was narrowed.
+        """Clear cached data of Placement, since Placement refused the narrowed request.
 
-        The request is then narrowed and sent once more.
+        The search then narrows and sends the request once more.
         """
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Why a candidate of the request cannot be used; None where it can.
+        """Return why a candidate breaks the rule, None if it does not.
 
-        ``request`` is that which was sent. What all candidates that obey the rule pass, and no
-        other does: a candidate that is objected to is dropped.
+        ``request`` is the request as sent. The search drops the candidate if there is a reason.
         """
         return None

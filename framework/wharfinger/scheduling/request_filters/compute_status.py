@@ -1,4 +1,4 @@
-"""The filter ``compute_status``: nothing is placed on what a disabled service publishes."""
+"""The filter ``compute_status``, which excludes the trees of disabled services."""
 
 from dataclasses import replace
 from typing import Final
@@ -12,37 +12,37 @@ from wharfinger.scheduling.request import ResourceRequest, invalid
 from wharfinger.scheduling.request_filters.base import RequestFilter, Surroundings
 
 _DISABLED: Final = os_traits.COMPUTE_STATUS_DISABLED
-#: What it asks of the root of what is taken from.
+#: The condition on the roots of trees.
 OF_ROOTS: Final = TraitConditions(forbidden=frozenset([_DISABLED]))
 
 
 class ComputeStatusFilter(RequestFilter):
-    """Takes nothing from trees whose roots have COMPUTE_STATUS_DISABLED.
+    """Exclude trees whose roots have COMPUTE_STATUS_DISABLED.
 
-    ``wharfinger service disable`` sets it, and so does nova.
+    ``wharfinger service disable`` sets the trait, and so does nova.
     """
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._placement: Final = surroundings.placement
 
     def apply(self, request: ResourceRequest) -> ResourceRequest:
-        """The request with the trait forbidden on the root.
+        """Return the request with the trait forbidden on the root.
 
-        A server that cannot be told (before 1.35) is not: the check remains. Raises InvalidRequest
-        for a request that requires it.
+        Before Placement 1.35, the request stays as it is, and only ``objection`` applies the rule.
+        Raises InvalidRequest for a request that requires the trait.
         """
         if _DISABLED in request.root.required:
             raise invalid(
                 "root_required",
                 _DISABLED,
-                "the request filter compute_status forbids it: nothing is placed there.",
+                "the request filter compute_status forbids this trait. Remove it.",
             )
         if self._placement.microversion < Feature.ROOT_REQUIRED.value:
             return request
         return replace(request, root=request.root & OF_ROOTS)
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Names the disabled root of what is to be taken from."""
+        """Return an objection that names the disabled root."""
         for uuid in candidate.allocations:
             root = candidate.providers[uuid].root_provider_uuid
             if _DISABLED in candidate.providers[root].traits:

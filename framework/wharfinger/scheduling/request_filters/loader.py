@@ -1,4 +1,4 @@
-"""Loading request filters: by name, from the entry points of installed packages."""
+"""Loading of request filters, by name, from the entry points of installed packages."""
 
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint
@@ -13,29 +13,29 @@ NAMESPACE: Final = "wharfinger.request_filters"
 
 
 def load(names: Sequence[str], surroundings: Surroundings) -> dict[str, RequestFilter]:
-    """The filters of these names, by name, in this order; raises ConfigurationError."""
+    """Return the filters of these names, by name, in this order; raises ConfigurationError."""
     filters = {}
     for name, kind in find(names).items():
         try:
             filters[name] = kind(surroundings)
         except WharfingerError:
             raise
-        except Exception as error:  # a plugin's: told with its name
+        except Exception as error:  # a plugin may raise any error
             raise _failed(names, name, error) from error
     return filters
 
 
 def find(names: Sequence[str]) -> dict[str, type[RequestFilter]]:
-    """The classes of the filters of these names; raises ConfigurationError."""
+    """Return the classes of the filters of these names; raises ConfigurationError."""
     installed = [one.name for one in entry_points(group=NAMESPACE)]
     for name in names:
         if names.count(name) > 1:
-            raise _wrong(names, f"{name} is there twice.", "Name each filter once.")
+            raise _wrong(names, f"{name} occurs twice.", "Name each filter once.")
         if installed.count(name) != 1:
             raise _wrong(
                 names,
                 f"{installed.count(name) or 'no'} installed packages have a filter {name!r}.",
-                f"There are: {', '.join(sorted(set(installed)))}.",
+                f"Installed filters: {', '.join(sorted(set(installed)))}.",
             )
 
     return {name: _import(names, name) for name in names}
@@ -47,12 +47,12 @@ def _import(names: Sequence[str], name: str) -> type[RequestFilter]:
 
     try:
         manager = PluginManager(NAMESPACE, name, on_load_failure_callback=refuse)
-    except (AssertionError, SystemExit) as error:  # stevedore lets these two pass
+    except (AssertionError, SystemExit) as error:  # stevedore does not catch these two
         raise _failed(names, name, error) from error
     kind = manager.driver
     if not (isinstance(kind, type) and issubclass(kind, RequestFilter)):
-        problem = f"{name} is no subclass of RequestFilter."
-        raise _wrong(names, problem, "Mend its package, or leave it out.")
+        problem = f"{name} is not a subclass of RequestFilter."
+        raise _wrong(names, problem, "Repair its package, or remove the filter from this option.")
     return kind
 
 
@@ -60,7 +60,7 @@ def _failed(names: Sequence[str], name: str, error: BaseException) -> Configurat
     return _wrong(
         names,
         f"{name} cannot be loaded: {type(error).__name__}: {error}.",
-        "Mend its package, or leave it out.",
+        "Repair its package, or remove the filter from this option.",
     )
 
 

@@ -1,13 +1,12 @@
-"""The filter ``owner``: what a group asks for is taken from its owner's providers alone.
+"""The filter ``owner``, which lets a group take only from its owner's providers.
 
-A group with an owner takes from providers of which that owner's trait is the only owner trait.
-From one that nobody has tagged it takes if that shares through an aggregate, if the
-configuration allows it, or for as long as the owner's gate is off. A group without an owner
-takes from what nobody has tagged. Groups that ask for no resources take nothing.
+A group with an owner takes from providers whose only owner trait is that owner's. It also takes
+from a provider without an owner trait if that provider shares through an aggregate, if the
+configuration allows it, or while the owner's gate is off. A group without an owner takes from
+providers without an owner trait. The rule does not apply to groups without resources.
 
-Placement cannot be asked for just that: in the group without a suffix, a required trait need
-only be had by one of the providers. So it is asked for what comes nearest, and each candidate is
-checked.
+Placement cannot express this rule: in the group without a suffix, only one of the providers needs
+a required trait. So the filter requests the nearest condition and checks each candidate.
 """
 
 from dataclasses import replace
@@ -26,12 +25,12 @@ from wharfinger.scheduling.request import RequestGroup, ResourceRequest
 from wharfinger.scheduling.request_filters.base import RequestFilter, Surroundings
 
 _SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
-#: Traits in all groups together; with gunicorn a URL has less than 4,094 bytes.
+#: The most forbidden traits of all groups together; gunicorn limits a URL to 4,094 bytes.
 _MOST_FORBIDDEN: Final = 60
 
 
 class OwnerFilter(RequestFilter):
-    """Never lets a group take another owner's resources."""
+    """Let no group take another owner's resources."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         section = SchedulingSection.read(surroundings.conf)
@@ -41,15 +40,15 @@ class OwnerFilter(RequestFilter):
         self._allows_untagged: Final = section.allows_untagged
 
     def apply(self, request: ResourceRequest) -> ResourceRequest:
-        """The request with other owners forbidden in each group, and its own required.
+        """Return the request with each group's owner required and other owners forbidden.
 
-        Raises MicroversionUnsupported where the server (before 1.34) does not say which group of
-        several owners' takes what.
+        Raises MicroversionUnsupported for groups of several owners if the server (before 1.34)
+        does not map groups to providers.
         """
         if len({group.owner for group in request.groups if group.resources}) > 1:
             self._placement.require(Feature.MAPPINGS, "a request for several owners' resources")
         known = self._owners.get()
-        # With more, the check alone has to do: servers take URLs of some thousand characters.
+        # With more traits, the URL would be too long, and only ``objection`` applies the rule.
         forbids = len(known) * len(request.groups) <= _MOST_FORBIDDEN
         return replace(
             request,
@@ -57,7 +56,7 @@ class OwnerFilter(RequestFilter):
         )
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Names the provider that a group would take from, and may not."""
+        """Return an objection that names the provider of another owner."""
         for group in request.groups:
             if not group.resources:
                 continue
@@ -68,13 +67,13 @@ class OwnerFilter(RequestFilter):
                     self._owners.learn(found)
                     taken = ", ".join(sorted(candidate.allocations.get(uuid, group.resources)))
                     return (
-                        f"it takes {taken} for {group.owner or 'nobody'} from {uuid}, which "
-                        f"belongs to {' and '.join(sorted(found)) or 'nobody'}"
+                        f"it takes {taken} for {group.owner or 'no owner'} from {uuid}, which "
+                        f"belongs to {' and '.join(sorted(found)) or 'no owner'}"
                     )
         return None
 
     def may_take(self, group: RequestGroup, traits: frozenset[str]) -> bool:
-        """Whether a group may take from a provider with these traits.
+        """Return whether a group may take from a provider with these traits.
 
         Raises ObjectError, StateError.
         """
@@ -84,7 +83,7 @@ class OwnerFilter(RequestFilter):
         return _SHARES in traits or self._takes_untagged(group.owner)
 
     def forget(self) -> None:
-        """Which owner traits there are is asked for anew: one may have been deleted."""
+        """Clear the cached owner traits: one may have been deleted."""
         self._owners.forget()
 
     def _confined(
@@ -94,8 +93,8 @@ class OwnerFilter(RequestFilter):
             return group
         others = known - {group.owner} if forbids else frozenset[str]()
         conditions = TraitConditions(forbidden=others)
-        # Where there is no choice between traits (before 1.39), or the owner's is not known yet,
-        # the check remains.
+        # If the server knows no choice between traits (before 1.39), or not yet the owner trait,
+        # only ``objection`` applies the rule.
         if (
             group.owner in known
             and not self._takes_untagged(group.owner)
