@@ -28,8 +28,8 @@ The last three are as they were when the programming began.
 
 A device has one control path: what it holds, it holds in all of its deployables. Only FPGAs can be
 programmed. The image of a programmed device is in the directory `holds`, in a file named for it.
-Each beginning and end of a programming is a line in `programmings`. A go is a file in the directory of
-the device's name in `go`; what takes it removes it.
+Each beginning and end of a programming is a line in `programmings`. A go is a file in the
+directory of the device's name in `go`; what takes it removes it.
 """
 
 import json
