@@ -1,6 +1,6 @@
-"""What docs/objects.rst shows of the versioned objects, read from their classes.
+"""Tables of docs/objects.rst, read from the classes of the versioned objects.
 
-Sphinx has no part in this: the tests look at it too.
+This module does not use Sphinx, because tests use it too.
 """
 
 import re
@@ -20,7 +20,7 @@ _SUBJECTS: Final = re.compile(r"((?:``\w+``, )*``\w+``):? +(.+)", re.DOTALL)
 _CLAUSE: Final = re.compile(r"; (?=``\w+``)")
 _SENTENCE: Final = re.compile(r"(?<=\.) ")
 
-#: What a field of a kind holds, one and several.
+#: The type of a field, in singular and plural.
 _KINDS: Final[dict[type, tuple[str, str]]] = {
     field_types.Identifier: ("uuid", "uuids"),
     field_types.Count: ("whole number", "whole numbers"),
@@ -33,12 +33,12 @@ _KINDS: Final[dict[type, tuple[str, str]]] = {
 
 
 class Unsaid(LookupError):
-    """What a class has and its docstring does not say, or the reverse."""
+    """A field that only the class or only its docstring has."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRow:
-    """A field of an object, in words; ``default`` is empty where there is none."""
+    """A field of an object as text; ``default`` is empty without a default."""
 
     name: str
     type: str
@@ -48,12 +48,12 @@ class FieldRow:
 
 
 def objects() -> list[type[WharfingerObject]]:
-    """The registered objects of the framework, by name; an object before its list."""
+    """Return the registered objects of the framework by name, each before its list."""
     return [kind for _name, kind in sorted(REGISTERED.items()) if _is_ours(kind)]
 
 
 def version_rows() -> list[tuple[str, str, str, str]]:
-    """Each step of each object: its name, the version, what that brought, and with which fields."""
+    """Return the name, version, change and new fields of each step of each object."""
     return [
         (kind.obj_name(), step.version, step.brought, ", ".join(step.fields))
         for kind in objects()
@@ -62,22 +62,22 @@ def version_rows() -> list[tuple[str, str, str, str]]:
 
 
 def service_rows() -> list[tuple[str, str]]:
-    """Each version of a service, and what it brought."""
+    """Return each version of a service, and its change."""
     return [(str(version), brought) for version, brought in SERVICE_VERSIONS.items()]
 
 
 def summary(kind: type[WharfingerObject]) -> str:
-    """What the docstring of an object says before and after its fields."""
+    """Return the text of an object's docstring before and after its fields."""
     paragraphs = _documentation(kind).split("\n\n")
     return "\n\n".join(one for one in paragraphs if not one.startswith("- "))
 
 
 def field_rows(kind: type[WharfingerObject]) -> list[FieldRow]:
-    """The fields of an object, in the order of its docstring; raises Unsaid."""
+    """Return the fields of an object in the order of its docstring; raises Unsaid."""
     meanings = _meanings(kind)
     unsaid = kind.fields.keys() - meanings.keys()
     if unsaid:
-        raise Unsaid(f"{kind.obj_name()}: what {', '.join(sorted(unsaid))} means is not said")
+        raise Unsaid(f"{kind.obj_name()}: its docstring lacks {', '.join(sorted(unsaid))}")
     return [
         FieldRow(name, _type(field), "yes" if field.nullable else "no", _default(field), meaning)
         for name, meaning in meanings.items()
@@ -86,7 +86,7 @@ def field_rows(kind: type[WharfingerObject]) -> list[FieldRow]:
 
 
 def is_list(kind: type[WharfingerObject]) -> bool:
-    """Whether an object is a list of others."""
+    """Return whether an object is a list of others."""
     return issubclass(kind, ObjectList)
 
 
@@ -99,7 +99,7 @@ def _documentation(kind: type[WharfingerObject]) -> str:
 
 
 def _meanings(kind: type[WharfingerObject]) -> dict[str, str]:
-    """What the docstring says of each field, by field."""
+    """Return the meaning of each field in the docstring."""
     meanings: dict[str, str] = {}
     for item in _ITEM.findall(_documentation(kind)):
         for names, meaning in _clauses(" ".join(item.split())):
@@ -111,9 +111,9 @@ def _meanings(kind: type[WharfingerObject]) -> dict[str, str]:
 
 
 def _clauses(item: str) -> Iterator[tuple[list[str], str]]:
-    """The fields of an item, and what it says of them.
+    """Yield the fields of an item with their meaning.
 
-    Several clauses are about different fields; sentences after them are about all.
+    Each clause describes different fields; the sentences after the clauses apply to all fields.
     """
     clauses = _CLAUSE.split(item)
     last, *common = _SENTENCE.split(clauses[-1], maxsplit=1) if len(clauses) > 1 else clauses[-1:]

@@ -1,6 +1,6 @@
-"""A real Cyborg, for as long as a test or a module of them; PyPI's openstack-cyborg.
+"""A real Cyborg for a test or a module of tests; PyPI's openstack-cyborg.
 
-Its devices are what it is told that they are: see cyborg_hardware.py.
+A file describes its devices: see cyborg_hardware.py.
 """
 
 import json
@@ -17,7 +17,7 @@ from wharfinger_harnesses.daemons import TIMEOUT, LabError
 from wharfinger_harnesses.openstack import PACE, OpenStackService, Options
 
 HOST = "fpga-host-1"
-#: What nova's requests have beside its user's token.
+#: Headers of nova's requests besides its user's token.
 _SERVICE = {"X-Service-Roles": "service"}
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def deployable(
     accelerators: int = 1,
     traits: Sequence[str] = ("CUSTOM_FPGA_LAB",),
 ) -> dict[str, Any]:
-    """What a device offers of one resource class."""
+    """The accelerators of one resource class on a device."""
     return {
         "name": name,
         "resource_class": resource_class,
@@ -42,7 +42,7 @@ def deployable(
 
 
 def device(bus: str, *deployables: Part, **more: Any) -> dict[str, Any]:
-    """An FPGA with one region and one accelerator, unless it is said to be something else."""
+    """A device; by default an FPGA with one region and one accelerator."""
     return {"bus": bus, "deployables": [*(deployables or [deployable()])], **more}
 
 
@@ -85,7 +85,7 @@ class Cyborg(OpenStackService):
         every = [] if self._reports_every is None else ["--reports-every", str(self._reports_every)]
         self.serve(*every)
 
-    # What is asked of Cyborg.
+    # Requests to Cyborg.
 
     def create_profile(self, name: str, *groups: Mapping[str, str]) -> dict[str, Any]:
         """Make a device profile of these groups; return Cyborg's description of it."""
@@ -100,7 +100,7 @@ class Cyborg(OpenStackService):
         return described
 
     def deployable(self, bus: str, name: str = "r0", host: str | None = None) -> dict[str, Any]:
-        """What Cyborg says of one deployable of a device."""
+        """Return Cyborg's description of one deployable of a device."""
         named = f"{host or self.host}_{bus}_{name}"
         for described in self.deployables():
             if described["name"] == named:
@@ -156,7 +156,7 @@ class Cyborg(OpenStackService):
         """Delete an accelerator request as nova does, bound or not."""
         self._succeed("DELETE", f"/accelerator_requests?arqs={uuid}", **_SERVICE)
 
-    # What hardware there is.
+    # The hardware.
 
     def set_hardware(self, *devices: Part, host: str | None = None) -> None:
         """Have these be the devices of a host, as Cyborg finds at its next discovery."""
@@ -190,7 +190,7 @@ class Cyborg(OpenStackService):
     def resize(
         self, bus: str, accelerators: int, name: str = "r0", host: str | None = None
     ) -> None:
-        """Have a deployable of a device be of so many accelerators."""
+        """Set the number of accelerators of a device's deployable."""
         (parts,) = (found["deployables"] for found in self.hardware(host) if found["bus"] == bus)
         resized = [
             {**part, "accelerators": accelerators} if part["name"] == name else part
@@ -199,7 +199,7 @@ class Cyborg(OpenStackService):
         self.change_device(bus, host, deployables=resized)
 
     def discover(self, host: str | None = None) -> None:
-        """Have an agent look at its hardware and report it now.
+        """Let an agent read its hardware and report it now.
 
         Raises LabError, with what Cyborg says, when the report as a whole failed. Where Cyborg
         fails to add one device it goes on with the others, and only its log tells.
@@ -293,7 +293,7 @@ class Cyborg(OpenStackService):
     # What remains.
 
     def told_to_nova(self) -> list[dict[str, Any]]:
-        """The events that nova was told of."""
+        """Return the events that nova received."""
         return self._lines("nova")
 
     def wait_for_nova(self, request_uuid: str) -> dict[str, Any]:

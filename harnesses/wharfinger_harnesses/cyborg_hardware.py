@@ -1,4 +1,4 @@
-"""Cyborg's accelerator driver `lab`: devices that are what a file says, and do as they are told.
+"""Cyborg's accelerator driver `lab`: devices that a file describes and controls.
 
 Loaded by cyborg_service.py into the real Cyborg. The file `hardware.json` beside the
 configuration has for each host its devices; it is read whenever a device is looked at. Of a
@@ -27,9 +27,9 @@ device it says
 The last three are as they were when the programming began.
 
 A device has one control path: what it holds, it holds in all of its deployables. Only FPGAs can be
-programmed. What one was programmed with is in the directory `holds`, in a file named for it. Each
-beginning and end of a programming is a line in `programmings`. A go is a file in the directory of
-the device's name in `go`; what takes it removes it.
+programmed. The image of a programmed device is in the directory `holds`, in a file named for it.
+Each beginning and end of a programming is a line in `programmings`. A go is a file in the
+directory of the device's name in `go`; what takes it removes it.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The Cyborg driver's harness: a real Cyborg, and devices that are what they are told to be.
+"""The Cyborg driver's harness: a real Cyborg, and devices that a file describes.
 
 Cyborg publishes its devices to the kit's Placement itself; the driver overlays what is there.
 """
@@ -18,7 +18,7 @@ from wharfinger_harnesses.service_harness import ServiceHarness
 HOST: Final = "conformance-fpga-host"
 _ROOT: Final = str(uuid5(NAMESPACE_URL, HOST))
 _REGION: Final = "r0"
-#: What each FPGA holds at a reset.
+#: The function of each FPGA after a reset.
 _FUNCTION: Final = "0A00"
 #: FPGAs at a reset.
 _FPGAS: Final = 2
@@ -149,7 +149,7 @@ class CyborgHarness(ServiceHarness):
         }
 
     def use(self, thing: str) -> None:
-        """Have a request be bound to a thing, and stay so."""
+        """Bind a request to a thing without an end."""
         self.make_busy(thing)
         bus, request = self._device(thing)["bus"], self._requests.pop(thing)
         self._cyborg.go(bus)
@@ -202,5 +202,5 @@ def _fpga(number: int) -> Part:
 
 
 def _thing(found: Part) -> str:
-    """What the provider of a device's one deployable is called."""
+    """Return the provider name of a device's only deployable."""
     return f"{HOST}_{found['bus']}_{_REGION}"

@@ -1,7 +1,7 @@
-"""What Cyborg asks of Glance and of nova, and no more; served by cyborg_service.py.
+"""The API calls of Glance and nova that Cyborg uses; served by cyborg_service.py.
 
-Images are in the file `images.json`: by uuid, the id of the function in each, or null. What nova
-is told is in the file `nova`, an event a line.
+Images are in the file `images.json`: by uuid, the id of the function in each, or null. The
+file `nova` has the events that nova received, one on each line.
 """
 
 import json
@@ -32,7 +32,7 @@ def answer(start_response: Any, status: HTTPStatus, body: Any = None) -> list[by
 
 
 def _version(environ: dict[str, Any], path: str, name: str, **more: str) -> dict[str, Any]:
-    """What a service says of its one version."""
+    """Return the version document of a service."""
     url = f"http://{environ['HTTP_HOST']}{environ['SCRIPT_NAME']}/{path}/"
     return {"id": name, "status": "CURRENT", "links": [{"rel": "self", "href": url}], **more}
 

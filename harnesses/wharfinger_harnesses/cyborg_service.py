@@ -1,16 +1,14 @@
 """The real Cyborg in one process: its conductor, its agents, and its API beneath /accelerator.
 
 Run as a program in a directory: `cyborg_service.py DIRECTORY PORT [--reports-every SECONDS]`.
-A cyborg.conf there is read after what is said here, and need have only what differs; there need
-be none. The database gets its schema if it has none. The API is on 127.0.0.1, at any free port
-unless one is given; the file `port` has it, once it answers, and systemd is told then, if it
-started this. The file `cyborg.log` has what Cyborg says. Whoever asks is an administrator unless
-the request says otherwise: there is no keystone.
+An optional cyborg.conf there overrides the options of this module. An empty database gets its
+schema. The API is on 127.0.0.1, at a free port unless one is given. When it answers, the file
+`port` has the port, and systemd is notified if it started this process. The file `cyborg.log` is
+Cyborg's log. Without keystone, each request has an administrator's rights unless it names others.
 
-Where [placement] has an endpoint_override there are agents, one for each host that hardware.json
-names; see cyborg_hardware.py. For each there has to be a root provider already. They
-report once before it is ready, then whenever they are asked to, by `POST /lab/discover`; and with
---reports-every again and again.
+If [placement] has an endpoint_override, there is an agent for each host in hardware.json; see
+cyborg_hardware.py. Each host must have a root provider already. The agents report once before the
+API is ready, then at each `POST /lab/discover`, and with --reports-every at this interval.
 
 Its parts talk in memory, so they have to be in one process. Glance and nova are here as well: see
 cyborg_peers.py.
@@ -148,7 +146,7 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 def without_keystone(_defaults: dict[str, str]) -> Callable[[Application], Application]:
-    """What the paste configuration has in the place of keystone's filter."""
+    """Filter of the paste configuration in place of keystone's."""
 
     def filtered(application: Application) -> Application:
         def known(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -196,7 +194,7 @@ def install_hardware(directory: Path) -> None:
 
 
 def configure(directory: Path, port: int) -> None:
-    """Have Cyborg read what is said here, and then what its directory says."""
+    """Configure Cyborg with the options of this module, and then of its directory."""
     for name, template in {
         "defaults.conf": _DEFAULTS,
         "api-paste.ini": _PIPELINE,

@@ -1,6 +1,6 @@
-"""What the lab needs of the machine it is on: programs, and servers among them.
+"""Programs and servers of this machine for the tests.
 
-Where something is missing LabError says what: nothing is skipped.
+A missing program raises LabError: no test is skipped.
 """
 
 import os

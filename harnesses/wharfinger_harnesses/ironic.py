@@ -109,7 +109,7 @@ class Ironic(OpenStackService):
         self._succeed("DELETE", f"/v1/nodes/{uuid}")
 
     def go(self, uuid: str) -> None:
-        """Have a node go on from where it holds, or waits, as its ``extra["lab"]`` has it."""
+        """Continue a node that its ``extra["lab"]`` holds or lets wait."""
         (self.directory / "go" / uuid).touch()
 
     def clear_goes(self) -> None:

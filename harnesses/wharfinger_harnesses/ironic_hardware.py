@@ -1,4 +1,4 @@
-"""Ironic's hardware type and deploy interface `lab`: nodes that do as they are told.
+"""Ironic's hardware type and deploy interface `lab`: nodes that ``extra`` controls.
 
 Loaded by ironic_service.py into the real Ironic. A node's ``extra["lab"]`` says what
 its ``clean``, ``deploy`` and ``delete`` do:
@@ -11,7 +11,7 @@ its ``clean``, ``deploy`` and ``delete`` do:
 ``fail``
     fails.
 
-What nothing is said of is done at once. A node's go is a file named for its uuid in the directory
+Other steps end at once. A node's go is a file named for its uuid in the directory
 `go` beside the configuration; what takes it removes it. ``extra`` can be changed at any time but
 while Ironic works on the node.
 """
@@ -82,7 +82,7 @@ class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
         predicate=_has_go,
     )
     def lab_resume(self, task: Any, _manager: Any, _context: Any) -> None:
-        """Have a node that waits, and has a go, go on."""
+        """Continue a waiting node that has a go."""
         _go(task.node).unlink()
         _WAITING[task.node.provision_state](task)
 

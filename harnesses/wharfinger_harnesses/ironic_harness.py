@@ -84,7 +84,7 @@ timeout = {_TIMEOUT}
         return self._ironic.rows.uuids()
 
     def add(self) -> str:
-        """Have one more node, which has become available just now."""
+        """Add a node that has just become available."""
         [uuid] = self._make([datetime.now(UTC)])
         return uuid
 
@@ -128,14 +128,14 @@ timeout = {_TIMEOUT}
         self._ironic.rows.write(self._removed.pop(thing), [{"updated_at": now}])
 
     def make_busy(self, thing: str) -> None:
-        """Have a node be cleaned, until it is made free."""
+        """Start the cleaning of a node; it ends when the node is made free."""
         self._ironic.provision(thing, "manage")
         self._ironic.wait_for(thing, "manageable")
         self._ironic.provision(thing, "provide")
         self._ironic.wait_for(thing, "clean wait")
 
     def make_free(self, thing: str) -> None:
-        """Have the cleaning go on, to its end."""
+        """Let the cleaning end."""
         self._ironic.go(thing)
         self._ironic.wait_for(thing, "available")
 
@@ -164,5 +164,5 @@ timeout = {_TIMEOUT}
 
 
 def _in_database(moment: datetime) -> datetime:
-    """Ironic's database keeps times in UTC, and does not say so."""
+    """Ironic's database stores times in UTC, without a time zone."""
     return moment.astimezone(UTC).replace(tzinfo=None)

@@ -1,10 +1,10 @@
 """The real Ironic in one process: its conductor and its API, without a broker.
 
-Run as a program in a directory: `ironic_service.py DIRECTORY [PORT]`. An ironic.conf there is
-read after what is said here, and need have only what differs; there need be none. The database
-gets its schema if it has none. The API is on 127.0.0.1, at any free port unless one is given;
-the file `port` has it, once it answers, and systemd is told then, if it started this. The file
-`ironic.log` has what Ironic says. At SIGUSR1 it reads ironic.conf again.
+Run as a program in a directory: `ironic_service.py DIRECTORY [PORT]`. An optional
+ironic.conf there overrides the options of this module. An empty database gets its schema. The API
+is on 127.0.0.1, at a free port unless one is given. When it answers, the file `port` has the port,
+and systemd is notified if it started this process. The file `ironic.log` is Ironic's log. At
+SIGUSR1 it reads ironic.conf again.
 
 It has all of Ironic's fake hardware, and the tests' own: see ironic_hardware.py.
 """
@@ -109,7 +109,7 @@ def load_hardware() -> None:
 
 
 def configure(directory: Path, port: int) -> None:
-    """Have Ironic read what is said here, and then what its directory says."""
+    """Configure Ironic with the options of this module, and then of its directory."""
     defaults = directory / "defaults.conf"
     defaults.write_text(_DEFAULTS.format(directory=directory))
     files = [path for path in (defaults, directory / "ironic.conf") if path.exists()]

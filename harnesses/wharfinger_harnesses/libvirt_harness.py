@@ -65,7 +65,7 @@ class LibvirtHarness(Harness):
         self._calls.detach()
 
     def reset(self) -> None:
-        """Have two GPUs that nobody uses."""
+        """Create two unused GPUs."""
         self.expect()
         self._numbers = self._first.number
         self._gpus, self._removed, self._domains = {}, {}, {}
@@ -98,7 +98,7 @@ class LibvirtHarness(Harness):
         return tuple(self._gpus)
 
     def add(self) -> str:
-        """Have a GPU where none has been since the reset."""
+        """Add a GPU at an address that had none since the reset."""
         self.grow(1)
         return list(self._gpus)[-1]
 
@@ -121,7 +121,7 @@ class LibvirtHarness(Harness):
         self._write()
 
     def make_busy(self, thing: str) -> None:
-        """Have an mdev of another type on a GPU: it takes none of the driver's type then."""
+        """Create an mdev of another type on a GPU, which then takes none of the driver's type."""
         self._hold(thing, OTHER, 1)
 
     def make_free(self, thing: str) -> None:
@@ -137,17 +137,17 @@ class LibvirtHarness(Harness):
         }
 
     def change(self, thing: str) -> None:
-        """Have a GPU take more mdevs, as after an update of its driver."""
+        """Let a GPU take more mdevs, as after an update of its driver."""
         gpu = self._gpus[thing]
         self._gpus[thing] = replace(gpu, capacity=gpu.capacity + _MORE)
         self._write()
 
     def use(self, thing: str) -> None:
-        """Have one mdev more of the enabled type on a GPU."""
+        """Create one more mdev of the enabled type on a GPU."""
         self._hold(thing, OFFERED, self._gpus[thing].count + 1)
 
     def restart(self) -> None:
-        """Nothing to stop: what the file says is all that libvirt's test driver knows."""
+        """Do nothing: libvirt's test driver only reads the file."""
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
         """As the contract says, with HALF and STALE for the text of a description alone.

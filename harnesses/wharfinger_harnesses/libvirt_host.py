@@ -35,7 +35,7 @@ class Gpu:
 
     @property
     def name(self) -> str:
-        """What libvirt calls it."""
+        """Libvirt's name of the device."""
         return f"pci_{self._suffix}"
 
     @property

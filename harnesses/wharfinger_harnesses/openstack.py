@@ -1,4 +1,4 @@
-"""What a real Ironic and a real Cyborg have in common: files, an API, a database and a log."""
+"""Common code of the real Ironic and Cyborg: files, an API, a database and a log."""
 
 from collections.abc import Mapping
 from configparser import RawConfigParser

@@ -1,4 +1,4 @@
-"""What the harnesses of Ironic and of Cyborg have in common: a service behind a proxy."""
+"""Common code of the harnesses of Ironic and Cyborg: a service behind a proxy."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack

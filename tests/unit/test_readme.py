@@ -1,4 +1,4 @@
-"""The drivers in README.md and docs/ load, and publish the documented trees."""
+"""Load the drivers that README.md and docs/ show and check the providers that they publish."""
 
 import re
 import sys
@@ -22,7 +22,7 @@ GONE = "8c9e0d3a-5a6f-4a86-9a39-0c1d4a1f7a11"
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a directory where packages can be installed during a test."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    # stevedore looks for installed packages once in a process.
+    # stevedore caches the entry points of a process.
     monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
     before = set(sys.modules)
     yield tmp_path
@@ -33,9 +33,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def rack(site: Path) -> Path:
-    """Return the path of the configuration; README.md's package is installed with it."""
-    for name in ("wharfinger_rack.py", "pyproject.toml", "rack.json", "wharfinger.conf"):
-        (site / name).write_text(_block(name))
+    """Install the package of README.md's driver and return the path of its configuration."""
+    (site / "wharfinger_rack.py").write_text(_block("wharfinger_rack.py"))
+    for name in ("pyproject.toml", "rack.json", "wharfinger.conf"):
+        (site / name).write_text((REPOSITORY / "docs" / "examples" / "rack" / name).read_text())
     project = tomllib.loads((site / "pyproject.toml").read_text())["project"]
     (entry_points,) = project["entry-points"].items()
     _install(site, project["name"], entry_points)
@@ -46,13 +47,13 @@ def rack(site: Path) -> Path:
     return configuration
 
 
-def test_driver_of_the_readme_passes_the_check(rack: Path) -> None:
+def test_readme_driver_loaded_fits_the_contract(rack: Path) -> None:
     conf = load([str(rack)])
     (instance,) = conf.enabled_drivers
     assert loader.check(InstanceSection.read(conf, instance).driver) == []
 
 
-def test_driver_of_the_readme_reserves_busy_machines(rack: Path) -> None:
+def test_readme_driver_with_busy_machine_reserves_it(rack: Path) -> None:
     conf = load([str(rack)])
     (instance,) = conf.enabled_drivers
     driver = loader.load(InstanceSection.read(conf, instance).driver)(conf, "host", instance)
@@ -64,7 +65,7 @@ def test_driver_of_the_readme_reserves_busy_machines(rack: Path) -> None:
     assert (busy.provider.inventories, busy.reservations) == (machine, ("cleaning",))
 
 
-def test_driver_of_the_documentation_edits_only_its_cards(site: Path) -> None:
+def test_cards_driver_with_foreign_root_edits_only_its_cards(site: Path) -> None:
     name = "wharfinger_cards"
     (site / f"{name}.py").write_text((REPOSITORY / "docs" / "examples" / f"{name}.py").read_text())
     _install(site, name, ("wharfinger.drivers", {"cards": f"{name}:CardsDriver"}))
@@ -92,14 +93,14 @@ def test_driver_of_the_documentation_edits_only_its_cards(site: Path) -> None:
 
 
 def _block(name: str) -> str:
-    """Return the contents of a file that README.md shows below its name."""
+    """Return the contents that README.md shows below a file name."""
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     (block,) = re.findall(rf"^`{re.escape(name)}`:\n\n```\w+\n(.*?)^```$", text, re.M | re.S)
     return str(block)
 
 
 def _install(site: Path, name: str, entry_points: tuple[str, dict[str, str]]) -> None:
-    """Write the metadata of a package, as pip does."""
+    """Write the metadata of an installed package."""
     group, entries = entry_points
     information = site / f"{name.replace('-', '_')}-0.1.dist-info"
     information.mkdir()
@@ -109,7 +110,7 @@ def _install(site: Path, name: str, entry_points: tuple[str, dict[str, str]]) ->
 
 
 def _publish(driver: ComputeDriver, node: str, *live: Provider) -> dict[str, DesiredProvider]:
-    """Return the driver's description of a node's tree, by provider name."""
+    """Return the providers of a node's tree after the driver's update, by name."""
     tree = ProviderTree.from_providers(live)
     if not live:
         tree.new_root(node)

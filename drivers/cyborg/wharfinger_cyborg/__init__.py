@@ -1,8 +1,8 @@
 """The Cyborg driver: the accelerators that a Cyborg manages.
 
-- ``config``: what an operator says.
+- ``config``: the options of an instance.
 - ``deployable``: an accelerator as Cyborg describes it; pure.
-- ``client``: what is asked of Cyborg, one method for each request; the only input and output.
-- ``accelerators``: all that Cyborg has, and what has changed of it.
+- ``client``: the requests to Cyborg, one method for each; the only input and output.
+- ``accelerators``: all accelerators, and their changes.
 - ``driver``: the contract with the framework.
 """

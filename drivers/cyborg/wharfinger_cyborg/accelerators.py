@@ -1,4 +1,4 @@
-"""All accelerators, as Cyborg had them last, and what has changed."""
+"""All accelerators, as Cyborg last reported them, and their changes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ from wharfinger.exceptions import BackendError
 from wharfinger_cyborg.client import AcceleratorRequest
 from wharfinger_cyborg.deployable import Deployable
 
-#: A look at what has changed comes after so many times as long as the last took: Cyborg makes
-#: several statements of each deployable and request that it lists.
+#: The next listing waits this many times the duration of the last one: Cyborg runs several SQL
+#: statements for each deployable and request that it lists.
 _PAUSE: Final = 10
-#: Seconds; after that it is asked again however long the last look took.
+#: Seconds after which the next listing starts, however long the last one took.
 _LONGEST_PAUSE: Final = 60
 
 
 class Source(Protocol):
-    """Where accelerators are read from; a Cyborg."""
+    """Source of the accelerators: a Cyborg."""
 
     def hosts(self) -> frozenset[str]:
         """The hosts that have devices."""
@@ -32,7 +32,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What Cyborg had at a time.
+    """The accelerators of Cyborg at one time.
 
     ``deployables`` are by the uuids of their providers; ``binding`` are, by provider uuid, the
     uuids of the accelerator requests that are being bound to it.
@@ -55,17 +55,17 @@ class Snapshot:
         )
 
     def differences(self, other: "Snapshot") -> set[str]:
-        """The uuids of the providers of which the other says something else."""
+        """Return the uuids of the providers that differ in the other snapshot."""
         return _different(self.deployables, other.deployables) | _different(
             self.binding, other.binding
         )
 
 
 class Accelerators:
-    """The accelerators; where a reading fails they stay as they were.
+    """The accelerators. They do not change if a request fails.
 
-    A mark is a turn of this process: each change that is read has one. ``seen`` has the uuids of
-    all deployables that this process has read, by provider uuid.
+    A mark is a number that increases with each listing. ``seen`` has the uuids of all deployables
+    that this process has read, by provider uuid.
     """
 
     def __init__(self, source: Source, instance: str) -> None:
@@ -79,14 +79,14 @@ class Accelerators:
         self.snapshot = Snapshot()
 
     def refresh(self) -> None:
-        """Read all. Raises BackendError where that is not certain to be all."""
+        """Read all accelerators. Raises BackendError if the listing may be incomplete."""
         started = monotonic()
         try:
             snapshot = self._read()
         finally:
             ended = monotonic()
             self._pause_ends = ended + min(_PAUSE * (ended - started), _LONGEST_PAUSE)
-        # What is read first has not changed: nobody has seen anything before.
+        # The first listing has no changes, because there is no earlier one.
         changed = self.snapshot.differences(snapshot) if self._turn else set()
         self._turn += 1
         self._changed.update(dict.fromkeys(changed, self._turn))
@@ -94,11 +94,11 @@ class Accelerators:
         self.snapshot = snapshot
 
     def mark(self) -> str:
-        """The mark from which changes are followed."""
+        """Return the mark from which changes are followed."""
         return f"{self._life}:{self._turn}"
 
     def changed_since(self, mark: str) -> tuple[set[str], str]:
-        """The uuids of the providers that have changed since a mark, and the next one.
+        """Return the uuids of the providers that have changed since a mark, and the next mark.
 
         Raises BackendError.
         """
@@ -106,18 +106,18 @@ class Accelerators:
             self.refresh()
         life, _, turn = mark.partition(":")
         if life != self._life:
-            return set(self.snapshot.deployables), self.mark()  # of a process before this
+            return set(self.snapshot.deployables), self.mark()  # another process's mark
         return {uuid for uuid, its in self._changed.items() if its > int(turn)}, self.mark()
 
     def _read(self) -> Snapshot:
-        """All that there is: a device that comes meanwhile has a host, too."""
+        """Read everything. The hosts come last, so that a new device's host is among them."""
         deployables: dict[str, Deployable] = {}
         for one in self._source.deployables():
             if one.provider_uuid in deployables:
                 other = deployables[one.provider_uuid]
                 raise self._failed(
-                    f"deployables {one.uuid} and {other.uuid} are one provider's, "
-                    f"{one.provider_uuid}"
+                    f"deployables {one.uuid} and {other.uuid} have the same provider "
+                    f"({one.provider_uuid})"
                 )
             deployables[one.provider_uuid] = one
         binding: dict[str, frozenset[str]] = {}
@@ -128,8 +128,8 @@ class Accelerators:
         hosts = self._source.hosts()
         if not deployables or not hosts:
             raise self._failed(
-                "it lists none, which is not taken for there being none: what is published stays. "
-                "If it has none indeed, remove this instance from enabled_drivers"
+                "it lists none, which can be an error of Cyborg: the published providers stay. "
+                "If it has no accelerators, remove this instance from enabled_drivers"
             )
         return Snapshot(hosts, deployables, binding)
 

@@ -1,7 +1,7 @@
-"""Cyborg's API, as far as it is asked: one method for each request.
+"""The requests to Cyborg's API: one method for each.
 
-Through openstacksdk's adapter alone: of its typed calls for accelerators, some do not work, and
-some take an error for an empty list.
+The client uses only openstacksdk's adapter. Some of the SDK's typed calls for accelerators do not
+work, and some return an empty list for an error.
 """
 
 from http import HTTPStatus
@@ -31,13 +31,13 @@ from wharfinger_cyborg.deployable import Deployable
 _ERRORS: Final = (
     keystone_exceptions.ClientException,
     sdk_exceptions.SDKException,
-    ValueError,  # of a URL that is none
+    ValueError,  # for an invalid URL
 )
 #: Characters of an error that are shown.
 _LONGEST: Final = 1000
 #: An accelerator request in this state is being bound: its device may be programmed for it.
 _BINDING: Final = "BindStarted"
-#: What Cyborg says where a device has refused its image, and where none of its drivers can program.
+#: Cyborg's messages for a device that refused its image, and for a missing programming driver.
 _REFUSED_BY_DEVICE: Final = "FPGA programming failed"
 _NO_DRIVER: Final = "Not find the FPGA driver"
 
@@ -77,7 +77,7 @@ class _Fault(msgspec.Struct, frozen=True):
 
 
 class Cyborg:
-    """The accelerators of a Cyborg. All methods raise BackendError."""
+    """Client for the accelerators of a Cyborg. All methods raise BackendError."""
 
     def __init__(self, adapter: Adapter, section: CyborgSection) -> None:
         self._adapter: Final = adapter
@@ -85,7 +85,7 @@ class Cyborg:
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, section: CyborgSection) -> Self:
-        """Find out where the Cyborg is to which a section leads.
+        """Connect to the Cyborg that a section configures.
 
         Raises BackendError, ConfigurationError.
         """
@@ -121,7 +121,7 @@ class Cyborg:
         return found
 
     def find(self, uuid: str) -> Deployable | None:
-        """Return one deployable as it is now; None where Cyborg answers 404 and names it."""
+        """Return one deployable as it is now; None if Cyborg answers 404 and names it."""
         operation = f"asking for deployable {uuid}"
         answer = self._answer(operation, f"/deployables/{uuid}")
         if answer.status_code == HTTPStatus.NOT_FOUND and uuid in (_explanation(answer) or ""):
@@ -131,7 +131,7 @@ class Cyborg:
         return one
 
     def deployable(self, uuid: str) -> Deployable:
-        """One deployable, as it is now."""
+        """Return one deployable as it is now; a missing one is an error."""
         operation = f"looking up deployable {uuid}"
         one = self._get(operation, f"/deployables/{uuid}", Deployable)
         self._check(operation, one)
@@ -145,9 +145,9 @@ class Cyborg:
     def program(self, deployable: Deployable, image: str) -> None:
         """Load an image into a deployable; Cyborg answers when that is done.
 
-        Raises ProgrammingRefused, ProgrammingFailed, and BackendError where nobody knows. What is
-        answered with 4xx is refused, an image that Glance does not have, too: none of Cyborg's own
-        drivers raises anything of that kind once it is at work (seen in Cyborg 17).
+        Raises ProgrammingRefused, ProgrammingFailed, and BackendError if the result is unknown. A
+        4xx means that the request was refused, also for an image that Glance does not have: none
+        of Cyborg's own drivers raises such an error after it has started (seen in Cyborg 17).
         """
         operation = f"programming {deployable.name}"
         path = f"/deployables/{deployable.uuid}/program"
@@ -190,7 +190,7 @@ class Cyborg:
         return answer
 
     def _unexpected(self, answer: Response) -> str:
-        """What an answer says that is no success."""
+        """Return the text of an answer that is not a success."""
         told = _explanation(answer) or answer.reason or "no explanation was given"
         where = printable(answer.url)
         return _short(
@@ -204,7 +204,9 @@ class Cyborg:
                 if field == "uuid" or value is not None:
                     names.check_uuid(value)
             except ValueError as error:
-                reason = f"deployable {shown(one.name)} has {field} {shown(value)}, which is none"
+                reason = (
+                    f"deployable {shown(one.name)} has {field} {shown(value)}, which is not a uuid"
+                )
                 raise self._failed(operation, reason) from error
 
     def _read(self, operation: str, answer: Response, kind: type[_Answer]) -> _Answer:
@@ -237,7 +239,7 @@ def _advice(answer: Response, section: CyborgSection) -> str:
 
 
 def _told(error: Exception, section: CyborgSection) -> str:
-    """What an error says, in one line, and what to do about it."""
+    """Return the text of an error in one line, with advice."""
     told = printable(" ".join(str(error).split())) or type(error).__name__
     if isinstance(error, keystone_exceptions.Unauthorized):
         told = f"{told}. Check the credentials in [{section.credentials}]."

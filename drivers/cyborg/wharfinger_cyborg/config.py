@@ -1,6 +1,6 @@
-"""[<instance>]: which Cyborg, and who publishes its accelerators.
+"""The section [<instance>]: which Cyborg, and which program publishes its accelerators.
 
-Besides the options here it takes keystoneauth's, as [placement] does: they lead to Cyborg.
+It also has keystoneauth's options for Cyborg, as [placement] has them for Placement.
 """
 
 from collections.abc import Sequence
@@ -26,16 +26,16 @@ OPTIONS: Final = (
                 "Cyborg's conductor creates the providers; they get the owner trait, reservations "
                 "and the trait of the function that they were programmed with.",
             ),
-            ("own", "Nobody else publishes them: they are created, and removed, here."),
+            ("own", "The driver creates and removes the providers."),
         ],
-        help="Who publishes the accelerators.",
+        help="Which program publishes the accelerators.",
     ),
     cfg.IntOpt(
         "program_timeout",
         default=900,
         min=1,
-        help="Seconds that Cyborg may take to program a device. After that, it is not known what "
-        "the device holds, and it stays reserved. Cyborg itself gives up sooner unless its own "
+        help="Seconds that Cyborg may take to program a device. After that, the result counts as "
+        "unknown, and the device stays reserved. Cyborg itself times out sooner unless its own "
         "rpc_response_timeout is longer than programming takes.",
     ),
 )
@@ -43,9 +43,9 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CyborgSection:
-    """A driver instance's section, validated, less keystoneauth's own options.
+    """A driver instance's section, validated, without keystoneauth's own options.
 
-    ``credentials`` is the section that says how to authenticate: this one, or what auth_section
+    ``credentials`` is the section with the credentials: this one, or the one that auth_section
     names. ``program_timeout`` is in seconds.
     """
 

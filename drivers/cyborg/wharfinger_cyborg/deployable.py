@@ -1,4 +1,4 @@
-"""A deployable, Cyborg's word for a part of a device that can be given out; pure."""
+"""A deployable, Cyborg's word for a part of a device that can be allocated; pure."""
 
 import uuid
 from collections.abc import Collection
@@ -17,12 +17,11 @@ _ATTRIBUTES: Final = msgspec.json.Decoder(list[dict[str, str]])
 
 
 class Deployable(msgspec.Struct, frozen=True):
-    """A deployable, by the names and values of Cyborg's API. Other fields are passed over.
+    """A deployable, with the names and values of Cyborg's API. Other fields are ignored.
 
-    Those with one ``device_id`` are parts of one device.
-    ``rp_uuid`` is its provider's, None as long as Cyborg has not published it. ``attributes_list``
-    is JSON: a list of objects with one key each, ``rc`` for the resource class and ``trait...`` for
-    a trait.
+    Deployables with the same ``device_id`` are parts of one device. ``rp_uuid`` is the uuid of the
+    provider, or None until Cyborg has published it. ``attributes_list`` is JSON: a list of objects
+    with one key each, ``rc`` for the resource class and ``trait...`` for a trait.
     """
 
     uuid: str
@@ -35,12 +34,12 @@ class Deployable(msgspec.Struct, frozen=True):
 
     @property
     def provider_uuid(self) -> str:
-        """The uuid of its provider, as Cyborg gives it, or would."""
+        """Return the uuid that Cyborg gives the provider, or would give it."""
         return self.rp_uuid or str(uuid.uuid3(uuid.NAMESPACE_DNS, self.name))
 
     @property
     def inventory(self) -> dict[str, Inventory]:
-        """What it has to give; raises ValueError where that cannot be published."""
+        """Return the inventory; raises ValueError if it cannot be published."""
         classes = {value for key, value in self._attributes() if key == _CLASS}
         if len(classes) != 1:
             raise ValueError(f"it has {len(classes)} resource classes among its attributes")
@@ -53,19 +52,19 @@ class Deployable(msgspec.Struct, frozen=True):
 
     @property
     def traits(self) -> frozenset[str]:
-        """Its traits; raises ValueError for what Placement would not take."""
+        """Return the traits; raises ValueError for a trait that Placement would refuse."""
         given = (value for key, value in self._attributes() if key.startswith(_TRAIT))
         return frozenset(map(check_trait, given))
 
     @property
     def function(self) -> str | None:
-        """The function that Cyborg's agent has found on it; None where it does not say."""
+        """Return the function that Cyborg's agent has found, or None if it reports none."""
         prefix = self.function_trait("X")[:-1]
         found = [trait for trait in self.traits if trait.startswith(prefix)]
         return found[0].removeprefix(prefix) if len(found) == 1 else None
 
     def function_trait(self, function: str) -> str:
-        """The trait that says that it holds a function, as Cyborg's drivers name it."""
+        """Return the trait of a function, as Cyborg's drivers name it."""
         return function_trait(function, self.driver_name or "")
 
     def _attributes(self) -> list[tuple[str, str]]:
@@ -77,10 +76,10 @@ class Deployable(msgspec.Struct, frozen=True):
 
 
 def host_of(name: str, hosts: Collection[str]) -> str | None:
-    """Which of the hosts a deployable of that name is on; None where the name does not tell.
+    """Return the host of a deployable with this name, or None if the name does not show it.
 
-    Cyborg's API says that of none. Its drivers begin names with the host's, with its domain or
-    without, and an underscore.
+    Cyborg's API does not report it. Its drivers begin a name with the name of the host, with or
+    without its domain, and an underscore.
     """
     if len(hosts) == 1:
         return next(iter(hosts))

@@ -1,4 +1,4 @@
-"""The driver: what the framework asks, answered from what Cyborg said last."""
+"""The driver: answers the framework from Cyborg's last answers."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,10 +16,10 @@ from wharfinger_cyborg.deployable import Deployable, host_of
 
 
 class CyborgDriver(ComputeDriver):
-    """Cyborg's deployables: a child provider each, below the root of the host that has them.
+    """Publish Cyborg's deployables: a child provider for each, below the root of its host.
 
-    The root is nova's, and left alone. Where Cyborg publishes the children itself, they are
-    overlaid: what it puts there stays, and nothing is created or removed.
+    The root belongs to nova and does not change. If Cyborg publishes the children itself, the
+    driver overlays them: Cyborg's values stay, and no provider is created or removed.
     """
 
     capabilities = Capabilities(
@@ -37,17 +37,17 @@ class CyborgDriver(ComputeDriver):
         self._section: Final = CyborgSection.read(conf, name)
         self._cyborg: Cyborg | None = None
         self._accelerators: Accelerators | None = None
-        #: The hosts that were asked for since the last snapshot, and where each provider was.
+        #: The hosts that were updated since the last snapshot, and the host of each provider.
         self._asked: set[str] = set()
         self._found: dict[str, str] = {}
-        #: What cannot be published of deployables, by provider uuid.
+        #: Why deployables cannot be published, by provider uuid.
         self._unpublished: dict[str, str] = {}
-        #: What was programmed by this process: Cyborg's word of what it holds may be older.
+        #: Providers that this process programmed: the function that Cyborg reports may be older.
         self._programmed: set[str] = set()
 
     @classmethod
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> list[str]:
-        """The section that auth_section names, if it names one."""
+        """Return the section that auth_section names, if it names one."""
         credentials = CyborgSection.read(conf, name).credentials
         return [credentials] if credentials != name else []
 
@@ -57,7 +57,7 @@ class CyborgDriver(ComputeDriver):
         self._accelerators = Accelerators(self._cyborg, self.name)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """The hosts that have devices. Raises BackendError; where there are none, too."""
+        """Return the hosts that have devices. Raises BackendError, also if there are no hosts."""
         accelerators = self._connected()
         if refresh:
             accelerators.refresh()
@@ -92,8 +92,8 @@ class CyborgDriver(ComputeDriver):
     ) -> None:
         """Overlay the host's accelerators, or publish them; reserve those that are being bound.
 
-        An instance of nova's has something of the device then, and Cyborg may be programming it
-        for that: nobody is to get what is left.
+        Cyborg may be programming such a device for an instance of nova. Then no other consumer may
+        get the rest of the device.
         """
         self._asked.add(nodename)
         self._found = {uuid: node for uuid, node in self._found.items() if node != nodename}
@@ -126,13 +126,13 @@ class CyborgDriver(ComputeDriver):
         for uuid in provider_tree.get_provider_uuids(nodename):
             is_below = provider_tree.exists(uuid) and provider_tree.data(uuid).parent_uuid == root
             if is_below and places.get(uuid, "") not in (nodename, None):
-                provider_tree.remove(uuid)  # what others publish stays, whatever is done here
+                provider_tree.remove(uuid)  # providers of other instances stay
         for uuid, one in wanted.items():
             self._unpublished.pop(uuid, None)
             try:
                 inventory, traits = one.inventory, one.traits
             except ValueError as error:
-                self._unpublished[uuid] = str(error)  # and what is published of it stays
+                self._unpublished[uuid] = str(error)  # its published values stay
                 continue
             if not provider_tree.exists(uuid):
                 provider_tree.new_child(one.name, nodename, uuid=uuid)
@@ -141,7 +141,7 @@ class CyborgDriver(ComputeDriver):
             self._found[uuid] = nodename
 
     def get_problems(self) -> list[str]:
-        """The deployables that are not published, and why."""
+        """Return the deployables that are not published, and why."""
         snapshot = self._connected().snapshot
         is_overlay = self._section.publish is PublishingMode.OVERLAY
         why = self._not_overlaid if is_overlay else self._not_published
@@ -165,14 +165,13 @@ class CyborgDriver(ComputeDriver):
     def _not_published(self, uuid: str, one: Deployable) -> str | None:
         hosts = self._connected().snapshot.hosts
         if host_of(one.name, hosts) is None:
-            return f"its name does not tell on which of {', '.join(sorted(hosts))} it is"
+            return f"its name does not show on which of {', '.join(sorted(hosts))} it is"
         return self._unpublished.get(uuid)
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        """From complete answers of Cyborg's, which has none that are shorter.
+        """Return the changed nodes from complete listings, as Cyborg has no shorter ones.
 
-        At most a tenth of the time goes into that: the slower Cyborg answers, the rarer it is
-        asked.
+        Listings take at most a tenth of the time: the slower Cyborg answers, the fewer they are.
         """
         accelerators = self._connected()
         if since is None:
@@ -180,24 +179,24 @@ class CyborgDriver(ComputeDriver):
         changed, mark = accelerators.changed_since(since)
         hosts = accelerators.snapshot.hosts
         nodes = {self._found.get(uuid) for uuid in changed}
-        # Where it is not known where something is, it may be anywhere.
+        # A provider whose host is unknown may be on any host.
         return set(hosts) if None in nodes else {node for node in nodes if node in hosts}, mark
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
-        """Have Cyborg load an image of Glance's."""
+        """Load an image from Glance with Cyborg."""
         deployable = self._deployable(provider_uuid)
         self._programmed.update(self.programming_scope(provider_uuid))
         self._client().program(deployable, image)
 
     def current_function(self, provider_uuid: str) -> str | None:
-        """What Cyborg's agent has found on the device; most of its drivers look for nothing.
+        """Return the function that Cyborg's agent found; most of its drivers report none.
 
-        Cyborg does not say when that was: after something was programmed, it is not believed.
+        Cyborg does not report the time. So the value is not used after a programming.
         """
         deployable = self._deployable(provider_uuid)
         operation = f"looking for the function of {deployable.name}"
         if provider_uuid in self._programmed:
-            reason = "Cyborg says what its agent found at its last look, and not when that was"
+            reason = "Cyborg does not report when its agent found the function"
             raise BackendError(driver=self.name, operation=operation, reason=reason)
         found = self._client().deployable(deployable.uuid)
         try:
@@ -205,17 +204,17 @@ class CyborgDriver(ComputeDriver):
         except ValueError as error:
             raise BackendError(driver=self.name, operation=operation, reason=str(error)) from error
         if function is None:
-            raise BackendError(driver=self.name, operation=operation, reason="Cyborg says none")
+            raise BackendError(driver=self.name, operation=operation, reason="Cyborg reports none")
         return function
 
     def programming_scope(self, provider_uuid: str) -> list[str]:
-        """All deployables of the device: Cyborg tells its driver which device, and no more."""
+        """Return all deployables of the device: Cyborg programs a device as a whole."""
         deployables = self._connected().snapshot.deployables
         device = self._deployable(provider_uuid).device_id
         return [uuid for uuid, one in deployables.items() if one.device_id == device]
 
     def function_trait(self, provider_uuid: str, function: str) -> str:
-        """As Cyborg's own drivers name it: with the name of the one that drives the device."""
+        """Return the trait as Cyborg's drivers name it, with the name of the device's driver."""
         return self._deployable(provider_uuid).function_trait(function)
 
     def _deployable(self, provider_uuid: str) -> Deployable:
@@ -224,7 +223,7 @@ class CyborgDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation=f"looking up the deployable of provider {provider_uuid}",
-                reason="there was none when Cyborg was asked last",
+                reason="Cyborg's last listing does not have it",
             )
         return deployable
 

@@ -1,7 +1,7 @@
-"""Ironic's API, as far as it is asked: one method for each request.
+"""The requests to Ironic's API: one method for each.
 
-A listing is read page by page, each after the last node of the one before: the links in Ironic's
-answers are not needed for that, nor how many nodes it puts on a page.
+A listing is read page by page. Each page starts after the last node of the previous one, so the
+links in Ironic's answers and its page size do not matter.
 """
 
 import logging
@@ -28,9 +28,9 @@ from wharfinger_ironic.node import FIELDS, Node
 
 #: Nodes on a page, at most; Ironic's own limit is the same unless it is configured otherwise.
 PAGE: Final = 1000
-#: A project that there is not: who may list all nodes may ask for its.
+#: A project that does not exist: only credentials that may list all nodes may list its nodes.
 _NO_PROJECT: Final = "wharfinger-lists-all-nodes"
-#: Python's own, which ironicclient raises for answers that are none of Ironic's.
+#: Python's own errors, which ironicclient raises for answers that do not come from Ironic.
 _PYTHONS: Final = (AttributeError, RuntimeError, TypeError, ValueError)
 _ERRORS: Final = (exc.ClientException, keystone_exceptions.ClientException, *_PYTHONS)
 #: Characters of an error that are shown.
@@ -38,7 +38,7 @@ _LONGEST: Final = 1000
 
 _Answer = TypeVar("_Answer")
 
-# It logs as an error what it raises, and we tell.
+# ironicclient logs each error that it raises; the driver reports it.
 logging.getLogger("ironicclient.common.http").addFilter(
     lambda record: record.levelno != logging.ERROR
 )
@@ -73,11 +73,11 @@ class _Stamp(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The nodes that were updated last, the latest first, as far as they were asked for.
+    """The nodes that were updated last, the latest first, up to the requested limit.
 
-    ``updated`` has for each when that was, by the clock of who wrote it; None: never, which some
-    databases sort to the beginning and some to the end. ``answered`` is when Ironic said so by its
-    own clock, None where that is not known. ``has_more``: there are others.
+    ``updated`` has the time of each update, by the clock of its writer. It is None for a node that
+    was never updated: some databases sort these first and some last. ``answered`` is the time of
+    the answer by Ironic's clock, or None if unknown. ``has_more``: there are other nodes.
     """
 
     nodes: tuple[Node, ...]
@@ -87,7 +87,7 @@ class Latest:
 
 
 class Ironic:
-    """The nodes of an Ironic that are selected. All methods raise BackendError."""
+    """Client for the selected nodes of an Ironic. All methods raise BackendError."""
 
     def __init__(self, client: SessionClient, section: FleetSection) -> None:
         self._client: Final = client
@@ -95,7 +95,7 @@ class Ironic:
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, section: FleetSection) -> Self:
-        """Find out where the Ironic is to which a section leads.
+        """Connect to the Ironic that a section configures.
 
         Raises BackendError, ConfigurationError.
         """
@@ -105,7 +105,7 @@ class Ironic:
                 "1",
                 os_ironic_api_version=section.microversion,
                 session=adapter.session,
-                endpoint=adapter.get_endpoint(),  # whose errors say what is wrong
+                endpoint=adapter.get_endpoint(),  # its errors name the cause
                 max_retries=0,  # the next cycle comes soon enough
             )
         except _ERRORS as error:
@@ -115,10 +115,10 @@ class Ironic:
         return cls(client.http_client, section)
 
     def check_sees_all(self) -> None:
-        """See that nodes are not kept from us; without that, a part of them would look complete.
+        """Check that the credentials may list all nodes.
 
-        Ironic lists to those who may not list all nodes those of their own project, and says
-        nothing of it. It refuses them those of another project.
+        If they may not, Ironic lists only the nodes of their own project, without an error. It
+        refuses to list the nodes of another project.
         """
         selected = self._section.selected
         project = selected.get("owner", _NO_PROJECT)
@@ -139,13 +139,13 @@ class Ironic:
             ) from error
 
     def last(self) -> str | None:
-        """The uuid of the node with which the listing ends now; None where there is none."""
+        """Return the uuid of the listing's last node now, or None without nodes."""
         query = {"fields": "uuid", "sort_dir": "desc", "limit": 1}
         nodes = self._nodes("looking for the last node", "/v1/nodes", query).nodes
         return self._read("looking for the last node", nodes[0], _Uuid).uuid if nodes else None
 
     def page(self, after: str | None) -> list[Node]:
-        """The next nodes of the listing, after that of this uuid; none: it is at its end."""
+        """Return the nodes of the listing after this uuid; an empty list at its end."""
         query: dict[str, Any] = {"fields": ",".join(FIELDS), "limit": PAGE}
         if after is not None:
             query["marker"] = after
@@ -174,7 +174,7 @@ class Ironic:
         return all(_is_in(value, getattr(node, key) or "", key) for key, value in selected.items())
 
     def latest(self, limit: int) -> Latest:
-        """The nodes that were updated last, that many at most."""
+        """Return the nodes that were updated last, up to a limit."""
         operation = "asking for the nodes that have changed"
         answer = self._get(
             operation,
@@ -191,9 +191,9 @@ class Ironic:
         )
 
     def never_updated_come_last(self) -> bool:
-        """Whether the latest end with the nodes that were never updated, if there are any.
+        """Return whether the database sorts nodes that were never updated last.
 
-        Some databases put them first; which, is seen when they are sorted the other way.
+        The reverse order shows this: such nodes then come first.
         """
         operation = "looking for nodes that were never updated"
         query = {"sort_key": "updated_at", "sort_dir": "asc", "limit": 1}
@@ -204,7 +204,7 @@ class Ironic:
         return self._read(operation, self._get(operation, path, query).content, _Nodes)
 
     def _get(self, operation: str, path: str, query: Mapping[str, Any]) -> Response:
-        """What Ironic answers of the nodes that are selected."""
+        """Return Ironic's answer about the selected nodes."""
         return self._request(operation, f"{path}?{urlencode({**self._section.selected, **query})}")
 
     def _request(self, operation: str, path: str) -> Response:
@@ -218,7 +218,7 @@ class Ironic:
             raise self._failed(operation, self._reason(error, path.partition("?")[0])) from error
 
     def _reason(self, error: Exception, path: str) -> str:
-        """What an error says, and where."""
+        """Return the text of an error with the URL."""
         told, where = _told(error, self._section), f"{self._where}{path}"
         return told if where in told else f"{where}: {told}"
 
@@ -231,7 +231,7 @@ class Ironic:
         try:
             names.check_uuid(node.uuid)
         except ValueError as error:
-            reason = f"it answers with a node whose uuid is {shown(node.uuid)}, which is none"
+            reason = f"it answers with a node whose uuid is {shown(node.uuid)}, which is not a uuid"
             raise self._failed(operation, reason) from error
         return node
 
@@ -247,12 +247,12 @@ class Ironic:
 
 
 def _told(error: Exception, section: FleetSection) -> str:
-    """What an error says, in one line, and what to do about it."""
+    """Return the text of an error in one line, with advice."""
     told = printable(" ".join(str(error).split())) or type(error).__name__
     if isinstance(error, _PYTHONS):
         told = f"an answer that is not understood: {told}"
     if isinstance(error, keystone_exceptions.HttpError):
-        told = f"Keystone: {told}"  # what Ironic answers is ironicclient's
+        told = f"Keystone: {told}"  # errors from Ironic are of ironicclient's types
     if len(told) > _LONGEST:
         told = f"{told[: _LONGEST - 3]}..."
     if isinstance(error, exc.Unauthorized | keystone_exceptions.Unauthorized):
@@ -272,7 +272,7 @@ def _names(error: exc.NotFound, uuid: str) -> bool:
 def _is_in(selected: str, value: str, key: str) -> bool:
     """Return whether the value of a node is selected, or may be.
 
-    The comparison ignores case, since MySQL does. Several shards stand with commas between them.
+    The comparison ignores case, since MySQL does. Commas separate several shards.
     """
     wanted = selected.split(",") if key == "shard" else [selected]
     return value.casefold() in {one.casefold() for one in wanted}
@@ -283,7 +283,7 @@ def _in_utc(stamp: datetime) -> datetime:
 
 
 def _date(answer: Response) -> datetime | None:
-    """When an answer was given, by the clock of who gave it."""
+    """Return the time of an answer by the server's clock, or None if unknown."""
     try:
         return _in_utc(parsedate_to_datetime(answer.headers["Date"]))
     except (KeyError, ValueError):

@@ -1,6 +1,6 @@
-"""[<instance>]: which Ironic, and which of its nodes.
+"""The section [<instance>]: which Ironic, and which of its nodes.
 
-Besides the options here it takes keystoneauth's, as [placement] does: they lead to Ironic.
+It also has keystoneauth's options for Ironic, as [placement] has them for Placement.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from wharfinger.exceptions import ConfigurationError
 
 _SERVICE_TYPE: Final = "baremetal"
 
-#: 100,000 nodes need a tenth of it where Ironic puts 100 on a page.
+#: 100,000 nodes need a tenth of this if a page has 100 nodes.
 MAX_PAGES: Final = 10_000
 
 OPTIONS: Final = (
     cfg.StrOpt(
         "conductor_group",
-        help="Only the nodes of this conductor group; nothing after the = is the default group. "
+        help="Only the nodes of this conductor group; an empty value is the default group. "
         "Default: those of all groups.",
     ),
     cfg.StrOpt(
@@ -30,8 +30,8 @@ OPTIONS: Final = (
     ),
     cfg.StrOpt(
         "node_owner",
-        help="Only the nodes whose owner in Ironic this is, a project's id. Credentials that see "
-        "the nodes of that project alone are enough then. Default: those of all owners.",
+        help="Only the nodes whose owner in Ironic is this project (its id). Credentials that may "
+        "list only the nodes of that project are then enough. Default: those of all owners.",
     ),
     cfg.StrOpt(
         "resource_class",
@@ -47,22 +47,22 @@ OPTIONS: Final = (
     ),
 )
 
-#: Of our options, those that Ironic calls otherwise.
+#: Ironic's names for our options with another name.
 _ITS_NAMES: Final = {"node_owner": "owner"}
-#: A node is asked for as ``retired`` since then; everything else here is older.
+#: Nodes have ``retired`` since this microversion; the other fields are older.
 _NEEDED: Final = "1.61"
-#: What needs more.
+#: Options that need a later microversion.
 _NEEDED_BY: Final = {"shard": "1.82"}
 
 
 @dataclass(frozen=True, slots=True)
 class FleetSection:
-    """A driver instance's section, validated, less keystoneauth's own options.
+    """A driver instance's section, validated, without keystoneauth's own options.
 
-    ``selected`` is what nodes have to have, by Ironic's names of it. ``credentials`` is the section
-    that says how to authenticate: this one, or what auth_section names. ``microversion`` is the
-    lowest of Ironic's API that has all that is asked for, and ``needed_for`` what takes it. A
-    listing has ``max_pages`` at most.
+    ``selected`` has the required values of nodes, by Ironic's names. ``credentials`` is the section
+    with the credentials: this one, or the one that auth_section names. ``microversion`` is the
+    lowest one of Ironic's API that has all requested fields, and ``needed_for`` names the field
+    that needs it. A listing has at most ``max_pages`` pages.
     """
 
     name: str
@@ -95,11 +95,11 @@ class FleetSection:
                     section=instance,
                     key=key,
                     value=value,
-                    problem="no node has nothing there.",
+                    problem="no node has an empty value.",
                     remedy="Give a value, or remove the option for all nodes.",
                 )
         selected = {_ITS_NAMES.get(key, key): value for key, value in given.items()}
-        microversion, needed_for = _NEEDED, "what nodes are asked for"
+        microversion, needed_for = _NEEDED, "the requested fields of nodes"
         for key, more in _NEEDED_BY.items():
             if key in given:
                 microversion, needed_for = more, f"[{instance}] {key}"

@@ -1,4 +1,4 @@
-"""The driver: what the framework asks, answered from what Ironic said last."""
+"""The driver: answers the framework from Ironic's last answers."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,15 +17,15 @@ from wharfinger_ironic.fleet import Fleet
 from wharfinger_ironic.node import Node
 from wharfinger_ironic.states import reasons
 
-#: A node is given out whole.
+#: A node is allocated as a whole.
 _ONE: Final = Inventory(total=1, min_unit=1, max_unit=1, step_size=1)
 
 
 class IronicDriver(ComputeDriver):
-    """Ironic's nodes: a root provider for each, named by its uuid, with one of its resource class.
+    """Publish Ironic's nodes: a root provider for each, with one unit of its resource class.
 
-    That stays published for as long as the node is there. It is fully reserved while the node
-    cannot be given out: ``states`` says when, and why.
+    The provider exists as long as the node, and has its uuid as name. It is fully reserved while
+    the node cannot be deployed, for the reasons of ``states``.
     """
 
     capabilities = Capabilities(
@@ -45,7 +45,7 @@ class IronicDriver(ComputeDriver):
 
     @classmethod
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> list[str]:
-        """The section that auth_section names, if it names one."""
+        """Return the section that auth_section names, if it names one."""
         credentials = FleetSection.read(conf, name).credentials
         return [credentials] if credentials != name else []
 
@@ -55,7 +55,7 @@ class IronicDriver(ComputeDriver):
         self._fleet = Fleet(ironic, self.name, self._section.max_pages)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """The uuids of all nodes that are selected. Raises BackendError."""
+        """Return the uuids of all selected nodes. Raises BackendError."""
         fleet = self._connected()
         if refresh:
             fleet.refresh()
@@ -69,7 +69,7 @@ class IronicDriver(ComputeDriver):
         return is_uuid_like(nodename) and self._connected().has(nodename)
 
     def get_inventory(self, nodename: str) -> Mapping[str, Inventory]:
-        """One of the node's resource class. Raises BackendError where that can have no name."""
+        """Return one unit of the node's resource class; raises BackendError without a valid one."""
         node = self._node(nodename)
         if node.custom_class is None:
             raise BackendError(
@@ -81,7 +81,7 @@ class IronicDriver(ComputeDriver):
         return {node.custom_class: _ONE}
 
     def get_traits(self, nodename: str) -> set[str]:
-        """The traits that the node has in Ironic."""
+        """Return the node's traits in Ironic."""
         return set(self._node(nodename).traits)
 
     def update_provider_tree(
@@ -91,9 +91,9 @@ class IronicDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Publish the node, and reserve it while it cannot be given out.
+        """Publish the node, and reserve it while it cannot be deployed.
 
-        A node that has lost its resource class keeps what is published of it, reserved.
+        If a node has lost its resource class, its provider keeps its inventory, reserved.
         """
         node = self._node(nodename)
         if node.custom_class is None and provider_tree.data(nodename).inventory:
@@ -105,15 +105,12 @@ class IronicDriver(ComputeDriver):
             provider_tree.reserve(nodename, reason)
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        """From a short answer of Ironic's. New nodes are not seen before their first update."""
+        """Return the changed nodes. A new node is among them only after its first update."""
         fleet = self._connected()
         return fleet.changed_since(since) if since else (set(), fleet.begin_following())
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
-        """Whether the node is to be had again.
-
-        Ironic has no node in ``available`` that it has yet to clean.
-        """
+        """Return whether the node is free again: Ironic cleans a node before ``available``."""
         node = self._connected().nodes.get(provider_uuid)
         return node is not None and not any(reasons(node))
 
@@ -130,13 +127,13 @@ class IronicDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation=f"looking up node {nodename}",
-                reason="there was none when Ironic was asked last",
+                reason="Ironic's last listing does not have it",
             )
         return node
 
 
 def _problem(node: Node) -> str:
-    """What is wrong with its resource class."""
+    """Return the problem of the node's resource class."""
     if not node.resource_class:
         return "it has no resource class"
     return f"its resource class {node.resource_class!r} cannot be a name in Placement"

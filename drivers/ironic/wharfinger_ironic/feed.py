@@ -1,13 +1,12 @@
-"""What has changed in Ironic since the last look: one short answer, as a rule.
+"""The changes in Ironic since the last read, usually in one short answer.
 
-Ironic has no list of changes, but it sorts nodes by when they were updated. They are read from the
-latest on, down to the time of the last look. Each answer is read for itself, from its beginning,
-and a longer one asked for where it does not reach that far: pages that follow one another would
+Ironic has no list of changes, but it sorts nodes by the time of their last update. The feed reads
+them from the latest one back to the time of the last read. If an answer does not reach that time,
+the feed requests a longer one from the beginning. It does not request the next page, because pages
 shift when nodes change between them.
 
-That time is by clocks which are not ours: those of Ironic's conductors, which date the updates,
-and of its API, which dates its answers. They may differ a little, and some databases keep whole
-seconds: hence OVERLAP.
+The times come from Ironic's clocks: its conductors date the updates, and its API dates its answers.
+These clocks may differ a little, and some databases store whole seconds: hence OVERLAP.
 """
 
 from collections.abc import Sequence
@@ -18,26 +17,26 @@ from typing import Final, Protocol
 from wharfinger_ironic.client import PAGE, Latest
 from wharfinger_ironic.node import Node
 
-#: How many nodes are asked for: the fewest, and then more.
+#: Numbers of nodes to request: the smallest first.
 SIZES: Final = (10, 100, PAGE)
-#: How much earlier than the last look an update may be dated, and is read all the same.
+#: An update is still read if it is dated this much earlier than the last read.
 OVERLAP: Final = timedelta(seconds=10)
 
 
 class Source(Protocol):
-    """Where the latest nodes are read from; an Ironic."""
+    """Source of the latest nodes: an Ironic."""
 
     def latest(self, limit: int) -> Latest:
-        """The nodes that were updated last."""
+        """Return the nodes that were updated last."""
 
     def never_updated_come_last(self) -> bool:
-        """Whether the latest end with those that were never updated."""
+        """Return whether the database sorts nodes that were never updated last."""
 
 
 class ChangeFeed:
-    """The nodes that have changed since the last look, and some that have not.
+    """The nodes that have changed since the last read, and some that have not.
 
-    Not those that are gone, nor new ones that were never updated: a complete listing shows these.
+    Only a complete listing shows deleted nodes, and new nodes that were never updated.
     """
 
     def __init__(self, source: Source) -> None:
@@ -48,15 +47,15 @@ class ChangeFeed:
         self._next_horizon: datetime | None = None
 
     def begin(self) -> None:
-        """Have the next look show what changes from now on. Raises BackendError."""
+        """Let the next read return the changes from now on. Raises BackendError."""
         self._look(SIZES[0])
         self.advance()
 
     def read(self, count: int) -> tuple[Sequence[Node], bool]:
-        """The latest of those nodes as they are now, and whether these are all.
+        """Return the latest changed nodes, and whether these are all.
 
-        Where they may not be, a complete listing can say. ``count`` is how many nodes there are, as
-        far as is known. Until ``advance`` is called, the same is read again. Raises BackendError.
+        If they may not be all, a complete listing is needed. ``count`` is the known number of
+        nodes. Until ``advance`` is called, the same changes are read again. Raises BackendError.
         """
         for size in SIZES[SIZES.index(self._size) :]:
             latest = self._look(size)
@@ -70,15 +69,15 @@ class ChangeFeed:
         return latest.nodes, False
 
     def advance(self) -> None:
-        """What was read has been taken: the next look starts from there."""
+        """Confirm the last read: the next one starts from its time."""
         self._horizon = self._next_horizon
 
     def _needed(self, latest: Latest) -> int | None:
-        """How many of them have been updated since the last look; None: perhaps there are more."""
+        """Return how many were updated since the last read; None if there may be more."""
         has_dates = False
         for index, updated in enumerate(latest.updated):
             if updated is None and has_dates:
-                return index  # these come last: there are no more that have a date
+                return index  # nodes without a date come last: no node with a date follows
             if updated is not None:
                 has_dates = True
                 if self._horizon is not None and updated < self._horizon:
@@ -88,9 +87,9 @@ class ChangeFeed:
         return None
 
     def _look(self, size: int) -> Latest:
-        """Ask for that many, and note from when on the next look has to show changes.
+        """Request this many nodes, and store the time from which the next read must show changes.
 
-        An answer may be as old as the question.
+        The content of an answer may be as old as its request.
         """
         began = monotonic()
         latest = self._source.latest(size)
@@ -101,10 +100,10 @@ class ChangeFeed:
 
 
 class _ItsClock:
-    """The time as it was in Ironic when it gave an answer, or somewhat earlier.
+    """The time of an answer by Ironic's clocks, or somewhat earlier.
 
-    Since the newest update was first seen, at least as much has passed there as here. Of that time
-    and the answer's own date the earlier is taken: one clock that is ahead does no harm.
+    It is the earlier one of the answer's own date and of the newest update plus the time since it
+    was first read. So a clock that is ahead does no harm.
     """
 
     def __init__(self) -> None:
@@ -112,7 +111,7 @@ class _ItsClock:
         self._first_seen = 0.0
 
     def at(self, latest: Latest) -> datetime | None:
-        """That time; None where nothing says."""
+        """Return the time of an answer, or None if it has no dates."""
         newest = max((one for one in latest.updated if one), default=None)
         if newest != self._newest:
             self._newest, self._first_seen = newest, monotonic()

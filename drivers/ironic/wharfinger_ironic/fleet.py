@@ -1,4 +1,4 @@
-"""All nodes that are selected, as Ironic had them last."""
+"""All selected nodes, as Ironic last reported them."""
 
 from collections.abc import Iterable
 from time import monotonic
@@ -11,31 +11,31 @@ from wharfinger_ironic.config import MAX_PAGES
 from wharfinger_ironic.feed import ChangeFeed
 from wharfinger_ironic.node import Node
 
-#: A complete listing for want of a short answer comes after so many times as long as the last took.
+#: If a poll needs a complete listing, it waits this many times the duration of the last listing.
 _PAUSE: Final = 10
 
 
 class Source(feed.Source, Protocol):
-    """Where the nodes are read from; an Ironic."""
+    """Source of the nodes: an Ironic."""
 
     def check_sees_all(self) -> None:
-        """See that no node is kept from us."""
+        """Check that the credentials may list all nodes."""
 
     def has(self, uuid: str) -> bool:
         """Return whether Ironic has a node of this uuid, and the node is selected."""
 
     def last(self) -> str | None:
-        """The uuid of the node with which the listing ends now."""
+        """Return the uuid of the listing's last node now."""
 
     def page(self, after: str | None) -> list[Node]:
-        """The next nodes of the listing; none at its end."""
+        """Return the next nodes of the listing; an empty list at its end."""
 
 
 class Fleet:
     """The nodes, from complete listings and from the change feed.
 
-    ``nodes`` are by uuid. Where a reading fails they stay as they were. A mark is a turn of this
-    fleet's: each change that is read has one. A listing of more than ``max_pages`` is an error.
+    ``nodes`` are by uuid, and do not change if a request fails. A mark is a number that increases
+    with each change. A listing of more than ``max_pages`` is an error.
     """
 
     def __init__(self, source: Source, instance: str, max_pages: int = MAX_PAGES) -> None:
@@ -51,7 +51,7 @@ class Fleet:
         self.nodes: dict[str, Node] = {}
 
     def refresh(self) -> None:
-        """Read all nodes. Raises BackendError where that is not certain to be all."""
+        """Read all nodes. Raises BackendError if the listing may be incomplete."""
         started = monotonic()
         try:
             listed = self._list()
@@ -68,12 +68,12 @@ class Fleet:
         return self._source.has(uuid)
 
     def begin_following(self) -> str:
-        """The mark from which changes are followed. Raises BackendError."""
+        """Return the mark from which changes are followed. Raises BackendError."""
         self._feed.begin()
         return self._mark()
 
     def changed_since(self, mark: str) -> tuple[set[str], str]:
-        """The uuids of the nodes that have changed since a mark, and the next one.
+        """Return the uuids of the nodes that have changed since a mark, and the next mark.
 
         Raises BackendError.
         """
@@ -89,7 +89,7 @@ class Fleet:
             self._feed.advance()
         life, _, turn = mark.partition(":")
         if life != self._life:
-            return set(self.nodes), self._mark()  # of another process: all may have changed since
+            return set(self.nodes), self._mark()  # another process's mark: all may have changed
         changed = {uuid for uuid, its in self._changed.items() if its > int(turn)}
         return changed, self._mark()
 
@@ -97,7 +97,7 @@ class Fleet:
         return f"{self._life}:{self._turn}"
 
     def _note(self, nodes: Iterable[Node]) -> None:
-        """Take what has been read of some nodes, and note which of it is new."""
+        """Store nodes, and give each changed one a new mark."""
         for node in nodes:
             if self.nodes.get(node.uuid) != node:
                 self._turn += 1
@@ -105,10 +105,10 @@ class Fleet:
                 self.nodes[node.uuid] = node
 
     def _list(self) -> dict[str, Node]:
-        """All nodes, to the one that is the last when the listing begins, and none left out.
+        """Return all nodes.
 
-        Each page starts after the last node of the one before, and an empty one is the end. Where
-        that came too soon, the last one is missing.
+        Each page starts after the last node of the previous one, and an empty page is the end. The
+        listing is incomplete if it lacks the node that was last when it began.
         """
         self._source.check_sees_all()
         last = self._source.last()
@@ -129,7 +129,7 @@ class Fleet:
                 listed[node.uuid] = node
             after = page[-1].uuid
         if last not in listed:
-            last = self._source.last()  # it may be gone, or the first have come
+            last = self._source.last()  # it may be deleted, or the first nodes may be new
         if last is not None and last not in listed:
             raise self._incomplete(f"its pages end, and the last node, {last}, is on none of them")
         return listed

@@ -1,4 +1,4 @@
-"""A node as Ironic's API describes it, as far as it counts here."""
+"""The fields of a node in Ironic's API that the driver uses."""
 
 from typing import Final
 
@@ -9,10 +9,10 @@ from wharfinger.providers.names import MAX_NAME
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node, by the names and values of the Bare Metal API.
+    """A node, with the names and values of the Bare Metal API.
 
-    ``name`` is a person's; ``instance_uuid`` whose the node is; ``fault`` what Ironic itself has
-    found. ``power_state`` is None where it is not known. Other fields are passed over.
+    An operator chooses ``name``. ``instance_uuid`` is the node's instance. Ironic itself sets
+    ``fault``. ``power_state`` is None if unknown. Other fields are ignored.
     """
 
     uuid: str
@@ -31,9 +31,9 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def custom_class(self) -> str | None:
-        """What Placement calls its resource class, as nova makes that; None where it cannot.
+        """Return Placement's name of the resource class, as nova derives it, or None.
 
-        CUSTOM_, upper case, and _ for what is neither a letter nor a digit of ASCII.
+        It is CUSTOM_ and the name in upper case, with _ for all but ASCII letters and digits.
         """
         own = self.resource_class or ""
         name: str = os_resource_classes.normalize_name(own)
@@ -41,9 +41,9 @@ class Node(msgspec.Struct, frozen=True):
         return name if has_any and len(name) <= MAX_NAME else None
 
     def known_as(self) -> str:
-        """The node for people, who may have given it a name."""
+        """Return the uuid, and the name if there is one, for messages."""
         return f"{self.uuid} ({self.name})" if self.name else self.uuid
 
 
-#: What is asked for in a listing.
+#: The fields of a listing.
 FIELDS: Final = Node.__struct_fields__

@@ -1,9 +1,8 @@
-"""Why a node cannot be given out: the table of Ironic's states, and what else holds it.
+"""Reasons that reserve a node: the table of Ironic's states, and other fields.
 
-Nova's driver holds back a node that is in maintenance, whose power state is unknown or an error,
-that has an instance, and that is in any state but ``available``. So does this one; a test holds the
-two side by side. What is stricter here: ``fault`` and ``retired`` hold, too, and so does a
-node without a provision state.
+Nova's driver reserves a node in maintenance, with an unknown or failed power state, with an
+instance, or in any state except ``available``. This driver does the same; a test compares the two.
+It also reserves a node with a ``fault``, a ``retired`` node, and one without a provision state.
 """
 
 from collections.abc import Iterator
@@ -12,11 +11,11 @@ from typing import Final
 from wharfinger.exceptions import printable
 from wharfinger_ironic.node import Node
 
-#: The provision states of Ironic (39), and why a node in one is not to be had. The reason starts
-#: with the state as Ironic shows it; None: it is to be had. One that is not here holds as well.
+#: The provision states of Ironic (39), and the reason why each reserves a node. The reason starts
+#: with Ironic's name of the state. None: the node is free. An unknown state reserves the node, too.
 PROVISION_STATES: Final[dict[str, str | None]] = {
     "available": None,
-    # On its way there.
+    # Before ``available``.
     "enroll": "enroll (not managed yet)",
     "verifying": "verifying (its credentials are tried)",
     "manageable": "manageable (not provided)",
@@ -47,7 +46,7 @@ PROVISION_STATES: Final[dict[str, str | None]] = {
     "service wait": "service wait (waits for the node)",
     "service hold": "service hold (waits for an operator)",
     "service failed": "service failed",
-    # On its way back.
+    # After use.
     "deleting": "deleting (its instance is taken down)",
     "deleted": "deleted (its instance has been taken down)",
     "error": "error",
@@ -59,12 +58,12 @@ _NO_POWER: Final = {
     "error": "its power state is an error",
 }
 
-#: Characters of Ironic's own words that are shown.
+#: Longest text of Ironic that is shown, in characters.
 _LONGEST: Final = 200
 
 
 def reasons(node: Node) -> Iterator[str]:
-    """Why a node cannot be given out, in words for people; nothing where it can."""
+    """Yield the reasons why a node is reserved; none if it is free."""
     state, told = node.provision_state, None
     if state is None or state not in PROVISION_STATES:
         yield f"provision state {_shown(str(state))}: unknown to this driver"
@@ -89,12 +88,12 @@ def _has_failed(state: str) -> bool:
 
 
 def _with_words(reason: str, words: str | None) -> str:
-    """The reason, and what Ironic or an operator has written of it."""
+    """Return the reason with the text of Ironic or an operator."""
     return f"{reason}: {_shown(words)}" if words and words.strip() else reason
 
 
 def _shown(words: str) -> str:
-    """Words from outside in one line of bounded length: its beginning, and its end."""
+    """Return a text in one line of bounded length: its beginning, and its end."""
     line = printable(" ".join(words.split()))
     half = (_LONGEST - 3) // 2
     return line if len(line) <= _LONGEST else f"{line[:half]}...{line[-half:]}"

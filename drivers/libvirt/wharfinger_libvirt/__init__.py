@@ -1,9 +1,9 @@
 """The libvirt driver: the mediated devices (vGPUs) of one host.
 
-- ``config`` and ``options``: what an operator says.
-- ``connection`` and ``host``: what libvirt says; the only input and output.
+- ``config`` and ``options``: the options of an instance.
+- ``connection`` and ``host_snapshot``: the calls to libvirt; the only input and output.
 - ``safexml``, ``nodedev`` and ``domains``: libvirt's XML as values.
-- ``mdev``: which device offers how much of what; pure.
-- ``reshape``: whose is which device, where the root had them all; pure.
+- ``mdev``: the mdevs that each device offers; pure.
+- ``reshape``: the move of allocations from an old root to the devices; pure.
 - ``driver``: the contract with the framework.
 """

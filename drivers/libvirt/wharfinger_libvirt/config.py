@@ -17,7 +17,7 @@ from wharfinger.providers.ownership import owners
 from wharfinger_libvirt import options
 
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
-#: What the kernel calls a type ("nvidia-35", "i915-GVTg_V5_4"), and a section can hold.
+#: A type's name in the kernel ("nvidia-35", "i915-GVTg_V5_4") that is valid in a section name.
 _TYPE_ID: Final = re.compile(r"[A-Za-z0-9_.+-]+\Z")
 
 

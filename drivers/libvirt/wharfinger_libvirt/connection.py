@@ -1,7 +1,7 @@
 """A connection to libvirt: the few calls that the driver makes, with types.
 
-libvirt-python has none. Whatever libvirt refuses becomes a BackendError here; nothing
-above knows libvirt's own errors.
+libvirt-python has no types. Errors of libvirt become BackendErrors here; the other modules do not
+know libvirt's own errors.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ class Vanished(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HostFigures:
-    """What the whole host has: CPUs that are online, and MiB of memory."""
+    """The online CPUs and the memory (MiB) of the host."""
 
     cpus: int
     memory_mb: int
@@ -58,12 +58,12 @@ class Connection:
         try:
             yield cls(handle, instance)
         finally:
-            # A connection that broke cannot be closed; what broke it has been raised.
+            # A broken connection cannot be closed; its error has been raised.
             with suppress(libvirt.libvirtError):
                 handle.close()
 
     def hostname(self) -> str:
-        """What the host calls itself."""
+        """Return the host's own name."""
         with _translated(self._instance, "asking for the host's name"):
             return str(self._handle.getHostname())
 

@@ -20,9 +20,9 @@ from wharfinger_libvirt.nodedev import NodeDevice, PciFunction
 from wharfinger_libvirt.reshape import Move
 from wharfinger_libvirt.time_limit import TimeLimit
 
-#: What follows "<node>_" in the name of a device's provider: libvirt's name of a device,
-#: <subsystem>_<more>. Others' children differ: Neutron's ("<host>:OVS agent:br-x") and
-#: nova's PCI devices ("<node>_0000:84:00.0") have colons.
+#: The name of a device's provider after "<node>_": libvirt's name of a device,
+#: <subsystem>_<more>. The children of other programs have colons: those of Neutron
+#: ("<host>:OVS agent:br-x") and nova's PCI devices ("<node>_0000:84:00.0").
 _DEVICE_NAME: Final = re.compile(r"[a-z][a-z0-9]*_\w+\Z", re.ASCII)
 
 
@@ -210,13 +210,12 @@ class LibvirtDriver(ComputeDriver):
         return {provider_tree.data(name).uuid: share for name, share in offered.items()}
 
     def _publish(self, provider_tree: ProviderTree, uuid: str, share: Share, held: int = 0) -> None:
-        # Placement has no inventory of total 0, and nova removes the provider then. But
-        # the device is there. Where it cannot hold a single mdev of its type at present
-        # (another type occupies it; other functions of the card have used up the pool),
-        # what was published stays, fully reserved: inventory goes only when the thing is
-        # gone. Where the limit leaves it nothing, that is what the operator wants: the
-        # provider stays, and has no inventory. What a device that is occupied ``held`` on the
-        # root till now is there, and needs inventory to be allocated from.
+        # Placement has no inventory of total 0. nova would remove the provider, but the device
+        # exists. If the device cannot hold an mdev of its type at present (another type
+        # occupies it; other functions of the card have used up the pool), the published
+        # inventory stays, fully reserved. If the operator's limit leaves it no mdev, the
+        # provider stays without inventory. The mdevs that an occupied device ``held`` on the
+        # root until now exist, and their allocations need an inventory.
         resource_class = share.mdev_type.resource_class
         provider_tree.update_traits(uuid, share.mdev_type.traits)
         if share.blocked:
@@ -232,7 +231,7 @@ class LibvirtDriver(ComputeDriver):
             provider_tree.update_inventory(uuid, {})
 
     def _published(self, provider_tree: ProviderTree, uuid: str) -> dict[str, dict[str, Any]]:
-        """What a device's provider has of the classes used here, as it was when usable."""
+        """Return a provider's inventories of the enabled types' classes, without `reserved`."""
         classes = {mdev_type.resource_class for mdev_type in self._config.mdev_types}
         return {
             resource_class: record | {"reserved": 0}

@@ -104,7 +104,7 @@ def _devices(source: DeviceSource) -> tuple[NodeDevice, ...]:
 
 
 def _agreed(read: Callable[[], _T], what: str, instance: str) -> _T:
-    """What two readings in a row say."""
+    """Read until two readings in a row agree; raises BackendError."""
     last = None
     for _ in range(MAX_READINGS):
         try:

@@ -1,7 +1,7 @@
 """Which device offers how many mediated devices of which type.
 
 Pure: a host's devices and the configuration in, shares out. The rules are nova's
-(``[devices]enabled_mdev_types`` and the sections of the types) except where it says so.
+(``[devices]enabled_mdev_types`` and the sections of the types), with the named exceptions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from wharfinger_libvirt.nodedev import NodeDevice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What a device can hold of a type: what is there, and what more it could take."""
+    """The capacity of a device for a type: existing mdevs, and how many more it can take."""
 
     active: int
     available: int
@@ -22,11 +22,11 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one device offers.
+    """The mdevs that one device offers.
 
-    ``total`` is how many mdevs of the type there may be on it, those that exist included.
-    ``occupants`` are the other types that hold mdevs on it. ``blocked``: it could not
-    hold a single one at present, whatever the limit.
+    ``total`` is the largest number of mdevs of the type, including existing ones.
+    ``occupants`` are the other types with mdevs on the device. ``blocked``: the device cannot
+    hold an mdev of the type at present, whatever the limit.
     """
 
     device: NodeDevice
@@ -39,10 +39,10 @@ class Share:
 def shares(
     devices: Sequence[NodeDevice], mdev_types: Sequence[MdevTypeSection], section: str
 ) -> list[Share]:
-    """What each device offers, in the order of PCI addresses (of names, for others).
+    """Return the share of each device, in the order of PCI addresses (of names, for others).
 
     A device that offers no enabled type has no share. ``section`` is the instance's, for
-    errors. Raises ConfigurationError where a type, or a device named for one, is not there.
+    errors. Raises ConfigurationError if a type, or a device configured for one, is missing.
     """
     parents = sorted((device for device in devices if device.mdev_types), key=_order)
     chosen = _choose(parents, devices, mdev_types)
@@ -73,11 +73,10 @@ def is_enabled(device: NodeDevice, mdev_types: Iterable[MdevTypeSection]) -> boo
 def allot(limit: int | None, demands: Sequence[Demand]) -> list[int]:
     """Spread a host-wide limit over devices, in their order.
 
-    What exists is allotted first, so that no device's total falls below what is in use on
-    it, even where that is more than the limit. What is left of the limit then fills one
-    device after the other: with room for 4 on each of two, a limit of 6 gives 4 and 2.
-    (nova gives 4 and 0.) As long as no device holds more than it was allotted, mdevs that
-    come and go change nothing.
+    Existing mdevs count first, so that no device's total falls below its mdevs, even if they
+    exceed the limit. The rest of the limit then fills one device after the other: two devices
+    with room for 4 each and a limit of 6 get 4 and 2. (nova gives 4 and 0.) As long as no
+    device has more mdevs than its total, creating and deleting mdevs changes no total.
     """
     totals = []
     left = None if limit is None else limit - sum(demand.active for demand in demands)

@@ -9,7 +9,7 @@ from wharfinger.conf.option_reading import read_options
 
 
 class _Whole(types.Integer):
-    """A whole number; nothing at all, which oslo.config's own type takes, is none."""
+    """A whole number. An empty value is an error, unlike in oslo.config's own type."""
 
     def __call__(self, value: Any) -> int | float | None:
         number = super().__call__(value)
@@ -62,7 +62,7 @@ INSTANCE: Final = (
             ]
         ),
         default="auto",
-        help="Who publishes the host's root provider.",
+        help="Which program publishes the host's root provider.",
     ),
     cfg.Opt(
         "reserved_host_cpus",
@@ -122,8 +122,8 @@ MDEV_TYPE: Final = (
     cfg.Opt(
         "max_instances",
         type=types.Integer(min=0),
-        help="The most mediated devices of this type on the whole host. What exists already "
-        "is counted first, the rest goes to the devices in the order of their addresses. "
+        help="Largest number of mediated devices of this type on the whole host. Existing ones "
+        "are counted first; the devices get the rest in the order of their addresses. "
         "Default: as many as the devices take.",
     ),
 )

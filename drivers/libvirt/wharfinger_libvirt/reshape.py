@@ -19,12 +19,12 @@ from wharfinger_libvirt.nodedev import Mdev
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What moves: a resource class, from the root to the devices that offer it now.
+    """Move of a resource class from the root to the devices that offer it now.
 
-    ``devices`` are, by the uuids of their providers and in the order in which they are filled,
-    the shares of that class; ``other_types`` are the mdev types that are offered as other classes.
-    ``instances`` are, by consumer, the instances of those that are none themselves: a migration
-    holds what its instance has at the source. ``driver`` is the driver instance's name, for errors.
+    ``devices`` has the shares of that class by provider uuid, in the order in which they are
+    filled. ``other_types`` are the mdev types of other classes. ``instances`` has the instance of
+    each consumer that is a migration: it holds the source's allocation. ``driver`` is the driver
+    instance's name, for errors.
     """
 
     driver: str
@@ -36,11 +36,11 @@ class Move:
     instances: Mapping[str, str] = field(default_factory=dict)
 
     def apply(self, allocations: Allocations) -> dict[str, int]:
-        """Edit the allocations; returns what each device holds then, by provider uuid.
+        """Edit the allocations, and return the new amount of each device by provider uuid.
 
-        A consumer's amount goes to the devices on which its domain has its mdevs. What is not
-        known that way goes to those that have room left. Raises BackendError, and leaves the
-        allocations as they are, where there is no room.
+        A consumer's amount moves to the devices with the mdevs of its domain. An amount without
+        known mdevs moves to devices with free room. Without room, raises BackendError and does
+        not change the allocations.
         """
         filling = _Filling(self, allocations)
         for consumer, uuid in _assigned(self, filling.left):
@@ -137,10 +137,10 @@ def _capacities(move: Move) -> dict[str, int]:
 
 
 def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Each mdev of a consumer's domain: the consumer, and the provider of the device it is on.
+    """Return the consumer and the device's provider of each mdev of a consumer's domain.
 
-    Those that the device's total counts come first; the others need not find room. An mdev that
-    two domains have is the first one's.
+    The mdevs that count in the device's total come first; the others may find no room. An mdev of
+    two domains belongs to the first one.
     """
     domains = {domain.uuid: domain.mdevs for domain in move.host.domains}
     mdevs = [

@@ -1,7 +1,7 @@
-"""Libvirt's XML, read with care: what devices and domains have in common.
+"""Safe parsing of libvirt's XML, for devices and domains.
 
-What libvirt answers comes from another machine as often as not: it is parsed without
-entities, and an error repeats no more of it than is printable and short.
+The XML may come from another machine. It is parsed without entities, and an error repeats only a
+short and printable part of it.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from defusedxml.ElementTree import fromstring
 from wharfinger.exceptions import InvalidName
 from wharfinger.providers.names import check_uuid
 
-#: What an error repeats of a value.
+#: Longest part of a value in an error, in characters.
 _SHOWN: Final = 80
 
 

@@ -319,7 +319,7 @@ def test_nodes_missing_from_a_page_are_kept_until_ironic_lacks_them(
 
 def test_too_old_ironic_is_an_error_that_names_the_version(old_ironic: Lab, tmp_path: Path) -> None:
     for options, told in (
-        ({}, r"API 1\.61 is needed for what nodes are asked for.* 1\.1 to 1\.58"),
+        ({}, r"API 1\.61 is needed for the requested fields of nodes.* 1\.1 to 1\.58"),
         ({"shard": "a"}, r"API 1\.82 is needed for \[metal\] shard.* 1\.1 to 1\.58"),
     ):
         fleet = Fleet(asks(tmp_path, old_ironic.url, **options), "metal")

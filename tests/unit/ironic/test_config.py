@@ -46,7 +46,7 @@ def test_all_nodes_are_selected_by_default(tmp_path: Path) -> None:
         selected={},
         credentials="metal",
         microversion="1.61",
-        needed_for="what nodes are asked for",
+        needed_for="the requested fields of nodes",
         max_pages=10_000,
     )
 
@@ -69,7 +69,7 @@ def test_option_selects_by_ironics_filter(tmp_path: Path, line: str) -> None:
     if line.startswith("shard"):
         assert needed == ("1.82", "[metal] shard")
     else:
-        assert needed == ("1.61", "what nodes are asked for")
+        assert needed == ("1.61", "the requested fields of nodes")
 
 
 def test_all_options_may_be_given_at_once(tmp_path: Path) -> None:
