@@ -71,14 +71,14 @@ class Placement(PlacementModel):
         return self.now
 
     def send(self, method: str, path: str, body: Any, *args: Any, **kwargs: Any) -> Any:
-        self._count(method, path, path.split("/")[2:3])
+        self._note(method, path, path.split("/")[2:3])
         return super().send(method, path, body, *args, **kwargs)
 
     def command(self, method: str, path: str, body: Any = None, **kwargs: Any) -> None:
-        self._count(method, path, body["inventories"] if path == "/reshaper" else ())
+        self._note(method, path, body["inventories"] if path == "/reshaper" else ())
         super().command(method, path, body, **kwargs)
 
-    def _count(self, method: str, path: str, uuids: Iterable[str]) -> None:
+    def _note(self, method: str, path: str, uuids: Iterable[str]) -> None:
         if path.startswith("/traits"):
             return
         self.requests.append((f"{method} {path}", self.now))
