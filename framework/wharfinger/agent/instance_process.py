@@ -66,26 +66,29 @@ class ProcessRunner:
         self._ending = ""
         self._began = time.monotonic()
         try:
-            descriptor = shared_report.create()
-            self._reader = ReportReader(descriptor)
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", _PROGRAM, "--instance", self.name),
-                    *("--report", str(descriptor), "--parent", str(os.getpid())),
-                    *("--config-file", self._snapshot.path),
-                    *self._arguments,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr.fileno(),
-                pass_fds=(descriptor, self._snapshot.descriptor),
-                start_new_session=True,
-            )
+            with shared_report.create() as page:
+                self._reader = ReportReader(page.fileno())
+                self._process = self._start_process(page.fileno())
         except OSError as error:  # too many processes or open files
             self._after_end(f"it could not be started: {error}")
             return
         self._status = replace(self._status, pid=self._process.pid, next_start_at=None)
         if self._status.state is State.ENDED:
             self._become(State.STARTING)
+
+    def _start_process(self, page: int) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            [
+                *(sys.executable, "-m", _PROGRAM, "--instance", self.name),
+                *("--report", str(page), "--parent", str(os.getpid())),
+                *("--config-file", self._snapshot.path),
+                *self._arguments,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr.fileno(),
+            pass_fds=(page, self._snapshot.descriptor),
+            start_new_session=True,
+        )
 
     def check(self) -> None:
         """Look after the process; called about every second."""
@@ -127,7 +130,9 @@ class ProcessRunner:
         if reader is None:
             return status
         call, began = reader.call()
-        return replace(status, report=reader.report(), driver_call=call, driver_call_began_at=began)
+        return replace(status, driver_call=call, driver_call_began_at=began).with_report(
+            reader.report()
+        )
 
     def _check_limits(self, now: float) -> None:
         """End a process that hangs or is too large; note that one has published."""
@@ -167,9 +172,6 @@ class ProcessRunner:
         """Note that the process has ended, and when it is to be started again."""
         now = time.monotonic()
         status = self.status()
-        if self._reader is not None:
-            self._reader.close()
-        self._process = self._reader = None
         if now - self._began >= _STEADY:
             self._early_ends = 0
         self._early_ends += 1
@@ -183,6 +185,7 @@ class ProcessRunner:
             next_start_at=None if self._is_stopping else now + wait,
             report=replace(status.report, cycle=None, cycle_began_at=None, is_complete=False),
         )
+        self._process = self._reader = None
         if self._is_stopping:
             return
         is_loop = self._early_ends >= _LOOP

@@ -11,7 +11,7 @@ import struct
 import time
 import zlib
 from threading import Lock
-from typing import Final
+from typing import BinaryIO, Final
 
 from msgspec import MsgspecError
 
@@ -26,11 +26,11 @@ _OPERATION_BYTES: Final = 64
 _SIZE: Final = 1024 * 1024
 
 
-def create() -> int:
-    """Return the descriptor of a new page."""
-    descriptor = os.memfd_create("wharfinger-report")
-    os.ftruncate(descriptor, _SIZE)
-    return descriptor
+def create() -> BinaryIO:
+    """Return a new page as an open file; raises OSError."""
+    page = open(os.memfd_create("wharfinger-report"), "wb")  # noqa: PTH123, SIM115 - no path
+    page.truncate(_SIZE)
+    return page
 
 
 class ReportWriter:
@@ -62,10 +62,9 @@ class ReportWriter:
 
 
 class ReportReader:
-    """Reads the page of another process. Keeps the descriptor until ``close``."""
+    """Reads the page of another process, for any thread. The page is freed with the reader."""
 
     def __init__(self, descriptor: int) -> None:
-        self.descriptor: Final = descriptor
         self._page: Final = mmap.mmap(descriptor, _SIZE, access=mmap.ACCESS_READ)
         self._checksum = 0
         self._report = InstanceReport()
@@ -89,8 +88,3 @@ class ReportReader:
                 except MsgspecError:  # a driver may write anywhere in its process
                     return self._report
         return self._report
-
-    def close(self) -> None:
-        """Free the page."""
-        self._page.close()
-        os.close(self.descriptor)
