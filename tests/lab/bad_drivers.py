@@ -146,9 +146,10 @@ def hang_in_c() -> None:
 
 
 def hang_in_background() -> None:
-    """Return, and let another thread keep Python's lock."""
+    """Return, and have another thread keep Python's lock later."""
     if not _leaked:
-        _leaked.append(threading.Thread(target=hang_in_c, daemon=True))
+        _leaked.append(threading.Timer(0.3, hang_in_c))
+        _leaked[0].daemon = True
         _leaked[0].start()
 
 
@@ -186,11 +187,12 @@ def fork_many() -> None:
 
 
 def fork_one() -> None:
-    """Leave a process behind that has all that this one has open."""
-    if not os.fork():
-        hang()
-        os._exit(0)
-    os._exit(9)
+    """Have a process beside this one that has all that this one has open."""
+    if not _leaked:
+        _leaked.append(fork_one)
+        if not os.fork():
+            hang()
+            os._exit(0)
 
 
 def leak_memory() -> None:
@@ -266,6 +268,7 @@ def write_to_report() -> None:
             first, last = (int(one, 16) for one in line.split()[0].split("-"))
             ctypes.memmove(first, os.urandom(mmap.PAGESIZE), mmap.PAGESIZE)
             ctypes.memset(first + mmap.PAGESIZE, 0xFF, last - first - mmap.PAGESIZE)
+    time.sleep(2)  # until the end of this call, which the page shows again
 
 
 MISBEHAVIOURS: Final[dict[str, Callable[[], object]]] = {

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from oslo_log import log as logging
 
@@ -26,12 +26,18 @@ GRACE: Final = 10.0
 #: Seconds until a process that has ended is started again, at first and at most.
 _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 300.0
+#: Ends in a row that make the wait longer.
+_COUNTED_ENDS: Final = 10
 #: A process that ran for so many seconds does not count as one that ended soon.
 _STEADY: Final = 600.0
 #: Ends in a row from which on an instance is in a crash loop.
 _LOOP: Final = 3
 #: Signal at which the process writes the stacks of its threads.
 STACKS: Final = signal.SIGUSR1
+#: Bytes of stacks that one look logs.
+_LONGEST_STACKS: Final = 256 * 1024
+#: Its descriptor: Python has no name for it where it was closed at the start.
+_STANDARD_ERROR: Final = 2
 _MEBIBYTE: Final = 1024 * 1024
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -52,8 +58,12 @@ class ProcessRunner:
         self._arguments: Final = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: ReportReader | None = None
+        #: File to which the process writes the stacks of its threads, and its bytes in the log.
+        self._stacks: BinaryIO | None = None
+        self._logged_stacks = 0
         self._began = 0.0
         self._early_ends = 0
+        self._last_wait = 0.0
         #: Why the process was told to end, and when.
         self._ending = ""
         self._ending_since = 0.0
@@ -66,10 +76,11 @@ class ProcessRunner:
         self._ending = ""
         self._began = time.monotonic()
         try:
+            self._stacks, self._logged_stacks = _create_stacks(), 0
             with shared_report.create() as page:
                 self._reader = ReportReader(page.fileno())
                 self._process = self._start_process(page.fileno())
-        except OSError as error:  # too many processes or open files
+        except OSError as error:  # no memory, too many processes or open files
             self._after_end(f"it could not be started: {error}")
             return
         self._status = replace(self._status, pid=self._process.pid, next_start_at=None)
@@ -77,21 +88,25 @@ class ProcessRunner:
             self._become(State.STARTING)
 
     def _start_process(self, page: int) -> "subprocess.Popen[bytes]":
+        assert self._stacks is not None
+        stacks = self._stacks.fileno()
         return subprocess.Popen(
             [
-                *(sys.executable, "-m", _PROGRAM, "--instance", self.name),
-                *("--report", str(page), "--parent", str(os.getpid())),
+                # -P: a file in the working directory is no module of the process.
+                *(sys.executable, "-P", "-m", _PROGRAM, "--instance", self.name),
+                *("--report", str(page), "--stacks", str(stacks), "--parent", str(os.getpid())),
                 *("--config-file", self._snapshot.path),
                 *self._arguments,
             ],
             stdin=subprocess.DEVNULL,
-            stdout=sys.stderr.fileno(),
-            pass_fds=(page, self._snapshot.descriptor),
+            stdout=_STANDARD_ERROR,
+            pass_fds=(page, stacks, self._snapshot.descriptor),
             start_new_session=True,
         )
 
     def check(self) -> None:
         """Look after the process; called about every second."""
+        self._log_stacks()
         now = time.monotonic()
         if self._process is None:
             due = self._status.next_start_at
@@ -111,8 +126,7 @@ class ProcessRunner:
         """Ask the process to end after the cycle in progress; do not start it again."""
         self._is_stopping = True
         self._become(State.STOPPING)
-        if self._process is not None:
-            self._signal(signal.SIGTERM)
+        self._signal(signal.SIGTERM)
 
     def has_ended(self) -> bool:
         """Return whether the process has ended; afterwards nothing of it is left."""
@@ -137,16 +151,15 @@ class ProcessRunner:
     def _check_limits(self, now: float) -> None:
         """End a process that hangs or is too large; note that one has published."""
         status = self.status()
-        if status.driver_call_began_at is not None:
-            seconds = now - status.driver_call_began_at
-            if seconds >= self._section.hang_timeout:
-                self._signal(STACKS)
-                self._become(State.WEDGED)
-                self._end(
-                    f"the driver did not return from {status.driver_call} for {seconds:.0f} s",
-                    "Find out what its backend does. The stacks of its threads are in the log.",
-                )
-                return
+        if hang := self._hang(status, now):
+            self._signal(STACKS)
+            self._become(State.WEDGED)
+            self._end(
+                hang,
+                "Find out what its backend does. The stacks of its threads follow in the log if "
+                "the process can still write them.",
+            )
+            return
         limit = self._section.memory_limit
         memory = self._memory() // _MEBIBYTE
         if limit and memory > limit:
@@ -155,13 +168,27 @@ class ProcessRunner:
                 "If the driver needs so much, raise [agent] memory_limit; otherwise it leaks.",
             )
             return
-        is_steady = now - self._began >= _STEADY
-        if is_steady:
+        age = now - self._began
+        if age >= _STEADY:
             self._early_ends = 0
-        if self._status.state is State.CRASH_LOOP and not is_steady:
+        if self._status.state is State.CRASH_LOOP and age < self._last_wait:
             return
         if status.report.has_published and self._status.state is not State.RUNNING:
             self._become(State.RUNNING)
+
+    def _hang(self, status: InstanceStatus, now: float) -> str:
+        """Return in what the process hangs, empty if it does not.
+
+        A process that is stopped, or in which a thread keeps Python's lock, shows no sign of life.
+        """
+        timeout = self._section.hang_timeout
+        began = status.driver_call_began_at
+        if began is not None and now - began >= timeout:
+            return f"the driver did not return from {status.driver_call} for {now - began:.0f} s"
+        alive_at = self._reader.alive_at() if self._reader is not None else None
+        if alive_at is not None and now - alive_at >= timeout:
+            return f"its process has done nothing for {now - alive_at:.0f} s"
+        return ""
 
     def _end(self, reason: str, remedy: str) -> None:
         LOG.error("%s: %s. The instance is started again. %s", self.name, reason, remedy)
@@ -172,10 +199,14 @@ class ProcessRunner:
         """Note that the process has ended, and when it is to be started again."""
         now = time.monotonic()
         status = self.status()
+        self._log_stacks()
+        if self._stacks is not None:
+            self._stacks.close()
         if now - self._began >= _STEADY:
             self._early_ends = 0
         self._early_ends += 1
-        wait = min(_FIRST_WAIT * 2 ** (self._early_ends - 1), _LONGEST_WAIT)
+        doublings = min(self._early_ends, _COUNTED_ENDS) - 1
+        self._last_wait = wait = min(_FIRST_WAIT * 2**doublings, _LONGEST_WAIT)
         self._status = replace(
             status,
             pid=None,
@@ -185,7 +216,7 @@ class ProcessRunner:
             next_start_at=None if self._is_stopping else now + wait,
             report=replace(status.report, cycle=None, cycle_began_at=None, is_complete=False),
         )
-        self._process = self._reader = None
+        self._process = self._reader = self._stacks = None
         if self._is_stopping:
             return
         is_loop = self._early_ends >= _LOOP
@@ -195,7 +226,9 @@ class ProcessRunner:
             self.name,
             end,
             wait,
-            f"; this is end {self._early_ends} in a row" if is_loop else "",
+            f"; this is end {self._early_ends} in a row. Its own lines in the log may say why"
+            if is_loop
+            else "",
         )
 
     def _has_exited(self) -> bool:
@@ -213,12 +246,32 @@ class ProcessRunner:
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(number)
+            # Not send_signal, which reaps a process that has ended.
+            os.kill(self._process.pid, number)
 
     def _kill_group(self) -> None:
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _log_stacks(self) -> None:
+        """Log the stacks that the process has written since the last look.
+
+        The process does not log them itself: the file of its log may have another name by now, and
+        what writes the stacks knows no format.
+        """
+        if self._stacks is None:
+            return
+        size = os.fstat(self._stacks.fileno()).st_size
+        new = min(size - self._logged_stacks, _LONGEST_STACKS)
+        if new > 0:
+            text = os.pread(self._stacks.fileno(), new, self._logged_stacks)
+            LOG.error(
+                "%s: the stacks of its threads:\n%s",
+                self.name,
+                text.decode(errors="replace").rstrip(),
+            )
+            self._logged_stacks = size
 
     def _memory(self) -> int:
         """Return the resident memory of the process in bytes; 0 where it has just ended."""
@@ -232,6 +285,11 @@ class ProcessRunner:
     def _become(self, state: State) -> None:
         if self._status.state is not state:
             self._status = replace(self._status, state=state, since=time.monotonic())
+
+
+def _create_stacks() -> BinaryIO:
+    """Return a new file in memory; raises OSError."""
+    return open(os.memfd_create("wharfinger-stacks"), "rb")  # noqa: PTH123 - no path
 
 
 def _end_of(code: int) -> str:
