@@ -115,7 +115,8 @@ class ProcessRunner:
                 self.start()
             return
         if self._has_exited():
-            self._after_end(self._ending or _end_of(self._reap()))
+            end = _end_of(self._reap())
+            self._after_end(self._ending or end)
         elif self._ending:
             if now - self._ending_since >= GRACE:
                 self._kill_group()
