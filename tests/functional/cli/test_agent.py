@@ -17,7 +17,7 @@ from tests.lab import inprocess
 from tests.lab.agent_process import TIMEOUT, Process, wait_until
 from tests.lab.cycles import everything
 from tests.lab.placement import Requests
-from tests.lab.program import Program
+from tests.lab.program import PROGRAM, Program
 from wharfinger.objects import OWNER_TAG_VERSION
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -184,6 +184,15 @@ def test_with_a_configuration_that_cannot_be_it_does_not_start(fleet: Program) -
     }.items():
         fleet.config.write_text(f"{start}enabled_drivers = one\n[one]\ndriver = gated\n{wrong}\n")
         failed(inprocess.run(fleet, "agent"), told)
+
+
+def test_agent_with_closed_standard_streams_publishes(fleet: Program) -> None:
+    closed = ("/bin/sh", "-c", f'exec {PROGRAM} "$@" <&- >&- 2>&-', "sh")
+    with Process(fleet, command=closed) as agent:
+        wait_until(lambda: everything().keys() == NODES, everything)
+        done = agent.end()
+
+    assert done.code == 0
 
 
 # How it ends.

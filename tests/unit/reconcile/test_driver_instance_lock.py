@@ -93,6 +93,7 @@ from pathlib import Path
 from wharfinger.reconcile.driver_instance_lock import exclusive
 with exclusive(Path(sys.argv[1]), "gpus"):
     if not os.fork():
+        print("started", flush=True)
         sys.stdin.read()
         os._exit(0)
     os._exit(0)
@@ -102,14 +103,14 @@ with exclusive(Path(sys.argv[1]), "gpus"):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
-        assert process.wait() == 0
-        with exclusive(tmp_path, "gpus"):
-            pass
-        # The fork still runs: its end closes this.
         assert process.stdin is not None
-        process.stdin.close()
         assert process.stdout is not None
-        assert process.stdout.read() == b""
+        assert process.stdout.readline() == b"started\n"
+        assert process.wait() == 0
+
+        with exclusive(tmp_path, "gpus"):
+            process.stdin.close()
+            process.stdout.read()  # until the fork ends
 
 
 def test_fork_that_leaves_the_block_does_not_release_the_lock(tmp_path: Path) -> None:
