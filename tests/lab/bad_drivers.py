@@ -101,7 +101,7 @@ class BadDriver(FileDriver):
 
     def _called(self, operation: str) -> None:
         name = self._section.misbehaviour
-        if operation in CALLS.get(name, ("changed_nodes",)):
+        if name in MISBEHAVIOURS and operation in CALLS.get(name, ("changed_nodes",)):
             if Path(self._section.switch).exists():
                 MISBEHAVIOURS[name]()
             else:
@@ -322,6 +322,13 @@ CALLS: Final[dict[str, Sequence[str]]] = {
     "exit_at_import": (),
     "raise_at_import": (),
 }
+#: Misbehaviours that begin with the next start of the instance.
+AT_START: Final = frozenset(
+    {
+        *("hang_at_start", "hang_in_init_host", "hang_at_import", "exit_at_start"),
+        *("exit_at_import", "raise_at_import"),
+    }
+)
 _AT_IMPORT: Final = """\
 from pathlib import Path
 

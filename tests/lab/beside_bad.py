@@ -36,7 +36,8 @@ sys.exit(main())
 class BesideBad(fixtures.Fixture):
     """A running agent, with a node of each driver instance in Placement.
 
-    The bad driver misbehaves, in the way of that name, while ``switch`` exists.
+    The bad driver misbehaves, in the way of that name, while ``switch`` exists. ``intervals`` are
+    those of polls, drift cycles and full cycles, in seconds.
     """
 
     def __init__(
@@ -45,14 +46,14 @@ class BesideBad(fixtures.Fixture):
         url: str,
         misbehaviour: str,
         *,
-        poll: float = 0.2,
+        intervals: tuple[float, float, float] = (0.2, 1.0, 2.0),
         isolation: str = "process",
     ) -> None:
         super().__init__()
         self.program = Program(directory, url)
         self.switch = directory / "switch"
         self._misbehaviour = misbehaviour
-        self._poll = poll
+        self._intervals = intervals
         self._isolation = isolation
 
     def _setUp(self) -> None:
@@ -134,13 +135,14 @@ class BesideBad(fixtures.Fixture):
         return self.agent.lines[-100:] if hasattr(self, "agent") else []
 
     def _configure(self) -> None:
+        poll, drift, full = self._intervals
         directory, placement = self.program.directory, self.program.config.read_text()
         placement = placement.partition("[placement]")[2].partition("[agent]")[0]
         self.program.config.write_text(
             f"[DEFAULT]\nenabled_drivers = {GOOD}, {BAD}\nhost = lab\nservice_down_time = 3\n"
             f"state_path = {directory}\n[placement]{placement}\n"
-            f"[agent]\nisolation = {self._isolation}\npoll_interval = {self._poll}\n"
-            f"drift_interval = 1\nfull_interval = 2\nhang_timeout = 3\nmemory_limit = 400\n"
+            f"[agent]\nisolation = {self._isolation}\npoll_interval = {poll}\n"
+            f"drift_interval = {drift}\nfull_interval = {full}\nhang_timeout = 3\nmemory_limit = 400\n"
             f"[{GOOD}]\ndriver = file\nnodes = {directory}/{GOOD}.json\n"
             f"[{BAD}]\ndriver = bad\nnodes = {directory}/{BAD}.json\nswitch = {self.switch}\n"
             f"misbehaviour = {self._misbehaviour}\n"
