@@ -103,7 +103,7 @@ class BadDriver(FileDriver):
         name = self._section.misbehaviour
         if name in MISBEHAVIOURS and operation in CALLS.get(name, ("changed_nodes",)):
             if Path(self._section.switch).exists():
-                MISBEHAVIOURS[name]()
+                misbehave(name, Path(self._section.switch))
             else:
                 behave()
 
@@ -113,6 +113,17 @@ def write_nodes(path: Path, nodes: dict[str, str]) -> None:
     new = path.with_suffix(".new")
     new.write_text(json.dumps(nodes))
     new.replace(path)
+
+
+def begun(switch: Path) -> Path:
+    """Return the file that exists when a driver has begun to misbehave."""
+    return switch.with_suffix(".begun")
+
+
+def misbehave(name: str, switch: Path) -> None:
+    """Do harm, in the way of that name."""
+    begun(switch).touch()
+    MISBEHAVIOURS[name]()
 
 
 def behave() -> None:
@@ -335,7 +346,7 @@ from pathlib import Path
 from tests.lab import bad_drivers
 
 if Path({switch!r}).exists():
-    bad_drivers.MISBEHAVIOURS[{name!r}]()
+    bad_drivers.misbehave({name!r}, Path({switch!r}))
 
 
 class BadDriver(bad_drivers.BadDriver):

@@ -34,6 +34,10 @@ _STEADY: Final = 600.0
 _LOOP: Final = 3
 #: Signal at which the process writes the stacks of its threads.
 STACKS: Final = signal.SIGUSR1
+#: Advice after an end of that kind.
+_HINTS: Final = {
+    "signal SIGKILL": " The kernel does so if memory is short; its log says so then.",
+}
 #: Bytes of stacks that one look logs.
 _LONGEST_STACKS: Final = 256 * 1024
 #: Its descriptor: Python has no name for it where it was closed at the start.
@@ -64,7 +68,9 @@ class ProcessRunner:
         self._began = 0.0
         self._early_ends = 0
         self._last_wait = 0.0
-        #: Why the process was told to end, and when.
+        #: Moment of the last look after the process.
+        self._looked_at = 0.0
+        #: Reason for which the process has to end, and the moment of the signal.
         self._ending = ""
         self._ending_since = 0.0
         self._is_stopping = False
@@ -81,7 +87,7 @@ class ProcessRunner:
                 self._reader = ReportReader(page.fileno())
                 self._process = self._start_process(page.fileno())
         except OSError as error:  # no memory, too many processes or open files
-            self._after_end(f"it could not be started: {error}")
+            self._after_end(f"{error}", "its process could not be started")
             return
         self._status = replace(self._status, pid=self._process.pid, next_start_at=None)
         if self._status.state is State.ENDED:
@@ -122,6 +128,7 @@ class ProcessRunner:
                 self._kill_group()
         else:
             self._check_limits(now)
+        self._looked_at = now
 
     def stop(self) -> None:
         """Ask the process to end after the cycle in progress; do not start it again."""
@@ -187,7 +194,8 @@ class ProcessRunner:
         if began is not None and now - began >= timeout:
             return f"the driver did not return from {status.driver_call} for {now - began:.0f} s"
         alive_at = self._reader.alive_at() if self._reader is not None else None
-        if alive_at is not None and now - alive_at >= timeout:
+        # At the last look: a pause of the machine stops the agent too, and is no sign of a hang.
+        if alive_at is not None and self._looked_at - alive_at >= timeout:
             return f"its process has done nothing for {now - alive_at:.0f} s"
         return ""
 
@@ -196,7 +204,7 @@ class ProcessRunner:
         self._ending, self._ending_since = reason, time.monotonic()
         self._signal(signal.SIGTERM)
 
-    def _after_end(self, end: str) -> None:
+    def _after_end(self, end: str, event: str = "its process has ended") -> None:
         """Note that the process has ended, and when it is to be started again."""
         now = time.monotonic()
         status = self.status()
@@ -223,13 +231,13 @@ class ProcessRunner:
         is_loop = self._early_ends >= _LOOP
         self._become(State.CRASH_LOOP if is_loop else State.ENDED)
         LOG.error(
-            "%s: its process has ended: %s. It is started again in %g s%s.",
+            "%s: %s: %s. It is started again in %g s%s.%s",
             self.name,
+            event,
             end,
             wait,
-            f"; this is end {self._early_ends} in a row. Its own lines in the log may say why"
-            if is_loop
-            else "",
+            f"; this is end {self._early_ends} in a row" if is_loop else "",
+            _HINTS.get(end, " Its own lines in the log may say why." if is_loop else ""),
         )
 
     def _has_exited(self) -> bool:

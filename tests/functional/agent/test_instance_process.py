@@ -3,13 +3,14 @@
 import errno
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.lab.agent_process import wait_until
-from wharfinger.agent import instance_process
+from wharfinger.agent import instance_process, shared_report
 from wharfinger.agent.configuration_snapshot import Snapshot
 from wharfinger.agent.instance_process import ProcessRunner
 from wharfinger.agent.schedule import CycleType
@@ -126,13 +127,16 @@ def test_instance_that_works_for_less_time_than_it_waited_stays_in_the_crash_loo
     assert runner.status().state is State.CRASH_LOOP
 
 
-def test_start_that_fails_is_tried_again(runner: Scripted) -> None:
+def test_start_that_fails_is_tried_again(
+    runner: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
     descriptors = os.listdir("/proc/self/fd")  # noqa: PTH208 - their number
     runner.error = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     runner.start()
     status = runner.status()
     assert status.state is State.ENDED
-    assert "it could not be started: " in status.last_end
+    assert "temporarily unavailable" in status.last_end
+    assert "metal: its process could not be started: " in caplog.text
     assert os.listdir("/proc/self/fd") == descriptors  # noqa: PTH208
 
     runner.error = None
@@ -177,3 +181,19 @@ def test_process_that_hangs_is_ended(
 
     assert told in runner.status().last_end
     assert told in caplog.text
+
+
+def test_process_that_was_paused_together_with_the_agent_goes_on(runner: Scripted) -> None:
+    object.__setattr__(runner._section, "hang_timeout", 300)
+    runner.start()
+    runner.writer.alive()
+    runner.check()
+
+    # Both moments were long ago, as after a pause of the machine.
+    shared_report._ALIVE.pack_into(runner.writer._page, 0, time.monotonic() - 1000)
+    runner._looked_at = time.monotonic() - 999
+    runner.check()
+    assert runner.status().state is State.STARTING
+
+    runner.check()
+    assert runner.status().state is State.WEDGED

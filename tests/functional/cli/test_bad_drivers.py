@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from tests.lab.agent_process import wait_until
-from tests.lab.bad_drivers import AT_START, MISBEHAVIOURS
+from tests.lab.bad_drivers import AT_START, MISBEHAVIOURS, begun
 from tests.lab.beside_bad import BAD, GOOD, BesideBad
 from tests.lab.placement import Requests
 
@@ -100,6 +100,8 @@ def misbehave(beside: BesideBad, name: str) -> None:
     beside.switch.touch()
     if name in AT_START:
         beside.kill_instance(BAD)
+    if not name.endswith("_at_cleanup"):
+        wait_until(begun(beside.switch).exists, beside.agent.lines)
     expected = EXPECTED[name]
     for state in expected.states:
         sees(beside, state, expected)
@@ -152,6 +154,8 @@ def test_agent_that_ends_beside_a_bad_driver_leaves_no_process(
 ) -> None:
     with BesideBad(tmp_path, placement_url[0], name) as beside:
         misbehave(beside, name)
+        if name == "fork_one":
+            wait_until(lambda: len(beside.agent.left()) == 3, beside.agent.left)
 
         done = beside.agent.end(end)
 
@@ -162,3 +166,22 @@ def test_agent_that_ends_beside_a_bad_driver_leaves_no_process(
         beside.switch.unlink()
         beside.start()
         beside.publishes(BAD)
+
+
+@pytest.mark.drawn(1)
+@pytest.mark.parametrize(
+    "name", ["raise", "raise_nameless", "sys_exit", "hang", "loop", "print", "leak_threads"]
+)
+def test_good_driver_in_a_thread_goes_on_beside_a_bad_one(
+    tmp_path: Path, placement_url: tuple[str, Requests], name: str
+) -> None:
+    """A thread protects against no other misbehaviour: the others concern the whole process."""
+    with BesideBad(tmp_path, placement_url[0], name, isolation="thread") as beside:
+        beside.switch.touch()
+        wait_until(begun(beside.switch).exists, beside.agent.lines)
+        for state in EXPECTED[name].states:
+            sees(beside, state, EXPECTED[name])
+
+        beside.publishes(GOOD)
+
+        assert beside.agent.end().code == 0
