@@ -101,7 +101,7 @@ def misbehave(beside: BesideBad, name: str) -> None:
     if name in AT_START:
         beside.kill_instance(BAD)
     if not name.endswith("_at_cleanup"):
-        wait_until(begun(beside.switch).exists, beside.agent.lines)
+        wait_until(begun(beside.switch).exists, lambda: beside.agent.lines)
     expected = EXPECTED[name]
     for state in expected.states:
         sees(beside, state, expected)
@@ -124,7 +124,7 @@ def sees(beside: BesideBad, state: str, expected: Expected) -> None:
     wait_until(is_shown, lambda: (found, beside.agent.lines[-100:]))
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_bad_driver_is_named_and_the_good_one_goes_on(
     tmp_path: Path, placement_url: tuple[str, Requests], name: str
@@ -178,7 +178,7 @@ def test_good_driver_in_a_thread_goes_on_beside_a_bad_one(
     """A thread protects against no other misbehaviour: the others concern the whole process."""
     with BesideBad(tmp_path, placement_url[0], name, isolation="thread") as beside:
         beside.switch.touch()
-        wait_until(begun(beside.switch).exists, beside.agent.lines)
+        wait_until(begun(beside.switch).exists, lambda: beside.agent.lines)
         for state in EXPECTED[name].states:
             sees(beside, state, EXPECTED[name])
 
