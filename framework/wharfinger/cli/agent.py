@@ -85,7 +85,7 @@ class AgentCommand(ObjectCommand):
 
         new = self._snapshot()
         current.check_successor(new)
-        command = [sys.executable, "-m", "wharfinger.cli.app", "--config-file", new.path]
+        command = [sys.executable, "-P", "-m", "wharfinger.cli.app", "--config-file", new.path]
         try:
             check = subprocess.run(
                 [*command, "config", "validate", "-f", "value", "-c", "Result"],

@@ -186,7 +186,9 @@ def test_with_a_configuration_that_cannot_be_it_does_not_start(fleet: Program) -
         failed(inprocess.run(fleet, "agent"), told)
 
 
-def test_agent_with_closed_standard_streams_publishes(fleet: Program) -> None:
+def test_agent_of_a_careless_wrapper_publishes(fleet: Program) -> None:
+    """Its standard streams are closed, and its working directory has a module's name in it."""
+    (fleet.directory / "queue.py").write_text("raise ImportError('a file of somebody else')")
     closed = ("/bin/sh", "-c", f'exec {PROGRAM} "$@" <&- >&- 2>&-', "sh")
     with Process(fleet, command=closed) as agent:
         wait_until(lambda: everything().keys() == NODES, everything)
