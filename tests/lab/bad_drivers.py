@@ -226,6 +226,13 @@ def leak_threads() -> None:
     raise RuntimeError("can't start new thread")
 
 
+def leave_thread() -> None:
+    """Start a thread for which Python waits at its end."""
+    if not _leaked:
+        _leaked.append(threading.Event())
+        threading.Thread(target=_leaked[0].wait, args=(LIFETIME,)).start()
+
+
 def print_megabytes() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.write(("noise " * 20 + "\n") * 10_000)
@@ -300,6 +307,7 @@ MISBEHAVIOURS: Final[dict[str, Callable[[], object]]] = {
     "leak_memory": leak_memory,
     "leak_descriptors": leak_descriptors,
     "leak_threads": leak_threads,
+    "leave_thread": leave_thread,
     "print": print_megabytes,
     "ignore_signals": change_signals,
     "ignore_signals_and_hang": change_signals_and_hang,

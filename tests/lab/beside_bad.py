@@ -143,7 +143,7 @@ class BesideBad(fixtures.Fixture):
             f"state_path = {directory}\n[placement]{placement}\n"
             f"[agent]\nisolation = {self._isolation}\npoll_interval = {poll}\n"
             f"drift_interval = {drift}\nfull_interval = {full}\n"
-            f"hang_timeout = 3\nmemory_limit = 400\n"
+            f"hang_timeout = 5\nmemory_limit = 400\n"
             f"[{GOOD}]\ndriver = file\nnodes = {directory}/{GOOD}.json\n"
             f"[{BAD}]\ndriver = bad\nnodes = {directory}/{BAD}.json\nswitch = {self.switch}\n"
             f"misbehaviour = {self._misbehaviour}\n"

@@ -4,14 +4,16 @@ import argparse
 import ctypes
 import faulthandler
 import gc
+import logging
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, NoReturn
 
 from wharfinger.agent.instance_process import STACKS
 from wharfinger.agent.shared_report import ReportWriter
@@ -79,5 +81,14 @@ def _end_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def _exit(code: int) -> NoReturn:
+    """End the process, and do not wait for threads that the driver has left behind."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # the driver may have closed it
+            stream.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    _exit(main())

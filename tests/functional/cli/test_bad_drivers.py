@@ -78,6 +78,7 @@ EXPECTED: Final[dict[str, Expected]] = {
     "raise_at_import": Expected(
         ("starting",), "the backend is upside down", "driver_instance:problems"
     ),
+    "leave_thread": _WORKS,
     "print": _WORKS,
     "fork_one": _WORKS,
     "ignore_signals": _WORKS,
@@ -160,6 +161,8 @@ def test_agent_that_ends_beside_a_bad_driver_leaves_no_process(
         done = beside.agent.end(end)
 
         assert done.code == (0 if end is signal.SIGTERM else -signal.SIGKILL)
+        if name == "leave_thread":
+            assert "still at work" not in done.err
         # Without the agent, nothing ends what a driver has forked but the end of the unit.
         forks = int(name == "fork_one" and end is signal.SIGKILL)
         wait_until(lambda: len(beside.agent.left()) == forks, beside.agent.left)
