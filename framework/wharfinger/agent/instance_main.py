@@ -61,7 +61,7 @@ def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
     worker = Worker(conf, arguments.instance, client, connect(conf), report)
     thread = threading.Thread(target=worker.run, name=arguments.instance, daemon=True)
     thread.start()
-    gc.freeze()  # what was imported stays
+    gc.freeze()  # modules stay
     # A signal that arrives just before a wait without a timeout would not end it.
     while ending.empty() and thread.is_alive():
         report.alive()

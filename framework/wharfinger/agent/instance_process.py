@@ -36,7 +36,7 @@ _LOOP: Final = 3
 STACKS: Final = signal.SIGUSR1
 #: Advice after an end of that kind.
 _HINTS: Final = {
-    "signal SIGKILL": " The kernel does so if memory is short; its log says so then.",
+    "signal SIGKILL": " The kernel does so if memory is short; look into its log.",
 }
 #: Bytes of stacks that one look logs.
 _LONGEST_STACKS: Final = 256 * 1024
@@ -49,8 +49,9 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 class ProcessRunner:
     """Runs a driver instance in a process, and starts the process again when it ends.
 
-    The process ends with the agent. It has a session of its own: what it has forked ends with it,
-    unless that has made a session for itself.
+    The process ends with the agent. It has a session and a process group of its own. When it has
+    ended, the agent kills the rest of the group: the forks of the driver. Forks with a group of
+    their own stay, and so do all forks if the agent is killed; systemd or the container ends them.
     """
 
     def __init__(
