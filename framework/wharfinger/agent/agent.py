@@ -198,7 +198,9 @@ class Agent:
         self._runners = {
             name: before[name] if name in kept else self._make_runner(new, name) for name in names
         }
-        self._waiting = [runner for name, runner in self._runners.items() if name not in kept]
+        started = [runner for name, runner in self._runners.items() if name not in kept]
+        # An instance that waits for the end of the one before it may be unchanged this time.
+        self._waiting = [one for one in self._waiting if one in self._runners.values()] + started
         for name, runner in before.items():
             if name not in kept:
                 runner.stop()
@@ -208,7 +210,7 @@ class Agent:
             *(
                 ", ".join(those) or "none"
                 for those in (
-                    [one.name for one in self._waiting],
+                    [one.name for one in started],
                     [name for name in before if name not in kept],
                     kept,
                 )

@@ -162,7 +162,7 @@ def _state(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
     verdict, output, at = Verdict.PASS, "", one.since
     call = one.driver_call_began_at
     if one.state is State.WEDGED:
-        verdict, output = Verdict.FAIL, "A call to its driver does not return. It is being ended."
+        verdict, output = Verdict.FAIL, "Its driver or its process hangs. It is being ended."
     elif one.state is State.CRASH_LOOP:
         verdict = Verdict.FAIL
         output = f"It ends soon after each start. It was started again {one.restarts} times."

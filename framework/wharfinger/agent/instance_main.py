@@ -11,8 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from queue import SimpleQueue
-from typing import Final, TextIO
+from typing import Final, NoReturn
 
 from wharfinger.agent.instance_process import STACKS
 from wharfinger.agent.shared_report import ReportWriter
@@ -29,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--instance", required=True)
     parser.add_argument("--config-file", required=True)
     parser.add_argument("--report", type=int, required=True, help="descriptor of the shared page")
+    parser.add_argument("--stacks", type=int, required=True, help="descriptor for stacks")
     parser.add_argument("--parent", type=int, required=True, help="process id of the agent")
     parser.add_argument("--verbosity", type=int, default=0)
     parser.add_argument("--log-file")
@@ -53,28 +55,23 @@ def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
 
     conf = configuration.load([arguments.config_file])
     logging_setup.configure(conf, arguments.verbosity, arguments.log_file)
-    faulthandler.register(STACKS, file=_log_stream(), all_threads=True)
+    faulthandler.register(STACKS, file=arguments.stacks, all_threads=True)
     report = ReportWriter(arguments.report)
     client = PlacementClient(make_adapter(conf), PlacementSection.read(conf).connections)
     worker = Worker(conf, arguments.instance, client, connect(conf), report)
     thread = threading.Thread(target=worker.run, name=arguments.instance, daemon=True)
     thread.start()
-    gc.freeze()  # what was imported stays
+    gc.freeze()  # modules stay
     # A signal that arrives just before a wait without a timeout would not end it.
-    while ending.empty():
+    while ending.empty() and thread.is_alive():
+        report.alive()
         time.sleep(_TICK)
+    has_failed = ending.empty()  # by itself, the thread ends only with a fault
     worker.stop()
-    thread.join()
-    return 0
-
-
-def _log_stream() -> TextIO:
-    """Return the file of the log, or standard error. The driver cannot close or replace it."""
-    stream: TextIO = sys.stderr
-    for handler in logging.getLogger().handlers:
-        if isinstance(handler, logging.FileHandler) and handler.stream is not None:
-            stream = handler.stream
-    return os.fdopen(os.dup(stream.fileno()), "w")
+    while thread.is_alive():
+        report.alive()
+        thread.join(_TICK)
+    return 1 if has_failed else 0
 
 
 def _end_with_parent(parent: int) -> None:
@@ -84,5 +81,14 @@ def _end_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def _exit(code: int) -> NoReturn:
+    """End the process, and do not wait for threads that the driver has left behind."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # the driver may have closed it
+            stream.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    _exit(main())

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from oslo_log import log as logging
 
@@ -26,12 +26,22 @@ GRACE: Final = 10.0
 #: Seconds until a process that has ended is started again, at first and at most.
 _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 300.0
+#: Ends in a row that make the wait longer.
+_COUNTED_ENDS: Final = 10
 #: A process that ran for so many seconds does not count as one that ended soon.
 _STEADY: Final = 600.0
 #: Ends in a row from which on an instance is in a crash loop.
 _LOOP: Final = 3
 #: Signal at which the process writes the stacks of its threads.
 STACKS: Final = signal.SIGUSR1
+#: Advice after an end of that kind.
+_HINTS: Final = {
+    "signal SIGKILL": " The kernel does so if memory is short; look into its log.",
+}
+#: Bytes of stacks that one look logs.
+_LONGEST_STACKS: Final = 256 * 1024
+#: Its descriptor: Python has no name for it where it was closed at the start.
+_STANDARD_ERROR: Final = 2
 _MEBIBYTE: Final = 1024 * 1024
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -39,8 +49,9 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 class ProcessRunner:
     """Runs a driver instance in a process, and starts the process again when it ends.
 
-    The process ends with the agent. It has a session of its own: what it has forked ends with it,
-    unless that has made a session for itself.
+    The process ends with the agent. It has a session and a process group of its own. When it has
+    ended, the agent kills the rest of the group: the forks of the driver. Forks with a group of
+    their own stay, and so do all forks if the agent is killed; systemd or the container ends them.
     """
 
     def __init__(
@@ -52,9 +63,15 @@ class ProcessRunner:
         self._arguments: Final = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: ReportReader | None = None
+        #: File to which the process writes the stacks of its threads, and its bytes in the log.
+        self._stacks: BinaryIO | None = None
+        self._logged_stacks = 0
         self._began = 0.0
         self._early_ends = 0
-        #: Why the process was told to end, and when.
+        self._last_wait = 0.0
+        #: Moment of the last look after the process.
+        self._looked_at = 0.0
+        #: Reason for which the process has to end, and the moment of the signal.
         self._ending = ""
         self._ending_since = 0.0
         self._is_stopping = False
@@ -66,29 +83,37 @@ class ProcessRunner:
         self._ending = ""
         self._began = time.monotonic()
         try:
-            descriptor = shared_report.create()
-            self._reader = ReportReader(descriptor)
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", _PROGRAM, "--instance", self.name),
-                    *("--report", str(descriptor), "--parent", str(os.getpid())),
-                    *("--config-file", self._snapshot.path),
-                    *self._arguments,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr.fileno(),
-                pass_fds=(descriptor, self._snapshot.descriptor),
-                start_new_session=True,
-            )
-        except OSError as error:  # too many processes or open files
-            self._after_end(f"it could not be started: {error}")
+            self._stacks, self._logged_stacks = _create_stacks(), 0
+            with shared_report.create() as page:
+                self._reader = ReportReader(page.fileno())
+                self._process = self._start_process(page.fileno())
+        except OSError as error:  # no memory, too many processes or open files
+            self._after_end(f"{error}", "its process could not be started")
             return
         self._status = replace(self._status, pid=self._process.pid, next_start_at=None)
         if self._status.state is State.ENDED:
             self._become(State.STARTING)
 
+    def _start_process(self, page: int) -> "subprocess.Popen[bytes]":
+        assert self._stacks is not None
+        stacks = self._stacks.fileno()
+        return subprocess.Popen(
+            [
+                # -P: a file in the working directory is no module of the process.
+                *(sys.executable, "-P", "-m", _PROGRAM, "--instance", self.name),
+                *("--report", str(page), "--stacks", str(stacks), "--parent", str(os.getpid())),
+                *("--config-file", self._snapshot.path),
+                *self._arguments,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=_STANDARD_ERROR,
+            pass_fds=(page, stacks, self._snapshot.descriptor),
+            start_new_session=True,
+        )
+
     def check(self) -> None:
         """Look after the process; called about every second."""
+        self._log_stacks()
         now = time.monotonic()
         if self._process is None:
             due = self._status.next_start_at
@@ -97,19 +122,20 @@ class ProcessRunner:
                 self.start()
             return
         if self._has_exited():
-            self._after_end(self._ending or _end_of(self._reap()))
+            end = _end_of(self._reap())
+            self._after_end(self._ending or end)
         elif self._ending:
             if now - self._ending_since >= GRACE:
                 self._kill_group()
         else:
             self._check_limits(now)
+        self._looked_at = now
 
     def stop(self) -> None:
         """Ask the process to end after the cycle in progress; do not start it again."""
         self._is_stopping = True
         self._become(State.STOPPING)
-        if self._process is not None:
-            self._signal(signal.SIGTERM)
+        self._signal(signal.SIGTERM)
 
     def has_ended(self) -> bool:
         """Return whether the process has ended; afterwards nothing of it is left."""
@@ -127,21 +153,22 @@ class ProcessRunner:
         if reader is None:
             return status
         call, began = reader.call()
-        return replace(status, report=reader.report(), driver_call=call, driver_call_began_at=began)
+        return replace(status, driver_call=call, driver_call_began_at=began).with_report(
+            reader.report()
+        )
 
     def _check_limits(self, now: float) -> None:
         """End a process that hangs or is too large; note that one has published."""
         status = self.status()
-        if status.driver_call_began_at is not None:
-            seconds = now - status.driver_call_began_at
-            if seconds >= self._section.hang_timeout:
-                self._signal(STACKS)
-                self._become(State.WEDGED)
-                self._end(
-                    f"the driver did not return from {status.driver_call} for {seconds:.0f} s",
-                    "Find out what its backend does. The stacks of its threads are in the log.",
-                )
-                return
+        if hang := self._hang(status, now):
+            self._signal(STACKS)
+            self._become(State.WEDGED)
+            self._end(
+                hang,
+                "Find out what its backend does. The stacks of its threads follow in the log if "
+                "the process can still write them.",
+            )
+            return
         limit = self._section.memory_limit
         memory = self._memory() // _MEBIBYTE
         if limit and memory > limit:
@@ -150,30 +177,46 @@ class ProcessRunner:
                 "If the driver needs so much, raise [agent] memory_limit; otherwise it leaks.",
             )
             return
-        is_steady = now - self._began >= _STEADY
-        if is_steady:
+        age = now - self._began
+        if age >= _STEADY:
             self._early_ends = 0
-        if self._status.state is State.CRASH_LOOP and not is_steady:
+        if self._status.state is State.CRASH_LOOP and age < self._last_wait:
             return
         if status.report.has_published and self._status.state is not State.RUNNING:
             self._become(State.RUNNING)
+
+    def _hang(self, status: InstanceStatus, now: float) -> str:
+        """Return in what the process hangs, empty if it does not.
+
+        A process that is stopped, or in which a thread keeps Python's lock, shows no sign of life.
+        """
+        timeout = self._section.hang_timeout
+        began = status.driver_call_began_at
+        if began is not None and now - began >= timeout:
+            return f"the driver did not return from {status.driver_call} for {now - began:.0f} s"
+        alive_at = self._reader.alive_at() if self._reader is not None else None
+        # At the last look: a pause of the machine stops the agent too, and is no sign of a hang.
+        if alive_at is not None and self._looked_at - alive_at >= timeout:
+            return f"its process has done nothing for {now - alive_at:.0f} s"
+        return ""
 
     def _end(self, reason: str, remedy: str) -> None:
         LOG.error("%s: %s. The instance is started again. %s", self.name, reason, remedy)
         self._ending, self._ending_since = reason, time.monotonic()
         self._signal(signal.SIGTERM)
 
-    def _after_end(self, end: str) -> None:
+    def _after_end(self, end: str, event: str = "its process has ended") -> None:
         """Note that the process has ended, and when it is to be started again."""
         now = time.monotonic()
         status = self.status()
-        if self._reader is not None:
-            self._reader.close()
-        self._process = self._reader = None
+        self._log_stacks()
+        if self._stacks is not None:
+            self._stacks.close()
         if now - self._began >= _STEADY:
             self._early_ends = 0
         self._early_ends += 1
-        wait = min(_FIRST_WAIT * 2 ** (self._early_ends - 1), _LONGEST_WAIT)
+        doublings = min(self._early_ends, _COUNTED_ENDS) - 1
+        self._last_wait = wait = min(_FIRST_WAIT * 2**doublings, _LONGEST_WAIT)
         self._status = replace(
             status,
             pid=None,
@@ -183,16 +226,19 @@ class ProcessRunner:
             next_start_at=None if self._is_stopping else now + wait,
             report=replace(status.report, cycle=None, cycle_began_at=None, is_complete=False),
         )
+        self._process = self._reader = self._stacks = None
         if self._is_stopping:
             return
         is_loop = self._early_ends >= _LOOP
         self._become(State.CRASH_LOOP if is_loop else State.ENDED)
         LOG.error(
-            "%s: its process has ended: %s. It is started again in %g s%s.",
+            "%s: %s: %s. It is started again in %g s%s.%s",
             self.name,
+            event,
             end,
             wait,
             f"; this is end {self._early_ends} in a row" if is_loop else "",
+            _HINTS.get(end, " Its own lines in the log may say why." if is_loop else ""),
         )
 
     def _has_exited(self) -> bool:
@@ -210,12 +256,32 @@ class ProcessRunner:
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(number)
+            # Not send_signal, which reaps a process that has ended.
+            os.kill(self._process.pid, number)
 
     def _kill_group(self) -> None:
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _log_stacks(self) -> None:
+        """Log the stacks that the process has written since the last look.
+
+        The process does not log them itself: the file of its log may have another name by now, and
+        what writes the stacks knows no format.
+        """
+        if self._stacks is None:
+            return
+        size = os.fstat(self._stacks.fileno()).st_size
+        new = min(size - self._logged_stacks, _LONGEST_STACKS)
+        if new > 0:
+            text = os.pread(self._stacks.fileno(), new, self._logged_stacks)
+            LOG.error(
+                "%s: the stacks of its threads:\n%s",
+                self.name,
+                text.decode(errors="replace").rstrip(),
+            )
+            self._logged_stacks = size
 
     def _memory(self) -> int:
         """Return the resident memory of the process in bytes; 0 where it has just ended."""
@@ -229,6 +295,11 @@ class ProcessRunner:
     def _become(self, state: State) -> None:
         if self._status.state is not state:
             self._status = replace(self._status, state=state, since=time.monotonic())
+
+
+def _create_stacks() -> BinaryIO:
+    """Return a new file in memory; raises OSError."""
+    return open(os.memfd_create("wharfinger-stacks"), "rb")  # noqa: PTH123 - no path
 
 
 def _end_of(code: int) -> str:

@@ -1,8 +1,8 @@
 """A page of memory in which the process of a driver instance shows what it does.
 
-The process writes its report there, and each call to its driver that is in progress. The agent
-reads the page when it likes. Neither waits for the other, and a driver that closes descriptors,
-prints, forks or hangs in C with Python's lock changes nothing about that.
+The process writes its report there, each call to its driver that is in progress, and signs of life.
+The agent reads the page when it likes. Neither waits for the other, and a driver that closes
+descriptors, prints, forks or hangs in C with Python's lock changes nothing about that.
 """
 
 import mmap
@@ -11,26 +11,32 @@ import struct
 import time
 import zlib
 from threading import Lock
-from typing import Final
+from typing import BinaryIO, Final
 
 from msgspec import MsgspecError
 
 from wharfinger.agent import status
 from wharfinger.agent.status import InstanceReport
+from wharfinger.exceptions import printable
 
+#: Moment of the last sign of life, 0 before the first one.
+_ALIVE: Final = struct.Struct("d")
 #: Moment at which the driver was called (0: no call), and the operation; length and checksum of
 #: the report that follows.
 _CALL: Final = struct.Struct("d64s")
 _REPORT: Final = struct.Struct("II")
 _OPERATION_BYTES: Final = 64
+_CALL_START: Final = _ALIVE.size
+_REPORT_START: Final = _CALL_START + _CALL.size
+_DATA_START: Final = _REPORT_START + _REPORT.size
 _SIZE: Final = 1024 * 1024
 
 
-def create() -> int:
-    """Return the descriptor of a new page."""
-    descriptor = os.memfd_create("wharfinger-report")
-    os.ftruncate(descriptor, _SIZE)
-    return descriptor
+def create() -> BinaryIO:
+    """Return a new page as an open file; raises OSError."""
+    page = open(os.memfd_create("wharfinger-report"), "wb")  # noqa: PTH123, SIM115 - no path
+    page.truncate(_SIZE)
+    return page
 
 
 class ReportWriter:
@@ -42,55 +48,65 @@ class ReportWriter:
         self._lock: Final = Lock()
         self._calls: Final[list[tuple[float, bytes]]] = []
 
+    def alive(self) -> None:
+        """Show a sign of life."""
+        _ALIVE.pack_into(self._page, 0, time.monotonic())
+
     def began(self, operation: str) -> None:
         """Note that a call to the driver has begun."""
         self._calls.append((time.monotonic(), operation.encode()[:_OPERATION_BYTES]))
-        _CALL.pack_into(self._page, 0, *self._calls[-1])
+        _CALL.pack_into(self._page, _CALL_START, *self._calls[-1])
 
     def ended(self) -> None:
         """Note that the latest call has returned or raised."""
         self._calls.pop()
-        _CALL.pack_into(self._page, 0, *(self._calls[-1] if self._calls else (0.0, b"")))
+        call = self._calls[-1] if self._calls else (0.0, b"")
+        _CALL.pack_into(self._page, _CALL_START, *call)
 
     def publish(self, report: InstanceReport) -> None:
         """Replace the report."""
         data = status.encode(report)
-        start = _CALL.size + _REPORT.size
         with self._lock:
-            _REPORT.pack_into(self._page, _CALL.size, len(data), zlib.crc32(data))
-            self._page[start : start + len(data)] = data
+            _REPORT.pack_into(self._page, _REPORT_START, len(data), zlib.crc32(data))
+            self._page[_DATA_START : _DATA_START + len(data)] = data
 
 
 class ReportReader:
-    """Reads the page of another process. Keeps the descriptor until ``close``."""
+    """Reads the page of another process, for any thread. The page is freed with the reader.
+
+    A driver may write anywhere in its process. So a moment that cannot be is read as 0, which is
+    long ago.
+    """
 
     def __init__(self, descriptor: int) -> None:
-        self.descriptor: Final = descriptor
         self._page: Final = mmap.mmap(descriptor, _SIZE, access=mmap.ACCESS_READ)
         self._checksum = 0
         self._report = InstanceReport()
 
     def call(self) -> tuple[str, float | None]:
         """Return the call to the driver in progress and its begin; "" and None without one."""
-        began, operation = _CALL.unpack_from(self._page)
+        began, operation = _CALL.unpack_from(self._page, _CALL_START)
         if not began:
             return "", None
-        return operation.rstrip(b"\0").decode(errors="replace"), began
+        return printable(operation.rstrip(b"\0").decode(errors="replace")), _past(began)
+
+    def alive_at(self) -> float | None:
+        """Return the moment of the last sign of life; None before the first one."""
+        (moment,) = _ALIVE.unpack_from(self._page)
+        return _past(moment) if moment else None
 
     def report(self) -> InstanceReport:
         """Return the latest report; the one before while another is being written."""
-        length, checksum = _REPORT.unpack_from(self._page, _CALL.size)
-        start = _CALL.size + _REPORT.size
-        if checksum != self._checksum and length <= _SIZE - start:
-            data = self._page[start : start + length]
+        length, checksum = _REPORT.unpack_from(self._page, _REPORT_START)
+        if checksum != self._checksum and length <= _SIZE - _DATA_START:
+            data = self._page[_DATA_START : _DATA_START + length]
             if zlib.crc32(data) == checksum:
                 try:
                     self._report, self._checksum = status.decode(data), checksum
-                except MsgspecError:  # a driver may write anywhere in its process
+                except MsgspecError:
                     return self._report
         return self._report
 
-    def close(self) -> None:
-        """Free the page."""
-        self._page.close()
-        os.close(self.descriptor)
+
+def _past(moment: float) -> float:
+    return moment if 0 < moment <= time.monotonic() else 0.0

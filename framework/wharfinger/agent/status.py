@@ -24,7 +24,8 @@ class State(StrEnum):
     #: It runs, and has not completed a full cycle since it was started.
     STARTING = "starting"
     RUNNING = "running"
-    #: A call to its driver has not returned for ``hang_timeout``; it is being ended.
+    #: A call to its driver has not returned, or its process has shown no sign of life, for
+    #: ``hang_timeout``. It is being ended.
     WEDGED = "wedged"
     #: It has ended, and will be started again.
     ENDED = "ended"

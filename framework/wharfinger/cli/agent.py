@@ -43,6 +43,7 @@ class AgentCommand(ObjectCommand):
         from wharfinger.placement import session
 
         gc.set_threshold(*USUAL_THRESHOLDS)
+        _open_standard_streams()
         snapshot = self._snapshot()
         options = self.app.options
         logging_setup.configure(snapshot.conf, options.verbose_level, options.log_file)
@@ -84,7 +85,7 @@ class AgentCommand(ObjectCommand):
 
         new = self._snapshot()
         current.check_successor(new)
-        command = [sys.executable, "-m", "wharfinger.cli.app", "--config-file", new.path]
+        command = [sys.executable, "-P", "-m", "wharfinger.cli.app", "--config-file", new.path]
         try:
             check = subprocess.run(
                 [*command, "config", "validate", "-f", "value", "-c", "Result"],
@@ -128,6 +129,18 @@ class AgentCommand(ObjectCommand):
         from wharfinger.placement.client import PlacementClient
 
         return PlacementClient(self._adapter, PlacementSection.read(self.conf).connections)
+
+
+def _open_standard_streams() -> None:
+    """Open /dev/null for standard streams that are closed.
+
+    Other files would get their descriptors, which the processes of instances have of their own.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor is this one
 
 
 @contextmanager

@@ -15,6 +15,8 @@ from wharfinger.exceptions import StateError
 _NUMBER: Final = re.compile(rb"[0-9]{0,20}\Z")
 #: Number of bytes to read of a file: enough to recognise a lock file of ours.
 _ENOUGH: Final = 21
+#: Descriptors of the locks that this process has.
+_held: Final[set[int]] = set()
 
 
 @contextmanager
@@ -33,13 +35,29 @@ def exclusive(directory: Path, instance: str) -> Iterator[None]:
         raise _unusable(path, error) from error
     try:
         _take(descriptor, path, instance)
-        try:
-            yield
-        finally:
+    except BaseException:
+        os.close(descriptor)
+        raise
+    _held.add(descriptor)
+    try:
+        yield
+    finally:
+        if descriptor in _held:  # not in a process that was forked in the block
+            _held.remove(descriptor)
             with suppress(OSError):
                 os.truncate(descriptor, 0)  # a reader must not find our id any more
-    finally:
-        os.close(descriptor)  # this releases the lock
+            os.close(descriptor)  # this releases the lock
+
+
+def _close_in_fork() -> None:
+    """Close the locks of the parent process, which would last as long as its forks otherwise."""
+    for descriptor in _held:
+        with suppress(OSError):  # a driver may have closed it
+            os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_fork)
 
 
 def _take(descriptor: int, path: Path, instance: str) -> None:

@@ -2,23 +2,22 @@
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from queue import Queue
+from typing import Any
 
-import fixtures
 import pytest
 
-from tests.functional.agent.drivers import TIMEOUT, install
+from tests.functional.agent.drivers import install
 from tests.functional.cli.outcomes import failed, shown
 from tests.lab import inprocess
+from tests.lab.agent_process import TIMEOUT, Process, wait_until
 from tests.lab.cycles import everything
 from tests.lab.placement import Requests
-from tests.lab.program import Done, Program
+from tests.lab.program import PROGRAM, Program
 from wharfinger.objects import OWNER_TAG_VERSION
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,64 +31,6 @@ sys.exit(main())
 """
 #: What the fleet has when all is published.
 NODES = {f"{name}-{number}" for name in ("one", "two") for number in range(5)}
-
-
-class Process(fixtures.Fixture):
-    """An agent in a process of its own; it is killed at the latest when this is cleaned up."""
-
-    def __init__(self, program: Program, *options: str, command: tuple[str, ...] = ()) -> None:
-        super().__init__()
-        self._program = program
-        self._command = command or (str(Path(sys.executable).with_name("wharfinger")),)
-        self._options = options
-        self.lines: list[str] = []
-
-    def _setUp(self) -> None:
-        self.process = subprocess.Popen(
-            [*self._command, "--config-file", str(self._program.config), *self._options, "agent"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self._program.directory,
-        )
-        self._told = Queue[str | None]()
-        reader = threading.Thread(target=self._read)
-        reader.start()
-        self.addCleanup(reader.join)
-        self.addCleanup(self._kill)
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self._told.put(line.rstrip("\n"))
-        self._told.put(None)
-
-    def wait_for(self, *parts: str) -> None:
-        """Wait until each of these was told, in any order."""
-        missing = set(parts)
-        while missing:
-            line = self._told.get(timeout=TIMEOUT)
-            assert line is not None, (missing, self.lines)
-            self.lines.append(line)
-            missing = {part for part in missing if part not in line}
-
-    def end(self, number: signal.Signals = signal.SIGTERM) -> Done:
-        """Send a signal, and see how it ends."""
-        self.process.send_signal(number)
-        return self.ended()
-
-    def ended(self) -> Done:
-        """See how it ends."""
-        code = self.process.wait(TIMEOUT)
-        while (line := self._told.get(timeout=TIMEOUT)) is not None:
-            self.lines.append(line)
-        assert self.process.stdout is not None
-        return Done(code, self.process.stdout.read(), "\n".join(self.lines))
-
-    def _kill(self) -> None:
-        self.process.kill()
-        self.process.communicate()
 
 
 class Acting(list[str]):
@@ -210,9 +151,14 @@ def test_log_file_of_the_configuration_has_the_lines_with_their_request_id(
 
 
 def test_its_service_is_up_until_ctrl_c_ends_it(fleet: Program) -> None:
+    def services() -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = shown(fleet, "service", "list")
+        return listed
+
     with Process(fleet, "-vv") as agent:
-        agent.wait_for("the service of lab is up, its cycles complete: True")
-        [service] = shown(fleet, "service", "list")
+        agent.wait_for("one: 15 changes written", "two: 15 changes written")
+        wait_until(lambda: [one["Version"] for one in services()] == [OWNER_TAG_VERSION], services)
+        [service] = services()
         done = agent.end(signal.SIGINT)
 
     assert (done.code, done.out) == (0, "")
@@ -238,6 +184,17 @@ def test_with_a_configuration_that_cannot_be_it_does_not_start(fleet: Program) -
     }.items():
         fleet.config.write_text(f"{start}enabled_drivers = one\n[one]\ndriver = gated\n{wrong}\n")
         failed(inprocess.run(fleet, "agent"), told)
+
+
+def test_agent_of_a_careless_wrapper_publishes(fleet: Program) -> None:
+    """Its standard streams are closed, and its working directory has a module's name in it."""
+    (fleet.directory / "queue.py").write_text("raise ImportError('a file of somebody else')")
+    closed = ("/bin/sh", "-c", f'exec {PROGRAM} "$@" <&- >&- 2>&-', "sh")
+    with Process(fleet, command=closed) as agent:
+        wait_until(lambda: everything().keys() == NODES, everything)
+        done = agent.end()
+
+    assert done.code == 0
 
 
 # How it ends.

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
+from typing import BinaryIO
 
 import pytest
 
@@ -12,15 +13,19 @@ from wharfinger.agent.status import InstanceReport
 
 
 @pytest.fixture
-def reader() -> Iterator[ReportReader]:
-    reader = ReportReader(shared_report.create())
-    yield reader
-    reader.close()
+def page() -> Iterator[BinaryIO]:
+    with shared_report.create() as page:
+        yield page
 
 
 @pytest.fixture
-def writer(reader: ReportReader) -> ReportWriter:
-    return ReportWriter(os.dup(reader.descriptor))
+def reader(page: BinaryIO) -> ReportReader:
+    return ReportReader(page.fileno())
+
+
+@pytest.fixture
+def writer(page: BinaryIO) -> ReportWriter:
+    return ReportWriter(os.dup(page.fileno()))
 
 
 def test_page_without_a_report_reads_as_an_empty_one(reader: ReportReader) -> None:
@@ -43,7 +48,7 @@ def test_report_that_is_half_written_leaves_the_one_before(
     assert reader.report() == before
 
     page = writer._page
-    shared_report._REPORT.pack_into(page, shared_report._CALL.size, 10, 1)
+    shared_report._REPORT.pack_into(page, shared_report._REPORT_START, 10, 1)
 
     assert reader.report() == before
 
@@ -58,7 +63,7 @@ def test_page_that_the_driver_overwrites_leaves_the_report_before(
 
     for start in range(0, len(writer._page), 4096):
         writer._page[start : start + 4096] = b"\xff" * 4096
-    shared_report._REPORT.pack_into(writer._page, shared_report._CALL.size, length, 7)
+    shared_report._REPORT.pack_into(writer._page, shared_report._REPORT_START, length, 7)
 
     assert reader.report() == before
     assert isinstance(reader.call()[0], str)
@@ -82,10 +87,32 @@ def test_call_in_progress_is_read_with_its_begin(
     assert reader.call() == ("", None)
 
 
-def test_writer_closes_its_descriptor(reader: ReportReader) -> None:
-    descriptor = os.dup(reader.descriptor)
+def test_writer_closes_its_descriptor(page: BinaryIO) -> None:
+    descriptor = os.dup(page.fileno())
 
     ReportWriter(descriptor)
 
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
+
+
+def test_sign_of_life_is_read_with_its_moment(reader: ReportReader, writer: ReportWriter) -> None:
+    assert reader.alive_at() is None
+    before = time.monotonic()
+
+    writer.alive()
+
+    moment = reader.alive_at()
+    assert moment is not None
+    assert before <= moment <= time.monotonic()
+
+
+@pytest.mark.parametrize("moment", [float("nan"), float("inf"), -float("inf"), -1.0, 1e300])
+def test_moment_that_cannot_be_reads_as_long_ago(
+    reader: ReportReader, writer: ReportWriter, moment: float
+) -> None:
+    shared_report._ALIVE.pack_into(writer._page, 0, moment)
+    shared_report._CALL.pack_into(writer._page, shared_report._CALL_START, moment, b"a\x1bb")
+
+    assert reader.alive_at() == 0.0
+    assert reader.call() == ("a\\x1bb", 0.0)

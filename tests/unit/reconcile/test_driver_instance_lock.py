@@ -83,3 +83,50 @@ def test_lock_that_cannot_be_written_is_an_error_with_a_remedy(tmp_path: Path) -
     assert (done.returncode, done.stderr) == (0, "")
     assert f"state in {tmp_path / 'gpus.lock'}: " in done.stdout
     assert "see that it has space" in done.stdout
+
+
+def test_lock_ends_with_its_process_beside_a_fork_of_it(tmp_path: Path) -> None:
+    """A process that a driver has forked does not keep the instance."""
+    program = """
+import os, sys
+from pathlib import Path
+from wharfinger.reconcile.driver_instance_lock import exclusive
+with exclusive(Path(sys.argv[1]), "gpus"):
+    if not os.fork():
+        print("started", flush=True)
+        sys.stdin.read()
+        os._exit(0)
+    os._exit(0)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        assert process.wait() == 0
+
+        with exclusive(tmp_path, "gpus"):
+            process.stdin.close()
+            process.stdout.read()  # until the fork ends
+
+
+def test_fork_that_leaves_the_block_does_not_release_the_lock(tmp_path: Path) -> None:
+    with exclusive(tmp_path, "gpus"):
+        lock = exclusive(tmp_path, "fpgas")
+        lock.__enter__()
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                lock.__exit__(None, None, None)
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        told = f"process {os.getpid()} is at work"
+        with pytest.raises(StateError, match=told), exclusive(tmp_path, "fpgas"):
+            pass
+        lock.__exit__(None, None, None)

@@ -1,0 +1,382 @@
+"""A driver whose nodes are in a file, and drivers that misbehave in their process.
+
+A test changes the file of a driver that runs in another process. It also creates and deletes the
+switch: a file that exists while the driver misbehaves. What a driver forks or starts ends by
+itself after ``LIFETIME`` seconds.
+"""
+
+import ctypes
+import json
+import mmap
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from oslo_config import cfg
+
+from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
+from wharfinger.objects import Migration, Service
+from wharfinger.providers import ProviderTree
+
+LIFETIME: Final = 120.0
+FORKS: Final = 50
+#: Descriptors that a process may have while a driver leaks them, and threads that it leaks.
+DESCRIPTORS: Final = 256
+THREADS: Final = 300
+_MEBIBYTE: Final = 1024 * 1024
+_SIG_IGN: Final = ctypes.c_void_p(1)
+_SIG_DFL: Final = ctypes.c_void_p(0)
+#: Functions of C that are called with Python's lock.
+_LOCKED: Final = ctypes.PyDLL(None)
+_C: Final = ctypes.CDLL(None)
+_leaked: Final[list[Any]] = []
+
+
+class FileDriver(ComputeDriver):
+    """Driver of the nodes in a JSON file: the reason of each node's reservation, or ""."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        nested_providers=unsupported("nodes have no parts"),
+        reshape=unsupported("nothing moves"),
+        change_feed=SUPPORTED,
+        programming=unsupported("there is nothing to program"),
+        cleans_after_release=unsupported("there is nothing to clean"),
+    )
+    default_owner: ClassVar[str] = "OWNER_NOVA"
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        conf.register_opts(
+            [cfg.StrOpt("nodes"), cfg.StrOpt("switch"), cfg.StrOpt("misbehaviour")], name
+        )
+        self._section = conf[name]
+        self._known: dict[str, str] = {}
+        self._called("__init__")
+
+    def init_host(self, service: Service) -> None:
+        self._called("init_host")
+
+    def cleanup_host(self) -> None:
+        self._called("cleanup_host")
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        self._called("get_available_nodes")
+        self._known = self._nodes()
+        return list(self._known)
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        self._called("update_provider_tree")
+        provider_tree.update_inventory(nodename, {"CUSTOM_GOLD": {"total": 1}})
+        if reason := self._nodes()[nodename]:
+            provider_tree.reserve(nodename, reason)
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        self._called("changed_nodes")
+        nodes, before = self._nodes(), self._known
+        self._known = nodes
+        return {name for name in nodes if nodes[name] != before.get(name)}, "now"
+
+    def _nodes(self) -> dict[str, str]:
+        nodes: dict[str, str] = json.loads(Path(self._section.nodes).read_text())
+        return nodes
+
+    def _called(self, operation: str) -> None:
+        """Do nothing: this driver behaves well."""
+
+
+class BadDriver(FileDriver):
+    """Driver that misbehaves in some of its calls while its switch exists."""
+
+    def _called(self, operation: str) -> None:
+        name = self._section.misbehaviour
+        if name in MISBEHAVIOURS and operation in CALLS.get(name, ("changed_nodes",)):
+            if Path(self._section.switch).exists():
+                misbehave(name, Path(self._section.switch))
+            else:
+                behave()
+
+
+def write_nodes(path: Path, nodes: dict[str, str]) -> None:
+    """Replace the nodes of a driver; it finds either those before or these."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(nodes))
+    new.replace(path)
+
+
+def begun(switch: Path) -> Path:
+    """Return the file that exists when a driver has begun to misbehave."""
+    return switch.with_suffix(".begun")
+
+
+def misbehave(name: str, switch: Path) -> None:
+    """Do harm, in the way of that name."""
+    begun(switch).touch()
+    MISBEHAVIOURS[name]()
+
+
+def behave() -> None:
+    """Release what earlier calls have leaked, for a process that still can."""
+    while _leaked:
+        one = _leaked.pop()
+        if isinstance(one, int):
+            os.close(one)
+        elif isinstance(one, threading.Event):
+            one.set()
+
+
+def hang() -> None:
+    time.sleep(LIFETIME)
+
+
+def raise_error() -> None:
+    raise ZeroDivisionError("the backend is upside down")
+
+
+def raise_nameless() -> None:
+    class Nameless(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("this error has no text")
+
+    raise Nameless
+
+
+def hang_in_c() -> None:
+    _LOCKED.sleep(int(LIFETIME))
+
+
+def hang_in_background() -> None:
+    """Return, and have another thread keep Python's lock later."""
+    if not _leaked:
+        _leaked.append(threading.Timer(0.3, hang_in_c))
+        _leaked[0].daemon = True
+        _leaked[0].start()
+
+
+def loop() -> None:
+    while True:
+        pass
+
+
+def stop_process() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def exit_python() -> None:
+    sys.exit(3)
+
+
+def exit_process() -> None:
+    os._exit(0)
+
+
+def read_nowhere() -> None:
+    ctypes.string_at(0)
+
+
+def kill_group() -> None:
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def fork_many() -> None:
+    for _ in range(FORKS):
+        if not os.fork():
+            hang()
+            os._exit(0)
+    os._exit(9)
+
+
+def fork_one() -> None:
+    """Have a process beside this one that has all that this one has open."""
+    if not _leaked:
+        _leaked.append(fork_one)
+        if not os.fork():
+            hang()
+            os._exit(0)
+
+
+def leak_memory() -> None:
+    _leaked.append(b"x" * (64 * _MEBIBYTE))
+
+
+def leak_descriptors() -> None:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, hard))
+    while True:
+        _leaked.append(os.dup(0))
+
+
+def leak_threads() -> None:
+    """Start threads until there are no more, as the kernel would have it."""
+    while len(_leaked) < THREADS:
+        end = threading.Event()
+        _leaked.append(end)
+        threading.Thread(target=end.wait, args=(LIFETIME,), daemon=True).start()
+    raise RuntimeError("can't start new thread")
+
+
+def leave_thread() -> None:
+    """Start a thread for which Python waits at its end."""
+    if not _leaked:
+        _leaked.append(threading.Event())
+        threading.Thread(target=_leaked[0].wait, args=(LIFETIME,)).start()
+
+
+def print_megabytes() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.write(("noise " * 20 + "\n") * 10_000)
+        stream.flush()
+
+
+def change_signals() -> None:
+    """Ignore all signals that can be ignored, behind Python's back."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if number < signal.SIGRTMIN:
+            _C.signal(int(number), _SIG_IGN)
+
+
+def change_signals_and_hang() -> None:
+    change_signals()
+    hang()
+
+
+def reset_signals() -> None:
+    """Give all signals their usual effect, behind Python's back, and hang."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        _C.signal(int(number), _SIG_DFL)
+    hang()
+
+
+def block_sigterm() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    _C.signal(int(signal.SIGTERM), _SIG_IGN)
+
+
+def change_directory() -> None:
+    os.chdir("/")
+    os.umask(0o777)
+
+
+def close_output() -> None:
+    for descriptor in (0, 1, 2):
+        with open(os.devnull) as null:  # noqa: PTH123 - a descriptor for the moment
+            os.dup2(null.fileno(), descriptor)
+        os.close(descriptor)
+
+
+def close_all() -> None:
+    os.closerange(0, 4096)
+
+
+def write_to_report() -> None:
+    """Write into the page that the process shares with the agent."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if "wharfinger-report" in line:
+            first, last = (int(one, 16) for one in line.split()[0].split("-"))
+            ctypes.memmove(first, os.urandom(mmap.PAGESIZE), mmap.PAGESIZE)
+            ctypes.memset(first + mmap.PAGESIZE, 0xFF, last - first - mmap.PAGESIZE)
+    time.sleep(2)  # until the end of this call, which the page shows again
+
+
+MISBEHAVIOURS: Final[dict[str, Callable[[], object]]] = {
+    "raise": raise_error,
+    "raise_nameless": raise_nameless,
+    "hang": hang,
+    "hang_in_c": hang_in_c,
+    "hang_in_background": hang_in_background,
+    "loop": loop,
+    "stop_process": stop_process,
+    "sys_exit": exit_python,
+    "exit_process": exit_process,
+    "segfault": read_nowhere,
+    "abort": os.abort,
+    "kill_group": kill_group,
+    "fork_many": fork_many,
+    "fork_one": fork_one,
+    "leak_memory": leak_memory,
+    "leak_descriptors": leak_descriptors,
+    "leak_threads": leak_threads,
+    "leave_thread": leave_thread,
+    "print": print_megabytes,
+    "ignore_signals": change_signals,
+    "ignore_signals_and_hang": change_signals_and_hang,
+    "reset_signals_and_hang": reset_signals,
+    "block_sigterm": block_sigterm,
+    "chdir_and_umask": change_directory,
+    "close_output": close_output,
+    "close_all": close_all,
+    "write_to_report": write_to_report,
+    "hang_at_start": hang,
+    "exit_at_start": exit_process,
+    "hang_in_init_host": hang,
+    "raise_at_cleanup": raise_error,
+    "hang_at_cleanup": hang,
+    "hang_at_import": hang,
+    "exit_at_import": exit_process,
+    "raise_at_import": raise_error,
+}
+#: Calls in which a driver misbehaves, where that is not the poll.
+CALLS: Final[dict[str, Sequence[str]]] = {
+    "raise": (
+        *("init_host", "get_available_nodes", "update_provider_tree", "changed_nodes"),
+        "cleanup_host",
+    ),
+    "hang_at_start": ("__init__",),
+    "exit_at_start": ("__init__",),
+    "hang_in_init_host": ("init_host",),
+    "raise_at_cleanup": ("cleanup_host",),
+    "hang_at_cleanup": ("cleanup_host",),
+    "hang_at_import": (),
+    "exit_at_import": (),
+    "raise_at_import": (),
+}
+#: Misbehaviours that begin with the next start of the instance.
+AT_START: Final = frozenset(
+    {
+        *("hang_at_start", "hang_in_init_host", "hang_at_import", "exit_at_start"),
+        *("exit_at_import", "raise_at_import"),
+    }
+)
+_AT_IMPORT: Final = """\
+from pathlib import Path
+
+from tests.lab import bad_drivers
+
+if Path({switch!r}).exists():
+    bad_drivers.misbehave({name!r}, Path({switch!r}))
+
+
+class BadDriver(bad_drivers.BadDriver):
+    pass
+"""
+
+
+def install(directory: Path, misbehaviour: str, switch: Path) -> Path:
+    """Return a directory for the path of Python, in which the drivers are installed.
+
+    ``file`` is the driver that behaves well, ``bad`` the other one.
+    """
+    site = directory / "site"
+    information = site / "wharfinger_bad-1.dist-info"
+    information.mkdir(parents=True)
+    (site / "bad_at_import.py").write_text(
+        _AT_IMPORT.format(switch=str(switch), name=misbehaviour)
+        if misbehaviour.endswith("_at_import")
+        else f"from {__name__} import BadDriver\n"
+    )
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: wharfinger-bad\nVersion: 1")
+    (information / "entry_points.txt").write_text(
+        f"[wharfinger.drivers]\nfile = {__name__}:FileDriver\nbad = bad_at_import:BadDriver\n"
+    )
+    return site

@@ -1,0 +1,135 @@
+"""A driver whose backend is a file, for agents in processes of their own.
+
+A test or a benchmark changes the file while the agent runs. The driver has a change feed, and does
+what a file beside its own asks for, such as to end its process.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from oslo_config import cfg
+
+from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
+from wharfinger.objects import Migration
+from wharfinger.providers import ProviderTree
+
+RESOURCE_CLASS: Final = "CUSTOM_GOLD"
+#: Files beside that of the fleet: while one is there, a listing waits, or ends the process once.
+_WAIT: Final = ".wait"
+_END: Final = ".end"
+_STEP: Final = 0.02
+
+
+@dataclass
+class Fleet:
+    """Nodes by name, with the reason of each reservation; empty for none."""
+
+    path: Path
+    nodes: dict[str, str] = field(default_factory=dict)
+    _version: int = 0
+    _changed: dict[str, int] = field(default_factory=dict)
+
+    def change(self, name: str, reserved: str = "") -> None:
+        """Add a node, reserve it, or release it."""
+        self.nodes[name] = reserved
+        self._note([name])
+
+    def remove(self, name: str) -> None:
+        """Remove a node."""
+        del self.nodes[name]
+        self._note([name])
+
+    def save(self) -> None:
+        """Write the file in one step."""
+        self._note(self.nodes)
+
+    def end_process(self) -> None:
+        """Have the process of the driver end itself at its next listing."""
+        self.path.with_suffix(_END).touch()
+
+    def hold(self) -> None:
+        """Have each listing wait until ``let_go``."""
+        self.path.with_suffix(_WAIT).touch()
+
+    def let_go(self) -> None:
+        """End what ``hold`` has begun."""
+        self.path.with_suffix(_WAIT).unlink(missing_ok=True)
+
+    def _note(self, names: Iterable[str]) -> None:
+        self._version += 1
+        self._changed |= dict.fromkeys(names, self._version)
+        content = {"version": self._version, "nodes": self.nodes, "changed": self._changed}
+        new = self.path.with_suffix(".new")
+        new.write_text(json.dumps(content))
+        new.replace(self.path)
+
+
+class FileDriver(ComputeDriver):
+    """The driver of a fleet in a file. The option ``path`` names the file."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        nested_providers=unsupported("nodes have no parts"),
+        reshape=unsupported("nothing moves"),
+        change_feed=SUPPORTED,
+        programming=unsupported("there is nothing to program"),
+        cleans_after_release=unsupported("there is nothing to clean"),
+    )
+    default_owner: ClassVar[str] = "OWNER_NOVA"
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        conf.register_opts(
+            [cfg.StrOpt("path", required=True), cfg.IntOpt("total", default=1)], name
+        )
+        self._path = Path(conf[name].path)
+        self._total = conf[name].total
+        self._fleet: dict[str, Any] = {}
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        if self._path.with_suffix(_END).exists():
+            self._path.with_suffix(_END).unlink()
+            os.abort()
+        while self._path.with_suffix(_WAIT).exists():
+            time.sleep(_STEP)
+        self._fleet = json.loads(self._path.read_text())
+        return list(self._fleet["nodes"])
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+        migrations: Iterable[Migration] | None = None,
+    ) -> None:
+        provider_tree.update_inventory(nodename, {RESOURCE_CLASS: {"total": self._total}})
+        if reason := self._fleet["nodes"][nodename]:
+            provider_tree.reserve(nodename, reason)
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        self._fleet = json.loads(self._path.read_text())
+        version = self._fleet["version"]
+        before = version if since is None else int(since)
+        return {
+            name
+            for name, changed in self._fleet["changed"].items()
+            if changed > before and name in self._fleet["nodes"]
+        }, str(version)
+
+
+def install(directory: Path) -> Path:
+    """Let the agent find the driver ``file``, given the path that is returned to its Python."""
+    site = directory / "site"
+    information = site / "wharfinger_fleet_file-1.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: wharfinger-fleet-file\nVersion: 1\n"
+    )
+    (information / "entry_points.txt").write_text(
+        f"[wharfinger.drivers]\nfile = {__name__}:FileDriver\n"
+    )
+    return site
