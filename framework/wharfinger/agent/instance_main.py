@@ -1,7 +1,6 @@
 """The process of one driver instance, which ``wharfinger agent`` starts."""
 
 import argparse
-import ctypes
 import faulthandler
 import gc
 import logging
@@ -14,11 +13,10 @@ from collections.abc import Sequence
 from queue import SimpleQueue
 from typing import Final, TextIO
 
+from wharfinger.agent import parent_process
 from wharfinger.agent.instance_process import STACKS
 from wharfinger.agent.shared_report import ReportWriter
 
-#: prctl(2): the signal that a process gets when its parent ends.
-_PR_SET_PDEATHSIG: Final = 1
 #: Seconds between two looks whether the instance is to end.
 _TICK: Final = 0.5
 
@@ -28,13 +26,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="wharfinger-agent-instance")
     parser.add_argument("--instance", required=True)
     parser.add_argument("--config-file", required=True)
+    parser.add_argument("--config-name", required=True, help="name of that file in messages")
     parser.add_argument("--report", type=int, required=True, help="descriptor of the shared page")
     parser.add_argument("--parent", type=int, required=True, help="process id of the agent")
     parser.add_argument("--verbosity", type=int, default=0)
     parser.add_argument("--log-file")
     arguments = parser.parse_args(argv)
 
-    _end_with_parent(arguments.parent)
+    parent_process.end_with(arguments.parent)
     ending = SimpleQueue[None]()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.put(None))
@@ -52,6 +51,7 @@ def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
     from wharfinger.placement.session import make_adapter  # noqa: PLC0415
 
     conf = configuration.load([arguments.config_file])
+    conf.file_names[arguments.config_file] = arguments.config_name
     logging_setup.configure(conf, arguments.verbosity, arguments.log_file)
     faulthandler.register(STACKS, file=_log_stream(), all_threads=True)
     report = ReportWriter(arguments.report)
@@ -75,13 +75,6 @@ def _log_stream() -> TextIO:
         if isinstance(handler, logging.FileHandler) and handler.stream is not None:
             stream = handler.stream
     return os.fdopen(os.dup(stream.fileno()), "w")
-
-
-def _end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the agent ends."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it has ended meanwhile
-        os._exit(1)
 
 
 if __name__ == "__main__":

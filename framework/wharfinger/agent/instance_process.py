@@ -82,6 +82,7 @@ class ProcessRunner:
                 *(sys.executable, "-m", _PROGRAM, "--instance", self.name),
                 *("--report", str(page), "--parent", str(os.getpid())),
                 *("--config-file", self._snapshot.path),
+                *("--config-name", self._snapshot.name),
                 *self._arguments,
             ],
             stdin=subprocess.DEVNULL,

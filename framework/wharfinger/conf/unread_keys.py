@@ -44,6 +44,8 @@ class Options(cfg.ConfigOpts):
 
     def __init__(self) -> None:
         self._by_section: Final[dict[str, list[cfg.Opt]]] = {}
+        #: Names of files in messages, where they are not those of the files that are read.
+        self.file_names: Final[dict[str, str]] = {}
         super().__init__()
         self._by_section.clear()  # of oslo.config's own
 
@@ -68,11 +70,12 @@ class Options(cfg.ConfigOpts):
     def settings(self) -> Iterator[Setting]:
         """All lines of all configuration files, in the order in which they are read."""
         for file in self.files:
+            name = self.file_names.get(file, file)
             sections: dict[str, dict[str, list[str]]] = {}
             cfg.ConfigParser(str(Path(file).expanduser()), sections).parse()
             for section, lines in sections.items():
                 for key, values in lines.items():
-                    yield from (Setting(file, section, key, value) for value in values)
+                    yield from (Setting(name, section, key, value) for value in values)
 
     def setting(self, section: str, opt: cfg.Opt) -> Setting | None:
         """The line that sets an option, the last of several; None where nothing does.
