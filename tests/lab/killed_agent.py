@@ -10,91 +10,51 @@ another owner has a provider.
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-import fixtures
-
-from tests.lab import fleet_file
-from tests.lab.cycles import HOST, allocate, everything, make_state
-from tests.lab.fleet_file import RESOURCE_CLASS, Fleet
+from tests.lab.agent_process import TIMEOUT, AgentProcess
+from tests.lab.cycles import allocate, everything
+from tests.lab.fleet_file import RESOURCE_CLASS
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture, Requests
-from wharfinger.agent.status_client import read_status
-from wharfinger.exceptions import WharfingerError
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 NAMES: Final = ("one", "two")
 CONSUMER: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
-TIMEOUT: Final = 60.0
-_ROOT: Final = Path(__file__).resolve().parents[2]
-_STEP: Final = 0.02
+_STEP: Final = 0.1
 #: Nodes of each instance: the first stays and is the operator's, the second has an allocation.
 _NODES: Final = 6
 #: Seconds after which a process is killed at the latest, and the writes that it may get.
 _LONGEST: Final = 3.0
 _WRITES: Final = 12
-#: The variable of the environment by which the processes of one agent are found.
-_MARK: Final = "WHARFINGER_LAB_AGENT"
-#: The agent, which waits a short time before it starts an instance again.
-_IMPATIENT: Final = """
-import sys
-from wharfinger.agent import instance_process
-from wharfinger.cli.app import main
-instance_process._FIRST_WAIT = instance_process._LONGEST_WAIT = 0.05
-sys.exit(main())
-"""
 
 
-class KilledAgent(fixtures.Fixture):
+class KilledAgent(AgentProcess):
     """An agent that is killed again and again."""
 
     def __init__(
         self, placement: PlacementFixture, served: tuple[str, Requests], directory: Path
     ) -> None:
-        super().__init__()
+        super().__init__(directory, served[0], dict.fromkeys(NAMES, _NODES))
         self._placement = placement
-        self._url, self._requests = served
-        self._directory = directory
-        self._state = directory / "state"
-        self._mark = str(uuid4())
-        self._config = directory / "wharfinger.conf"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._requests = served[1]
         self._added = 0
         #: What belongs to others, once there is something.
         self._others: dict[str, Any] = {}
 
     def _setUp(self) -> None:
-        self._fleets = {name: Fleet(self._directory / f"{name}.json") for name in NAMES}
-        for name, fleet in self._fleets.items():
-            fleet.nodes.update(dict.fromkeys((f"{name}-{n}" for n in range(_NODES)), ""))
-            fleet.save()
-        self._site = fleet_file.install(self._directory)
-        sections = "".join(
-            f"[{name}]\ndriver = file\npath = {fleet.path}\nremoval_delay = 0\n"
-            for name, fleet in self._fleets.items()
-        )
-        self._config.write_text(
-            f"[DEFAULT]\nenabled_drivers = {', '.join(NAMES)}\nhost = {HOST}\n"
-            f"state_path = {self._state}\nlog_file = {self._directory / 'agent.log'}\n"
-            f"[placement]\nembedded = false\nauth_type = admin_token\nendpoint = {self._url}\n"
-            f"token = admin\nendpoint_override = {self._url}\n"
-            "[agent]\npoll_interval = 0.1\ndrift_interval = 0.5\nfull_interval = 1\n" + sections
-        )
-        make_state(self._state)
-        self._context = opened(self._state)
+        super()._setUp()
+        self._context = opened(self.state)
         self.addCleanup(self._context.close)
         self._placement.client.create_provider(str(uuid4()), "of-another", None)
-        self.addCleanup(self._end)
         self._start()
-        self._wait_until(lambda: not self.differences(), "first publishing")
+        self.wait_until(lambda: not self.differences(), "first publishing")
         allocate(self._placement, CONSUMER, "1.39", **{"one-1": {RESOURCE_CLASS: 1}})
         provider = next(
             one for one in self._placement.client.list_providers() if one.name == "two-0"
@@ -104,24 +64,23 @@ class KilledAgent(fixtures.Fixture):
         )
         self._others = self._of_others()
 
-    def kill(self, number: int) -> list[str]:
+    def kill_something(self, number: int) -> list[str]:
         """Kill something, see that nothing of it is left, and that what ended runs again."""
         draw = random.Random(f"kill {number}")
         target = draw.choice(["agent", *NAMES])
         with self._changing(draw):
-            pids = self._pids()
+            pids = self.pids()
             self._wait_for_moment(draw)
             if target == "agent":
-                self._kill_agent()
-                left = self._marked()
-                if left:
+                self.kill()
+                if left := self.processes():
                     return [f"processes are left of the agent: {left}"]
                 self._start()
             else:
                 with suppress(ProcessLookupError):
                     os.kill(pids[target], signal.SIGKILL)
-                self._wait_until(
-                    lambda: self._pids().get(target, pids[target]) != pids[target], "another start"
+                self.wait_until(
+                    lambda: self.pids().get(target, pids[target]) != pids[target], "another start"
                 )
         return []
 
@@ -129,7 +88,7 @@ class KilledAgent(fixtures.Fixture):
         """Wait until Placement has what the backends say; return what it does not come to."""
         end = time.monotonic() + TIMEOUT
         while (differences := self.differences()) and time.monotonic() < end:
-            time.sleep(_STEP * 5)
+            time.sleep(_STEP)
         if self._of_others() != self._others:
             differences.append(f"of others, there was {self._others}, is {self._of_others()}")
         self._exchange()
@@ -138,7 +97,7 @@ class KilledAgent(fixtures.Fixture):
     def differences(self) -> list[str]:
         """Return in what Placement differs from the backends and the operator."""
         expected: dict[str, Any] = {}
-        for fleet in self._fleets.values():
+        for fleet in self.fleets.values():
             expected |= fleet.nodes
         if self._others:
             expected["two-0"] = "repair"
@@ -158,7 +117,7 @@ class KilledAgent(fixtures.Fixture):
     def _exchange(self) -> None:
         """Remove a node, and add one, each of the first instance."""
         self._added += 1
-        fleet = self._fleets["one"]
+        fleet = self.fleets["one"]
         fleet.remove(next(name for name in reversed(fleet.nodes) if name != "one-1"))
         fleet.change(f"one-new-{self._added}")
 
@@ -171,7 +130,7 @@ class KilledAgent(fixtures.Fixture):
         def change() -> None:
             drawn = random.Random(seed)
             while not over.wait(0.05):
-                fleet = self._fleets[drawn.choice(NAMES)]
+                fleet = self.fleets[drawn.choice(NAMES)]
                 name = drawn.choice(list(fleet.nodes))
                 fleet.change(name, "" if fleet.nodes[name] else "cleaning")
 
@@ -202,51 +161,5 @@ class KilledAgent(fixtures.Fixture):
         }
 
     def _start(self) -> None:
-        paths = [str(self._site), str(_ROOT)]
-        with (self._directory / "stderr").open("ab") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _IMPATIENT, "--config-file", str(self._config), "agent"],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), _MARK: self._mark},
-                stdin=subprocess.DEVNULL,
-                stderr=errors,
-            )
-        self._wait_until(lambda: len(self._pids()) == len(NAMES), "start of the agent")
-
-    def _pids(self) -> dict[str, int]:
-        """Return the process ids of the instances that run, by name."""
-        assert self._process is not None
-        assert self._process.poll() is None, "the agent has ended by itself"
-        try:
-            status = read_status(self._state / "agent.sock")
-        except WharfingerError:
-            return {}
-        return {one.name: one.pid for one in status.instances if one.pid is not None}
-
-    def _kill_agent(self) -> None:
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait(TIMEOUT)
-        with suppress(AssertionError):
-            self._wait_until(lambda: not self._marked(), "")
-
-    def _marked(self) -> list[int]:
-        """Return the ids of all processes that descend from the agent."""
-        mark = f"{_MARK}={self._mark}".encode()
-        found = []
-        for environment in Path("/proc").glob("[0-9]*/environ"):
-            with suppress(OSError):
-                if mark in environment.read_bytes():
-                    found.append(int(environment.parent.name))
-        return found
-
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self._wait_until(lambda: not self._marked(), "end of all processes")
-
-    def _wait_until(self, is_so: Callable[[], object], what: str) -> None:
-        end = time.monotonic() + TIMEOUT
-        while not is_so():
-            assert time.monotonic() < end, what
-            time.sleep(_STEP)
+        self.start()
+        self.wait_until(lambda: len(self.pids()) == len(NAMES), "start of the agent")

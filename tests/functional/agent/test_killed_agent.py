@@ -20,7 +20,7 @@ def test_agent_killed_in_part_or_whole_loses_and_leaves_nothing(
         found: dict[int, list[str]] = {}
         numbers = draw(range(200), 2)
         for count, number in enumerate(numbers, start=1):
-            faults = killed.kill(number)
+            faults = killed.kill_something(number)
             if count % _ROUND == 0 or count == len(numbers):
                 faults += killed.settle()
             if faults:

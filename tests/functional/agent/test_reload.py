@@ -66,6 +66,7 @@ USED = {
 }
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("case", USED)
 def test_reload_of_a_usable_configuration_restarts_what_it_changes(
     stand_in: StandIn, case: str
@@ -138,6 +139,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("case", REFUSED)
 def test_reload_of_an_unusable_configuration_is_refused_whole(stand_in: StandIn, case: str) -> None:
     refused = REFUSED[case]
