@@ -71,7 +71,7 @@ class Placement(PythonDaemon):
 
 @dataclass(frozen=True)
 class Figures:
-    """What a process has: MiB of resident memory, descriptors and threads."""
+    """Figures of a process: MiB of resident memory, descriptors and threads."""
 
     pid: int
     memory: float

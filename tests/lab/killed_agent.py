@@ -45,7 +45,7 @@ class KilledAgent(AgentProcess):
         self._placement = placement
         self._requests = served[1]
         self._added = 0
-        #: What belongs to others, once there is something.
+        #: The provider of another owner and the allocation, as they are at first.
         self._others: dict[str, Any] = {}
 
     def _setUp(self) -> None:

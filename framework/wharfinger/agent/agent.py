@@ -101,7 +101,7 @@ class Agent:
         self._events.put(_Event.RELOAD)
 
     def look(self) -> None:
-        """Have the agent look after its instances at once."""
+        """Make the agent look after its instances at once."""
         self._events.put(_Event.LOOK)
 
     def status(self) -> AgentStatus:

@@ -54,7 +54,7 @@ class ProcessRunner:
         self._reader: ReportReader | None = None
         self._began = 0.0
         self._early_ends = 0
-        #: Why the process was told to end, and when.
+        #: Reason for which the process is being ended, and since when.
         self._ending = ""
         self._ending_since = 0.0
         self._is_stopping = False

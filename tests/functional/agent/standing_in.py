@@ -36,7 +36,7 @@ def wait_until(is_so: Callable[[], object], what: str = "") -> None:
 
 
 class StandInRunner:
-    """An instance that runs nothing. It ends when it is told so, unless it ``hangs``."""
+    """An instance that runs nothing. It ends at a stop, unless it ``hangs``."""
 
     def __init__(self, snapshot: Snapshot, name: str, calls: list[str], *, hangs: bool) -> None:
         self.name = name
@@ -97,7 +97,7 @@ class StandIn(fixtures.Fixture):
     """An agent with the instances ``a`` and ``b``, that runs in a thread.
 
     ``calls`` are those of all its instances, ``runners`` all that there were. ``hanging`` are names
-    of instances that do not end when they are told so.
+    of instances that do not end at a stop.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -186,7 +186,7 @@ class StandIn(fixtures.Fixture):
         return next(one for one in reversed(self.runners) if one.name == name)
 
     def stop(self) -> None:
-        """Have the agent end."""
+        """Stop the agent."""
         self.agent.stop()
         self._thread.join(TIMEOUT)
         assert not self._thread.is_alive()

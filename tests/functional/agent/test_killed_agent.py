@@ -1,4 +1,4 @@
-"""Whatever of the agent is killed, and when: nothing is lost, and no process is left."""
+"""SIGKILL at any moment to the agent or an instance: nothing is lost, and no process is left."""
 
 from pathlib import Path
 
