@@ -40,8 +40,9 @@ NAMES: Final = (CRASHING, CHANGING, QUIET)
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _MEBIBYTE: Final = 1024 * 1024
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-#: Seconds until Placement has the last changes, and until the agent has ended.
-_PATIENCE: Final = 120.0
+#: Seconds until Placement has the last changes, and until the agent has ended. An instance that has
+#: crashed often is started again after 300.
+_PATIENCE: Final = 360.0
 #: Seconds between two lines for a process.
 _LOOK: Final = 60.0
 
@@ -71,7 +72,7 @@ class Placement(PythonDaemon):
 
 @dataclass(frozen=True)
 class Figures:
-    """What a process has: MiB of resident memory, descriptors and threads."""
+    """Figures of a process: MiB of resident memory, descriptors and threads."""
 
     pid: int
     memory: float
@@ -172,7 +173,7 @@ class Soak:
             turn += 1
             self._change_nodes()
             self._ask()
-            if turn % round(self._every) == 0:
+            if turn % round(self._every) == 0 and self._has_published(CRASHING):
                 self.fleets[CRASHING].end_process()
             if turn % round(self._every) == round(self._every / 2):
                 self._reload(agent)
@@ -191,10 +192,24 @@ class Soak:
                 wrong.append(f"{name} should be {expected[name] or 'free'}")
         return sorted(wrong)
 
+    def _has_published(self, name: str) -> bool:
+        """Return whether the process of an instance has published all since its start.
+
+        Otherwise it would abort at each start, and its nodes would never be compared.
+        """
+        with suppress(WharfingerError):
+            instances = read_status(self._socket).instances
+            return any(
+                one.name == name and one.pid is not None and one.report.has_published
+                for one in instances
+            )
+        return False
+
     def _change_nodes(self) -> None:
         fleet = self.fleets[self._draw.choice(NAMES)]
         name = self._draw.choice(list(fleet.nodes))
-        if self._draw.random() < 0.05:
+        # While the first instance waits for its restart, too many would be gone at once.
+        if fleet is not self.fleets[CRASHING] and self._draw.random() < 0.05:
             fleet.remove(name)
             fleet.change(f"{name.partition('.')[0]}.{self._draw.randrange(10**6)}")
         else:

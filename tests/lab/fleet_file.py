@@ -90,6 +90,11 @@ class FileDriver(ComputeDriver):
         self._total = conf[name].total
         self._fleet: dict[str, Any] = {}
 
+    @classmethod
+    def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> list[str]:
+        conf.register_opts([cfg.StrOpt("note")], f"{name}:more")
+        return [f"{name}:more"]
+
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         if self._path.with_suffix(_END).exists():
             self._path.with_suffix(_END).unlink()
@@ -122,7 +127,11 @@ class FileDriver(ComputeDriver):
 
 
 def install(directory: Path) -> Path:
-    """Let the agent find the driver ``file``, given the path that is returned to its Python."""
+    """Let the agent find these drivers, given the path that is returned to its Python.
+
+    Besides ``file``, there are drivers that cannot be imported: ``missing``, ``ending`` (the import
+    ends the process, with 0) and ``hanging``.
+    """
     site = directory / "site"
     information = site / "wharfinger_fleet_file-1.dist-info"
     information.mkdir(parents=True)
@@ -131,5 +140,7 @@ def install(directory: Path) -> Path:
     )
     (information / "entry_points.txt").write_text(
         f"[wharfinger.drivers]\nfile = {__name__}:FileDriver\n"
+        "missing = tests.lab.no_such_module:Driver\nending = tests.lab.ending_at_import:Driver\n"
+        "hanging = tests.lab.hanging_at_import:Driver\n"
     )
     return site

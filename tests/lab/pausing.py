@@ -1,4 +1,8 @@
-"""SIGSTOP pauses a host in the middle of a cycle, while another host takes over its node."""
+"""A process that SIGSTOP pauses in the middle of a cycle, while another one publishes its node.
+
+The other one is of another host, which takes the node over; or it is of the same host, has another
+state_path and the same database, and was started since the first one was thought dead.
+"""
 
 import os
 import signal
@@ -35,12 +39,16 @@ TAKEN: Final = {"cn": Machine(32, own=2, vgpus=8)}
 
 
 class Pausing(fixtures.Fixture):
-    """Cycles of one host, each from the same initial state; each can be paused at one of
-    ``points``.
+    """Cycles of one host, each from the same beginning; ``points`` are where one can be paused.
+
+    ``taker`` is the host of the other process.
     """
 
-    def __init__(self, placement: PlacementFixture, url: str, directory: Path) -> None:
+    def __init__(
+        self, placement: PlacementFixture, url: str, directory: Path, taker: str = FAR
+    ) -> None:
         super().__init__()
+        self._taker = taker
         self._placement = placement
         self._url = url
         self._state = directory / "state"
@@ -57,16 +65,16 @@ class Pausing(fixtures.Fixture):
             self.points = paused.end()
 
     def faults(self, point: int) -> list[str]:
-        """Pause a cycle at a point, take over the node from the other host, and wake the cycle."""
+        """Pause a cycle at a point, have the other process publish the node, and wake it up."""
         with self._started(point) as paused:
             paused.wait_until_stopped()
             # The service of the paused host counts as down after that: times are in full seconds.
             time.sleep(DOWN_TIME + 1)
-            with self._publishing(FAR, TAKEN) as far:
+            with self._publishing(self._taker, TAKEN) as far:
                 faults = [str(one) for one in far.cycle.sync().problems]
-                _report_for_an_hour(far)
+                self._report_for_an_hour(far)
                 expected = self._work_of_far(far)
-                if expected["hosts"]["cn"] != FAR:
+                if expected["hosts"]["cn"] != self._taker:
                     return [*faults, f"it was not taken over: {expected['hosts']}"]
                 paused.wake()
                 paused.end()
@@ -77,21 +85,51 @@ class Pausing(fixtures.Fixture):
                 faults += [str(one) for one in result.problems]
         return faults
 
+    def uncorrected(self, point: int) -> list[str]:
+        """Return what the next cycle of the other process does not correct.
+
+        Both are of one host, so that nothing but the order of their cycles tells them apart: the
+        one that wakes up publishes what it listed before, until the other one's next full cycle.
+        """
+        with self._started(point) as paused:
+            paused.wait_until_stopped()
+            with self._publishing(self._taker, TAKEN) as far:
+                faults = [str(one) for one in far.cycle.sync().problems]
+                expected = self._work_of_far(far)["placement"]
+                paused.wake()
+                paused.end()
+                # What the other one listed alone is absent now, and gone at the second time.
+                for _ in range(3):
+                    faults += [str(one) for one in far.cycle.sync().problems]
+                if (found := self._work_of_far(far)["placement"]) != expected:
+                    faults.append(f"it was {expected}, and is {found}")
+                faults += [f"still: {step.verb} {step.name}" for step in far.cycle.sync().steps]
+        return faults
+
     def _work_of_far(self, far: Publishing) -> dict[str, Any]:
         rows = ComputeNodeList.get_by_filters(far.context, hypervisor_hostname="cn")
         return {
             "placement": {
                 name: one for name, one in everything().items() if name in ("cn", "cn-gpu")
             },
-            "records": stored(self._state, host=FAR),
+            "records": stored(self._state, host=self._taker),
             "hosts": {one.hypervisor_hostname: one.host for one in rows},
             "rows": [(one.vcpus, one.revision) for one in rows],
         }
 
+    def _report_for_an_hour(self, far: Publishing) -> None:
+        """Have the service of the other host count as up, however slow the machine is."""
+        service_record.begin(far.context, self._taker)
+        service = Service.get_by_host_and_binary(far.context, self._taker, service_record.BINARY)
+        service.last_seen_up = now() + timedelta(hours=1)
+        service.save()
+
     @contextmanager
     def _started(self, point: int | None) -> Iterator["_Paused"]:
         self._moments.go_back(self._beginning)
-        paused = _Paused(self._url, self._state, point)
+        # The next cycle of a process of the same host is as good as the other's.
+        cycles = 1 if self._taker == HOST else 2
+        paused = _Paused(self._url, self._state, point, cycles)
         try:
             yield paused
         finally:
@@ -106,20 +144,14 @@ class Pausing(fixtures.Fixture):
             yield publishing
 
 
-def _report_for_an_hour(far: Publishing) -> None:
-    """Keep the service of the other host up for an hour, however slow the machine is."""
-    service_record.begin(far.context, FAR)
-    service = Service.get_by_host_and_binary(far.context, FAR, service_record.BINARY)
-    service.last_seen_up = now() + timedelta(hours=1)
-    service.save()
-
-
 class _Paused:
     """The paused process."""
 
-    def __init__(self, url: str, state: Path, point: int | None) -> None:
+    def __init__(self, url: str, state: Path, point: int | None, cycles: int) -> None:
         self._receiver, sender = killing._CONTEXT.Pipe(duplex=False)
-        self._process = killing._CONTEXT.Process(target=_cycle, args=(url, state, point, sender))
+        self._process = killing._CONTEXT.Process(
+            target=_cycle, args=(url, state, point, cycles, sender)
+        )
         self._process.start()
         sender.close()
 
@@ -194,8 +226,8 @@ class _Placement(PlacementFixture):
         self.requests = self.adapter.requests
 
 
-def _cycle(url: str, state: Path, point: int | None, report: Connection) -> None:
-    """Run two cycles: the paused one, and the one after it."""
+def _cycle(url: str, state: Path, point: int | None, cycles: int, report: Connection) -> None:
+    """Run the cycle that is paused, and those after it."""
     points = _Points(point, report)
     with (
         WithoutSync(),
@@ -214,7 +246,8 @@ def _cycle(url: str, state: Path, point: int | None, report: Connection) -> None
         driver.nodes = dict(PAUSED)
         publishing.cycle.sync()
         first = list(points.passed)
-        publishing.cycle.sync()
+        for _ in range(cycles - 1):
+            publishing.cycle.sync()
     report.send(first)
 
 

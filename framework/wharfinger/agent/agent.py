@@ -12,6 +12,7 @@ from typing import Final
 
 from oslo_log import log as logging
 
+from wharfinger.agent.configuration_check import Check
 from wharfinger.agent.configuration_snapshot import Snapshot
 from wharfinger.agent.health_server import HealthServer
 from wharfinger.agent.runner import Runner
@@ -26,6 +27,8 @@ from wharfinger.tracker.heartbeat import Heartbeat
 LOG: Final = logging.getLogger(__name__)
 #: Seconds that the instances have, together, to end. systemd and operators get 30.
 PATIENCE: Final = 25.0
+#: Seconds that a report of the service has to end after them.
+_PATIENCE_FOR_REPORT: Final = 2.0
 #: Seconds after which the agent logs what it waits for.
 _SAYS_WHAT_IT_WAITS_FOR: Final = 2.0
 #: Seconds between two looks after the instances.
@@ -49,9 +52,9 @@ class Agent:
     """Runs every enabled driver instance, and keeps the host's service up.
 
     The service is up for as long as one instance works: otherwise other hosts would take over the
-    nodes of the instances that still work. ``next_snapshot`` returns the configuration of this
-    moment, given the one in use; it raises WharfingerError if that cannot be used. Raises
-    ConfigurationError.
+    nodes of the instances that still work. ``begin_check`` reads the configuration of this moment,
+    given the one in use, and begins to check it; it raises WharfingerError if the new one cannot be
+    used. Raises ConfigurationError.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class Agent:
         snapshot: Snapshot,
         make_runner: RunnerFactory,
         context: Context,
-        next_snapshot: Callable[[Snapshot], Snapshot],
+        begin_check: Callable[[Snapshot], Check],
         systemd: SystemdNotifier,
     ) -> None:
         default = DefaultSection.read(snapshot.conf)
@@ -68,7 +71,10 @@ class Agent:
         self._snapshot = snapshot
         self._make_runner: Final = make_runner
         self._context: Final = context
-        self._next_snapshot: Final = next_snapshot
+        self._begin_check: Final = begin_check
+        self._check: Check | None = None
+        #: Whether the configuration was to be read again while one was checked.
+        self._reads_again = False
         self._systemd: Final = systemd
         self._alive_at = 0.0
         self._runners: dict[str, Runner] = {
@@ -95,7 +101,7 @@ class Agent:
         self._events.put(_Event.RELOAD)
 
     def look(self) -> None:
-        """Have the agent look after its instances at once."""
+        """Make the agent look after its instances at once."""
         self._events.put(_Event.LOOK)
 
     def status(self) -> AgentStatus:
@@ -112,16 +118,23 @@ class Agent:
     # For the main thread.
 
     def run(self) -> tuple[str, ...]:
-        """Run until it is stopped; return the names of the instances that had not ended then.
+        """Run until it is stopped; return the names of what had not ended then.
 
-        They are threads that hang: the end of the process ends them, as a kill would. Raises
+        Those are instances in threads that hang, instances in processes that were killed, and a
+        report of the service that waits for the database. The end of the process ends them. Raises
         ConfigurationError if the agent cannot listen for requests.
         """
         LOG.info("the agent of %s runs %s", self._host, ", ".join(self._runners))
         with ExitStack() as stack:
             stack.enter_context(HealthServer(AgentSection.read(self._snapshot.conf), self.status))
             heartbeat = stack.enter_context(
-                Heartbeat(self._host, self._report, self._down_time, at_once=True)
+                Heartbeat(
+                    self._host,
+                    self._report,
+                    self._down_time,
+                    at_once=True,
+                    patience=_PATIENCE_FOR_REPORT,
+                )
             )
             for runner in self._runners.values():
                 runner.start()
@@ -130,13 +143,18 @@ class Agent:
                 while (event := self._next_event()) is not _Event.STOP:
                     heartbeat.progress()
                     if event is _Event.RELOAD:
-                        self._systemd.reloading()
-                        self._take_configuration()
-                        self._systemd.ready()
+                        self._begin_reload()
+                    self._continue_reload()
                     self._look_after_instances()
                     self._notify_systemd()
             finally:
                 left = self._stop()
+        if not heartbeat.has_ended:
+            LOG.warning(
+                "the report of the service of %s waits for the database, and is given up",
+                self._host,
+            )
+            left = (*left, "report of the service")
         return left
 
     def _next_event(self) -> _Event:
@@ -169,16 +187,42 @@ class Agent:
 
     # Reload.
 
-    def _take_configuration(self) -> None:
-        """Read the configuration again; refuse it whole if anything in it is wrong."""
+    def _begin_reload(self) -> None:
+        """Read the configuration, and begin to check it."""
+        if self._check is not None:
+            self._reads_again = True
+            return
+        self._systemd.reloading()
         LOG.info("the configuration is read again")
         try:
-            new = self._next_snapshot(self._snapshot)
+            self._check = self._begin_check(self._snapshot)
         except WharfingerError as error:
-            text = printable(f"{error}").rstrip(".")
-            LOG.error("the new configuration was refused, the one before stays: %s.", text)
-            self._status = replace(self._status, refused_reload=text, reloaded_at=time.monotonic())
+            self._refuse(error)
+            self._systemd.ready()
+
+    def _continue_reload(self) -> None:
+        """Use the new configuration when it was checked, or refuse it whole."""
+        if self._check is None:
             return
+        try:
+            new = self._check.result()
+            if new is None:
+                return
+            self._use(new)
+        except WharfingerError as error:
+            self._refuse(error)
+        self._check = None
+        self._systemd.ready()
+        if self._reads_again:
+            self._reads_again = False
+            self._begin_reload()
+
+    def _refuse(self, error: WharfingerError) -> None:
+        text = printable(f"{self._snapshot.name}: {error}").rstrip(".")
+        LOG.error("the new configuration was refused, the one before stays: %s.", text)
+        self._status = replace(self._status, refused_reload=text, reloaded_at=time.monotonic())
+
+    def _use(self, new: Snapshot) -> None:
         self._replace_instances(new)
         self._snapshot = new
         self._status = replace(
@@ -226,7 +270,8 @@ class Agent:
             if runner.has_ended():
                 del self._leaving[runner]
             elif time.monotonic() >= end:
-                runner.kill()
+                _kill(runner)
+                self._leaving[runner] = float("inf")
         leaving = {runner.name for runner in self._leaving}
         for runner in [one for one in self._waiting if one.name not in leaving]:
             runner.start()
@@ -247,6 +292,8 @@ class Agent:
         LOG.info("the agent of %s stops", self._host)
         self._systemd.stopping()
         self._status = replace(self._status, is_stopping=True)
+        if self._check is not None:
+            self._check.end()
         for runner in self._runners.values():
             runner.stop()
         runners = [*self._runners.values(), *self._leaving]
@@ -261,14 +308,18 @@ class Agent:
                 has_said = True
             time.sleep(_STEP)
         for runner in left:
-            LOG.warning(
-                "%s: still at work after %g seconds, and ended. The next cycle of the instance "
-                "completes what it has begun.",
-                runner.name,
-                PATIENCE,
-            )
-            runner.kill()
+            _kill(runner)
         return tuple(one.name for one in left)
+
+
+def _kill(runner: Runner) -> None:
+    LOG.warning(
+        "%s: still at work after %g seconds, and ended. The next cycle of the instance completes "
+        "what it has begun.",
+        runner.name,
+        PATIENCE,
+    )
+    runner.kill()
 
 
 def _work_of(runners: Iterable[Runner]) -> str:

@@ -6,32 +6,41 @@ agent has validated and taken it.
 
 import os
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from wharfinger import conf as configuration
-from wharfinger.conf import Options
-from wharfinger.exceptions import WharfingerError
+from wharfinger.conf import Options, agent, database, placement
+from wharfinger.conf.unread_keys import DEFAULT
+from wharfinger.exceptions import ConfigurationFileError, WharfingerError
 
-#: Options that the agent reads once, at its start, by section; None: all of the section.
-FIXED: Final[Mapping[str, frozenset[str] | None]] = {
-    "DEFAULT": frozenset({"host", "state_path", "service_down_time"}),
-    "database": None,
-    "agent": frozenset({"isolation", "health_socket", "health_address"}),
-    "placement": frozenset({"embedded", "embedded_database"}),
+#: Options that the agent reads once, at its start, by section.
+FIXED: Final[Mapping[str, Sequence[str]]] = {
+    DEFAULT: ("host", "state_path", "service_down_time"),
+    database.GROUP: tuple(option.dest for option in database.OPTIONS),
+    agent.GROUP: ("isolation", "health_socket", "health_address"),
+    placement.GROUP: ("embedded", "embedded_database"),
 }
-#: Options that no instance reads.
-_AGENT_ONLY: Final = frozenset({("DEFAULT", "enabled_drivers")})
+#: Options whose lines change no instance.
+_AGENT_ONLY: Final = frozenset(
+    {
+        (DEFAULT, "enabled_drivers"),
+        # They may be written in another way, and have the same value.
+        *((section, key) for section, keys in FIXED.items() for key in keys),
+    }
+)
 
-_Line = tuple[str, str, str]
+#: Values of options in their order, by section and option.
+_Values = dict[tuple[str, str], list[str]]
 
 
 class Snapshot:
     """Copy of configuration files, in memory. ``conf`` is the configuration of the copy.
 
-    ``files`` are the names of those files. If none is given, and no directory either, the usual
-    ones are read. Raises ConfigurationError and ConfigurationFileError.
+    ``files`` are the names of those files, and ``name`` names them in messages. If no file is
+    given, and no directory either, the usual ones are read. Raises ConfigurationError and
+    ConfigurationFileError.
     """
 
     def __init__(
@@ -39,11 +48,18 @@ class Snapshot:
     ) -> None:
         read = configuration.load(files, directories)  # its errors name the files
         self.files: Final = tuple(read.files)
-        text = "\n".join(Path(file).expanduser().read_text() for file in self.files)
-        self.descriptor: Final = os.memfd_create("wharfinger-configuration")
-        weakref.finalize(self, os.close, self.descriptor)
-        Path(self.path).write_text(text)
+        self.name: Final = " or ".join(self.files)
+        try:
+            text = "\n".join(Path(file).expanduser().read_text() for file in self.files)
+            self.descriptor: Final = os.memfd_create("wharfinger-configuration")
+            weakref.finalize(self, os.close, self.descriptor)
+            Path(self.path).write_text(text)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationFileError(
+                problem=f"{self.name} cannot be copied: {error}.", remedy="Try it again."
+            ) from error
         self.conf: Final[Options] = configuration.load([self.path])
+        self.conf.file_names[self.path] = self.name
 
     @property
     def path(self) -> str:
@@ -52,46 +68,45 @@ class Snapshot:
 
     def changed_instances(self, new: "Snapshot", names: Sequence[str]) -> list[str]:
         """Return those of these instances that another configuration changes."""
-        before, after = self._lines(), new._lines()
         instances = self._instances() | new._instances()
         return [
             name
             for name in names
-            if _read_by(name, before, instances) != _read_by(name, after, instances)
+            if self._read_by(name, instances) != new._read_by(name, instances)
         ]
 
     def check_successor(self, new: "Snapshot") -> None:
         """Raise WharfingerError if a running agent cannot use the new configuration."""
         configuration.DefaultSection.read(new.conf).require_instances()
-        changed = sorted({f"[{section}] {key}" for section, key, _ in self._fixed() ^ new._fixed()})
+        before, after = self._fixed(), new._fixed()
+        changed = [name for name in before if before[name] != after[name]]
         if changed:
             raise WharfingerError(
                 reason=f"{', '.join(changed)} changed, which the agent reads only at its start. "
                 "Restart the agent to use the new value"
             )
 
-    def _lines(self) -> list[_Line]:
-        return [(one.section, one.key, one.value) for one in self.conf.settings()]
-
     def _instances(self) -> set[str]:
-        return {section.lower() for section, key, _value in self._lines() if key == "driver"} | {
-            *configuration.DefaultSection.read(self.conf).enabled_drivers
-        }
-
-    def _fixed(self) -> set[_Line]:
+        """Return the names of the instances, also of those that are not enabled."""
         return {
-            (section, key, value)
-            for section, key, value in self._lines()
-            if section in FIXED and (FIXED[section] is None or key in (FIXED[section] or ()))
+            *(one.section.lower() for one in self.conf.settings() if one.key == "driver"),
+            *configuration.DefaultSection.read(self.conf).enabled_drivers,
         }
 
+    def _read_by(self, name: str, instances: set[str]) -> _Values:
+        """Return what an instance may read: all but the sections of other instances."""
+        values: _Values = {}
+        for one in self.conf.settings():
+            section = one.section if one.section == DEFAULT else one.section.lower()
+            is_others = section.partition(":")[0] in instances - {name}
+            if not is_others and (section, one.key) not in _AGENT_ONLY:
+                values.setdefault((section, one.key), []).append(one.value)
+        return values
 
-def _read_by(name: str, lines: Sequence[_Line], instances: set[str]) -> list[_Line]:
-    """Return the lines that an instance may read: all but those of other instances."""
-    return list(_lines_without(lines, instances - {name}))
-
-
-def _lines_without(lines: Sequence[_Line], others: set[str]) -> Iterator[_Line]:
-    for section, key, value in lines:
-        if section.lower().partition(":")[0] not in others and (section, key) not in _AGENT_ONLY:
-            yield section, key, value
+    def _fixed(self) -> dict[str, object]:
+        """Return the values that the agent reads only at its start, by the name of the option."""
+        return {
+            f"[{section}] {key}": (self.conf if section == DEFAULT else self.conf[section])[key]
+            for section, keys in FIXED.items()
+            for key in keys
+        }

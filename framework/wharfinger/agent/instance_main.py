@@ -1,7 +1,6 @@
 """The process of one driver instance, which ``wharfinger agent`` starts."""
 
 import argparse
-import ctypes
 import faulthandler
 import gc
 import logging
@@ -15,11 +14,10 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final, NoReturn
 
+from wharfinger.agent import parent_process
 from wharfinger.agent.instance_process import STACKS
 from wharfinger.agent.shared_report import ReportWriter
 
-#: prctl(2): the signal that a process gets when its parent ends.
-_PR_SET_PDEATHSIG: Final = 1
 #: Seconds between two looks whether the instance is to end.
 _TICK: Final = 0.5
 
@@ -29,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="wharfinger-agent-instance")
     parser.add_argument("--instance", required=True)
     parser.add_argument("--config-file", required=True)
+    parser.add_argument("--config-name", required=True, help="name of that file in messages")
     parser.add_argument("--report", type=int, required=True, help="descriptor of the shared page")
     parser.add_argument("--stacks", type=int, required=True, help="descriptor for stacks")
     parser.add_argument("--parent", type=int, required=True, help="process id of the agent")
@@ -36,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--log-file")
     arguments = parser.parse_args(argv)
 
-    _end_with_parent(arguments.parent)
+    parent_process.end_with(arguments.parent)
     ending = SimpleQueue[None]()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.put(None))
@@ -54,6 +53,7 @@ def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
     from wharfinger.placement.session import make_adapter  # noqa: PLC0415
 
     conf = configuration.load([arguments.config_file])
+    conf.file_names[arguments.config_file] = arguments.config_name
     logging_setup.configure(conf, arguments.verbosity, arguments.log_file)
     faulthandler.register(STACKS, file=arguments.stacks, all_threads=True)
     report = ReportWriter(arguments.report)
@@ -72,13 +72,6 @@ def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
         report.alive()
         thread.join(_TICK)
     return 1 if has_failed else 0
-
-
-def _end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the agent ends."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it has ended meanwhile
-        os._exit(1)
 
 
 def _exit(code: int) -> NoReturn:

@@ -103,6 +103,7 @@ class ProcessRunner:
                 *(sys.executable, "-P", "-m", _PROGRAM, "--instance", self.name),
                 *("--report", str(page), "--stacks", str(stacks), "--parent", str(os.getpid())),
                 *("--config-file", self._snapshot.path),
+                *("--config-name", self._snapshot.name),
                 *self._arguments,
             ],
             stdin=subprocess.DEVNULL,

@@ -4,7 +4,6 @@ A driver that hangs is reported, and cannot be ended; one that ends its process 
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from threading import Thread
 from typing import Final
@@ -27,13 +26,13 @@ class ThreadRunner:
         self,
         conf: Options,
         name: str,
-        make_client: Callable[[], PlacementClient],
+        client: PlacementClient,
         context: Context,
     ) -> None:
         self.name: Final = name
         self._hang_timeout: Final = AgentSection.read(conf).hang_timeout
         self._latest: Final = _LatestReport()
-        self._worker: Final = Worker(conf, name, make_client(), context, self._latest)
+        self._worker: Final = Worker(conf, name, client, context, self._latest)
         # A driver that hangs does not keep the process from its end.
         self._thread: Final = Thread(target=self._worker.run, name=name, daemon=True)
         now = time.monotonic()

@@ -5,27 +5,24 @@ import gc
 import logging
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from wharfinger.cli.app import DONE
 from wharfinger.cli.entry_point import USUAL_THRESHOLDS
 from wharfinger.cli.object_command import ObjectCommand
-from wharfinger.exceptions import WharfingerError
 
 if TYPE_CHECKING:
     from keystoneauth1.adapter import Adapter
 
+    from wharfinger.agent.agent import Agent
+    from wharfinger.agent.configuration_check import Check
     from wharfinger.agent.configuration_snapshot import Snapshot
     from wharfinger.agent.runner import Runner
     from wharfinger.placement.client import PlacementClient
-
-#: Seconds that the check of a new configuration may take: it imports the drivers.
-_CHECK_TIMEOUT: Final = 60
 
 
 class AgentCommand(ObjectCommand):
@@ -36,33 +33,27 @@ class AgentCommand(ObjectCommand):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        from wharfinger.agent import logging_setup
         from wharfinger.agent.agent import Agent
         from wharfinger.agent.systemd import SystemdNotifier
         from wharfinger.conf import DefaultSection
         from wharfinger.placement import session
 
-        gc.set_threshold(*USUAL_THRESHOLDS)
+        signals = _Signals()
         _open_standard_streams()
-        snapshot = self._snapshot()
-        options = self.app.options
-        logging_setup.configure(snapshot.conf, options.verbose_level, options.log_file)
-        session.check(snapshot.conf)
-        DefaultSection.read(snapshot.conf).require_instances()
-        agent = Agent(
-            snapshot,
-            self._make_runner,
-            self.objects,
-            self._next_snapshot,
-            SystemdNotifier(os.environ),
-        )
-        signals = {
-            signal.SIGTERM: agent.stop,
-            signal.SIGINT: agent.stop,
-            signal.SIGHUP: agent.reload,
-            signal.SIGCHLD: agent.look,
-        }
-        with _on_signals(signals):
+        with signals.handled():
+            gc.set_threshold(*USUAL_THRESHOLDS)
+            snapshot = self._snapshot()
+            self._configure_logging(snapshot)
+            session.check(snapshot.conf)
+            DefaultSection.read(snapshot.conf).require_instances()
+            agent = Agent(
+                snapshot,
+                self._make_runner,
+                self.objects,
+                self._begin_check,
+                SystemdNotifier(os.environ),
+            )
+            signals.give_to(agent)
             left = agent.run()
         if left:
             # Python waits for threads that those have started, and may crash over others.
@@ -76,33 +67,20 @@ class AgentCommand(ObjectCommand):
 
         return Snapshot(self.app.options.config_file, self.app.options.config_dir)
 
-    def _next_snapshot(self, current: "Snapshot") -> "Snapshot":
-        """Return the configuration of this moment; raise WharfingerError if it cannot be used.
-
-        Another process imports the drivers, and checks what they read of it.
-        """
-        from wharfinger.agent import logging_setup
+    def _begin_check(self, current: "Snapshot") -> "Check":
+        """Read the configuration again, and begin to check it; raises WharfingerError."""
+        from wharfinger.agent.configuration_check import ProcessCheck
 
         new = self._snapshot()
         current.check_successor(new)
-        command = [sys.executable, "-P", "-m", "wharfinger.cli.app", "--config-file", new.path]
-        try:
-            check = subprocess.run(
-                [*command, "config", "validate", "-f", "value", "-c", "Result"],
-                capture_output=True,
-                text=True,
-                timeout=_CHECK_TIMEOUT,
-                check=False,
-                pass_fds=(new.descriptor,),
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise WharfingerError(reason=f"it could not be checked: {error}") from error
-        if check.returncode != DONE:
-            problems = " ".join((check.stdout or check.stderr).split())
-            raise WharfingerError(reason=problems.replace(new.path, " or ".join(new.files)))
+        command = (sys.executable, "-P", "-m", "wharfinger.cli.configuration_check")
+        return ProcessCheck(new, command, self._configure_logging)
+
+    def _configure_logging(self, snapshot: "Snapshot") -> None:
+        from wharfinger.agent import logging_setup
+
         options = self.app.options
-        logging_setup.configure(new.conf, options.verbose_level, options.log_file)
-        return new
+        logging_setup.configure(snapshot.conf, options.verbose_level, options.log_file)
 
     def _make_runner(self, snapshot: "Snapshot", name: str) -> "Runner":
         from wharfinger.agent.instance_process import ProcessRunner
@@ -112,23 +90,75 @@ class AgentCommand(ObjectCommand):
 
         section = AgentSection.read(snapshot.conf)
         if section.isolation is Isolation.THREAD:
-            return ThreadRunner(snapshot.conf, name, self._make_client, self.objects)
+            client = self._make_client(snapshot)
+            return ThreadRunner(snapshot.conf, name, client, self.objects)
         arguments = [f"--verbosity={self.app.options.verbose_level}"]
         if self.app.options.log_file:
             arguments.append(f"--log-file={self.app.options.log_file}")
         return ProcessRunner(section, name, snapshot, arguments)
 
+    def _make_client(self, snapshot: "Snapshot") -> "PlacementClient":
+        from wharfinger.conf import PlacementSection
+        from wharfinger.placement.client import PlacementClient
+        from wharfinger.placement.session import make_adapter
+
+        section = PlacementSection.read(snapshot.conf)
+        adapter = self._embedded if section.embedded else make_adapter(snapshot.conf)
+        return PlacementClient(adapter, section.connections)
+
     @cached_property
-    def _adapter(self) -> "Adapter":
+    def _embedded(self) -> "Adapter":
+        """The embedded Placement, of which a process has one; a reload does not change it."""
         from wharfinger.placement.session import make_adapter
 
         return make_adapter(self.conf)
 
-    def _make_client(self) -> "PlacementClient":
-        from wharfinger.conf import PlacementSection
-        from wharfinger.placement.client import PlacementClient
 
-        return PlacementClient(self._adapter, PlacementSection.read(self.conf).connections)
+class _Signals:
+    """Signals to the agent, from before there is one.
+
+    A stop ends the program at once then, and a reload waits for the agent.
+    """
+
+    def __init__(self) -> None:
+        self._agent: Agent | None = None
+        self._reloads = False
+
+    def give_to(self, agent: "Agent") -> None:
+        """Let the agent act on each signal from now on, and on a reload before."""
+        self._agent = agent
+        if self._reloads:
+            agent.reload()
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle the signals in a block."""
+        actions = {
+            signal.SIGTERM: self._stop,
+            signal.SIGINT: self._stop,
+            signal.SIGHUP: self._reload,
+            signal.SIGCHLD: self._look,
+        }
+        before = {number: signal.signal(number, act) for number, act in actions.items()}
+        try:
+            yield
+        finally:
+            for number, former in before.items():
+                signal.signal(number, former)
+
+    def _stop(self, *_: object) -> None:
+        if self._agent is None:
+            raise SystemExit(DONE)
+        self._agent.stop()
+
+    def _reload(self, *_: object) -> None:
+        self._reloads = True
+        if self._agent is not None:
+            self._agent.reload()
+
+    def _look(self, *_: object) -> None:
+        if self._agent is not None:
+            self._agent.look()
 
 
 def _open_standard_streams() -> None:
@@ -141,16 +171,3 @@ def _open_standard_streams() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor is this one
-
-
-@contextmanager
-def _on_signals(actions: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
-    def handler(act: Callable[[], None]) -> Callable[[int, object], None]:
-        return lambda _number, _frame: act()
-
-    before = {number: signal.signal(number, handler(act)) for number, act in actions.items()}
-    try:
-        yield
-    finally:
-        for number, former in before.items():
-            signal.signal(number, former)

@@ -1,15 +1,19 @@
 """Reading of options; errors of oslo.config are raised as ours."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from oslo_config import cfg, types
 
 from wharfinger.conf.unread_keys import DEFAULT, Options
 from wharfinger.exceptions import ConfigurationError, ConfigurationFileError
 from wharfinger.masking import MASK, learn, learn_url
+
+#: Where an option is set, as oslo.config's message has it: an object of its own.
+_LOCATION: Final = re.compile(r" from LocationInfo\(.*\)(?= is not valid: )", re.DOTALL)
 
 
 @contextmanager
@@ -22,7 +26,8 @@ def reading(section: str) -> Iterator[None]:
         yield
     except cfg.Error as error:
         raise ConfigurationFileError(
-            problem=f"section [{section}]: {error}.", remedy="Correct it in the file."
+            problem=f"section [{section}]: {_LOCATION.sub('', str(error))}.",
+            remedy="Correct it in the file.",
         ) from error
 
 

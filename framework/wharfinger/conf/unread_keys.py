@@ -43,6 +43,8 @@ class Options(cfg.ConfigOpts):
 
     def __init__(self) -> None:
         self._by_section: Final[dict[str, list[cfg.Opt]]] = {}
+        #: Names of files in messages, where they are not those of the files that are read.
+        self.file_names: Final[dict[str, str]] = {}
         super().__init__()
         self._by_section.clear()  # of oslo.config's own
 
@@ -67,11 +69,12 @@ class Options(cfg.ConfigOpts):
     def settings(self) -> Iterator[Setting]:
         """Yield all lines of all configuration files, in the order in which they are read."""
         for file in self.files:
+            name = self.file_names.get(file, file)
             sections: dict[str, dict[str, list[str]]] = {}
             cfg.ConfigParser(str(Path(file).expanduser()), sections).parse()
             for section, lines in sections.items():
                 for key, values in lines.items():
-                    yield from (Setting(file, section, key, value) for value in values)
+                    yield from (Setting(name, section, key, value) for value in values)
 
     def setting(self, section: str, opt: cfg.Opt) -> Setting | None:
         """Return the last line that sets an option, or None.

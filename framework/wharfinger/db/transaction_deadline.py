@@ -34,7 +34,7 @@ class TransactionDeadline:
             event.listen(engine, "checkout", self._check_out)
             # A pool pings a connection before that event.
             self._ping: Final = engine.dialect.do_ping
-            engine.dialect.do_ping = self._pinged  # type: ignore[method-assign]
+            engine.dialect.do_ping = self._pinged  # type: ignore[assignment, method-assign]
 
     @contextmanager
     def running(self) -> Iterator["Running | None"]:

@@ -24,8 +24,11 @@ class Heartbeat:
     Other hosts take over the nodes of a service that does not report for ``down_time``. So a thread
     calls ``report`` three times in that time, even while a cycle waits for its driver; for the
     first time at the beginning if ``at_once``. It ends with the block, and with the process. A
-    cycle that has shown no ``progress`` for
-    ``HANGS_AFTER`` seconds hangs: the heartbeat stops until the cycle goes on.
+    cycle that has shown no ``progress`` for ``HANGS_AFTER`` seconds hangs: the heartbeat stops
+    until the cycle goes on.
+
+    A report that is in progress at the end of the block has ``patience`` seconds, or as long as it
+    takes. ``has_ended`` is False afterwards if it has not ended by then.
     """
 
     def __init__(
@@ -35,11 +38,13 @@ class Heartbeat:
         down_time: timedelta,
         *,
         at_once: bool = False,
+        patience: float | None = None,
     ) -> None:
         self._host: Final = host
         self._report: Final = report
         self._down_time: Final = down_time.total_seconds()
         self._at_once: Final = at_once
+        self._patience: Final = patience
         self._progressed = time.monotonic()
         self._stopping: Final = Event()
         self._thread: Final = Thread(target=self._run, name="heartbeat", daemon=True)
@@ -51,7 +56,12 @@ class Heartbeat:
 
     def __exit__(self, *_error: object) -> None:
         self._stopping.set()
-        self._thread.join()  # nothing is reported after the block
+        self._thread.join(self._patience)
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether nothing is reported any more."""
+        return not self._thread.is_alive()
 
     def progress(self) -> None:
         """Note that the work goes on."""

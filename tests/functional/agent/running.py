@@ -56,6 +56,19 @@ class Log(logging.Handler):
             assert self._told.wait_for(lambda: self.records(part), TIMEOUT), (part, self.lines())
 
 
+class Checked:
+    """The check of a configuration without problems; it has ended."""
+
+    def __init__(self, new: Snapshot) -> None:
+        self._new = new
+
+    def result(self) -> Snapshot:
+        return self._new
+
+    def end(self) -> None:
+        """Do nothing."""
+
+
 class Running(fixtures.Fixture):
     """An agent on fleets by the names of their instances; it runs once it is started."""
 
@@ -123,20 +136,20 @@ class Running(fixtures.Fixture):
         new_client = make_client or self._placement.new_client
 
         def make_runner(snapshot: Snapshot, name: str) -> Runner:
-            return ThreadRunner(snapshot.conf, name, new_client, context or self.context)
+            return ThreadRunner(snapshot.conf, name, new_client(), context or self.context)
 
         return Agent(
             snapshot,
             make_runner,
             context or self.context,
-            self._next_snapshot,
+            self._begin_check,
             SystemdNotifier({}),
         )
 
-    def _next_snapshot(self, current: Snapshot) -> Snapshot:
+    def _begin_check(self, current: Snapshot) -> "Checked":
         new = Snapshot([str(self._directory / "wharfinger.conf")])
         current.check_successor(new)
-        return new
+        return Checked(new)
 
     def stop(self) -> None:
         """Have it come to its end."""

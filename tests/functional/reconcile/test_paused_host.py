@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.lab.cycles import HOST
 from tests.lab.drawing import Draw
 from tests.lab.pausing import Pausing
 from tests.lab.placement import PlacementFixture, Requests
@@ -20,5 +21,21 @@ def test_host_paused_at_any_point_does_not_change_the_node_of_its_new_host(
             pausing.points[number]: faults
             for number in draw(range(len(pausing.points)), 3)
             if (faults := pausing.faults(number))
+        }
+    assert not found
+
+
+def test_process_paused_at_any_point_is_corrected_by_the_one_that_was_started_in_its_place(
+    placement: PlacementFixture,
+    placement_url: tuple[str, Requests],
+    tmp_path: Path,
+    draw: Draw,
+) -> None:
+    """It was thought dead. The lock of an instance is in another state_path, and stops neither."""
+    with Pausing(placement, placement_url[0], tmp_path, taker=HOST) as pausing:
+        found = {
+            pausing.points[number]: faults
+            for number in draw(range(len(pausing.points)), 2)
+            if (faults := pausing.uncorrected(number))
         }
     assert not found

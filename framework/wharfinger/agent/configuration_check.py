@@ -1,0 +1,116 @@
+"""Check of a new configuration before a running agent uses it.
+
+Another process imports the drivers and looks through all that they read. A driver may do anything
+there: it may hang, print or end the process. The agent goes on meanwhile.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, Protocol
+
+import msgspec
+
+from wharfinger.agent.configuration_snapshot import Snapshot
+from wharfinger.exceptions import WharfingerError, printable
+
+#: Seconds that a check may take.
+TIMEOUT: Final = 60.0
+#: Characters of the problems in one message.
+_LONGEST: Final = 2000
+_decode: Final = msgspec.json.Decoder(list[str]).decode
+
+
+class Check(Protocol):
+    """A check in progress. The main thread of the agent calls all methods."""
+
+    def result(self) -> Snapshot | None:
+        """Return the new configuration, or None while it is checked.
+
+        Raises WharfingerError if it cannot be used.
+        """
+
+    def end(self) -> None:
+        """End the check early."""
+
+
+class ProcessCheck:
+    """Checks a configuration in another process.
+
+    ``command`` starts a program that checks the file of its ``--config-file``, and calls ``answer``
+    with the problems. ``use`` is called with a configuration without problems; it may raise
+    WharfingerError too. Raises WharfingerError if the process cannot be started.
+    """
+
+    def __init__(
+        self, new: Snapshot, command: Sequence[str], use: Callable[[Snapshot], None]
+    ) -> None:
+        self._new: Final = new
+        self._use: Final = use
+        self._end_at: Final = time.monotonic() + TIMEOUT
+        try:
+            self._answer: Final = open(os.memfd_create("wharfinger-check"), "rb")  # noqa: PTH123, SIM115
+            self._process: Final = self._start(command)
+        except OSError as error:
+            raise WharfingerError(reason=f"its check could not be started: {error}") from error
+
+    def _start(self, command: Sequence[str]) -> "subprocess.Popen[bytes]":
+        descriptor = self._answer.fileno()
+        return subprocess.Popen(
+            [
+                *command,
+                *("--parent", str(os.getpid()), "--answer", str(descriptor)),
+                *("--config-file", self._new.path, "--config-name", self._new.name),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(descriptor, self._new.descriptor),
+            start_new_session=True,
+        )
+
+    def result(self) -> Snapshot | None:
+        """Return the new configuration, or None while it is checked; raises WharfingerError."""
+        if not _has_exited(self._process.pid):
+            if time.monotonic() < self._end_at:
+                return None
+            self.end()
+            raise WharfingerError(
+                reason=f"its check has not ended after {TIMEOUT:g} seconds. Find out which driver "
+                "does not return when it is imported or made: run wharfinger config validate"
+            )
+        self.end()
+        self._answer.seek(0)
+        text = self._answer.read()
+        self._answer.close()
+        try:
+            problems = _decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise WharfingerError(
+                reason="the process that checked it has ended before it had looked at everything "
+                f"(exit code {self._process.returncode}). Find out which driver ends it: run "
+                "wharfinger config validate"
+            ) from None
+        if problems:
+            raise WharfingerError(reason=printable(" ".join(problems))[:_LONGEST])
+        self._use(self._new)
+        return self._new
+
+    def end(self) -> None:
+        """End the process, and all that it has started in its session."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def answer(descriptor: int, problems: Sequence[str]) -> None:
+    """Write the problems that a check has found, for the agent; of its process."""
+    with open(descriptor, "wb") as file:
+        file.write(msgspec.json.encode([str(one) for one in problems]))
+
+
+def _has_exited(pid: int) -> bool:
+    """Return whether a child has ended; it is not reaped, so its id is still its own."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

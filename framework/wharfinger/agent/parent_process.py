@@ -1,0 +1,16 @@
+"""Processes that the agent starts end with it, whatever ends it."""
+
+import ctypes
+import os
+import signal
+from typing import Final
+
+#: prctl(2): the signal that a process gets when its parent ends.
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def end_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent, of this process id, ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it has ended meanwhile
+        os._exit(1)

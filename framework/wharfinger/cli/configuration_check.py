@@ -1,0 +1,34 @@
+"""The process that checks a new configuration, which ``wharfinger agent`` starts."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from wharfinger.agent import configuration_check, parent_process
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Check a configuration, and answer with its problems."""
+    parser = argparse.ArgumentParser(prog="wharfinger-agent-check")
+    parser.add_argument("--config-file", required=True)
+    parser.add_argument("--config-name", required=True, help="name of that file in messages")
+    parser.add_argument("--answer", type=int, required=True, help="descriptor for the problems")
+    parser.add_argument("--parent", type=int, required=True, help="process id of the agent")
+    arguments = parser.parse_args(argv)
+    parent_process.end_with(arguments.parent)
+    return _check(arguments)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from wharfinger import conf as configuration
+    from wharfinger.cli.config import check
+
+    conf = configuration.parse([arguments.config_file])
+    conf.file_names[arguments.config_file] = arguments.config_name
+    found = check(conf)
+    configuration_check.answer(arguments.answer, [str(one) for one in found.problems])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

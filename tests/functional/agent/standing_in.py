@@ -1,0 +1,210 @@
+"""An agent whose instances are a test's, and whose systemd is a socket of the test's."""
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import fixtures
+
+from tests.functional.agent.drivers import TIMEOUT
+from tests.functional.agent.running import Log
+from tests.lab import fleet_file
+from tests.lab.cycles import HOST, make_state
+from tests.lab.objects import opened
+from wharfinger import agent as agent_package
+from wharfinger.agent.agent import Agent
+from wharfinger.agent.configuration_check import Check
+from wharfinger.agent.configuration_snapshot import Snapshot
+from wharfinger.agent.status import InstanceStatus, State
+from wharfinger.agent.systemd import SystemdNotifier
+from wharfinger.cli.config import check as problems_of
+from wharfinger.exceptions import WharfingerError
+
+_STEP = 0.01
+
+
+def wait_until(is_so: Callable[[], object], what: str = "") -> None:
+    """Wait until something is so; it fails after a minute."""
+    end = time.monotonic() + TIMEOUT
+    while not is_so():
+        assert time.monotonic() < end, what or "it does not happen"
+        time.sleep(_STEP)
+
+
+class StandInRunner:
+    """An instance that runs nothing. It ends at a stop, unless it ``hangs``."""
+
+    def __init__(self, snapshot: Snapshot, name: str, calls: list[str], *, hangs: bool) -> None:
+        self.name = name
+        self.snapshot = snapshot
+        self.hangs = hangs
+        self.is_at_work = False
+        self.checks = 0
+        self._calls = calls
+        now = time.monotonic()
+        self._status = InstanceStatus(name=name, state=State.STARTING, since=now, started_at=now)
+
+    def start(self) -> None:
+        self._calls.append(f"start {self.name}")
+        self.is_at_work = True
+
+    def check(self) -> None:
+        assert self.is_at_work
+        self.checks += 1
+
+    def stop(self) -> None:
+        self._calls.append(f"stop {self.name}")
+        self._status = replace(self._status, state=State.STOPPING)
+        if not self.hangs:
+            self.is_at_work = False
+
+    def has_ended(self) -> bool:
+        return not self.is_at_work
+
+    def kill(self) -> None:
+        self._calls.append(f"kill {self.name}")
+        self.is_at_work = False
+
+    def status(self) -> InstanceStatus:
+        return self._status
+
+
+class StandInCheck:
+    """A check in this process. It takes as long as ``holds`` is set."""
+
+    def __init__(self, new: Snapshot, holds: threading.Event) -> None:
+        self._new = new
+        self._holds = holds
+        self.was_ended = False
+
+    def result(self) -> Snapshot | None:
+        if self._holds.is_set():
+            return None
+        problems = problems_of(self._new.conf).problems
+        if problems:
+            raise WharfingerError(reason=" ".join(map(str, problems)))
+        return self._new
+
+    def end(self) -> None:
+        self.was_ended = True
+
+
+class StandIn(fixtures.Fixture):
+    """An agent with the instances ``a`` and ``b``, that runs in a thread.
+
+    ``calls`` are those of all its instances, ``runners`` all that there were. ``hanging`` are names
+    of instances that do not end at a stop.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.directory = directory
+        self.config = directory / "wharfinger.conf"
+        self.log = Log()
+        self.calls: list[str] = []
+        self.runners: list[StandInRunner] = []
+        self.hanging: set[str] = set()
+        self.checks: list[StandInCheck] = []
+        self.check_holds = threading.Event()
+        self.left: tuple[str, ...] | None = None
+
+    def _setUp(self) -> None:
+        logger = logging.getLogger(agent_package.__name__)
+        self.addCleanup(logger.setLevel, logger.level)
+        self.addCleanup(logger.removeHandler, self.log)
+        logger.setLevel(logging.INFO)
+        logger.addHandler(self.log)
+        self.state = self.directory / "state"
+        make_state(self.state)
+        self.context = opened(self.state)
+        self.addCleanup(self.context.close)
+        self.useFixture(fixtures.MonkeyPatch("wharfinger.agent.agent.TICK", _STEP))
+        self._systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(self._systemd.close)
+        address = f"@wharfinger-{id(self)}"
+        self._systemd.bind(f"\0{address[1:]}")
+        self._systemd.setblocking(False)
+        self._notifier = SystemdNotifier({"NOTIFY_SOCKET": address})
+        self._notified: list[str] = []
+        self.text = (
+            f"[DEFAULT]\nenabled_drivers = a, b\nhost = {HOST}\nstate_path = {self.state}\n"
+            "[agent]\npoll_interval = 1\n[placement]\nembedded = true\n"
+            f"[a]\ndriver = file\npath = {self.directory}/a.json\n"
+            f"[b]\ndriver = file\npath = {self.directory}/b.json\n"
+        )
+        self.config.write_text(self.text)
+        self.agent = Agent(
+            Snapshot([str(self.config)]),
+            self._make_runner,
+            self.context,
+            self._begin_check,
+            self._notifier,
+        )
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        self.addCleanup(self.stop)
+        wait_until(lambda: "READY=1" in self.notified())
+        self.calls.clear()
+
+    def rewrite(self, *changes: tuple[str, str], more: str = "") -> None:
+        """Write another configuration, with parts of the first one replaced."""
+        text = self.text
+        for before, after in changes:
+            assert before in text, before
+            text = text.replace(before, after)
+        self.config.write_text(text + more)
+
+    def reload(self) -> None:
+        """Send what SIGHUP sends, and wait until the agent has used or refused it."""
+        count = self.reloads()
+        self.agent.reload()
+        wait_until(lambda: self.reloads() > count)
+
+    def reloads(self) -> int:
+        """Return the number of configurations that were used or refused."""
+        return self.agent.status().reloads + len(self.refusals())
+
+    def refusals(self) -> list[logging.LogRecord]:
+        return self.log.records("the new configuration was refused")
+
+    def notified(self) -> list[str]:
+        """Return the first lines of what systemd was notified of, the status left out."""
+        while True:
+            try:
+                message = self._systemd.recv(4096).decode()
+            except BlockingIOError:
+                return self._notified
+            if not message.startswith("STATUS="):
+                self._notified.append(message.partition("\n")[0])
+
+    def runner(self, name: str) -> StandInRunner:
+        """Return the latest instance of that name."""
+        return next(one for one in reversed(self.runners) if one.name == name)
+
+    def stop(self) -> None:
+        """Stop the agent."""
+        self.agent.stop()
+        self._thread.join(TIMEOUT)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        self.left = self.agent.run()
+
+    def _make_runner(self, snapshot: Snapshot, name: str) -> StandInRunner:
+        self.runners.append(StandInRunner(snapshot, name, self.calls, hangs=name in self.hanging))
+        return self.runners[-1]
+
+    def _begin_check(self, current: Snapshot) -> Check:
+        new = Snapshot([str(self.config)])
+        current.check_successor(new)
+        self.checks.append(StandInCheck(new, self.check_holds))
+        return self.checks[-1]
+
+
+def install(directory: Path) -> Path:
+    """Let this process find the drivers of the configuration."""
+    return fleet_file.install(directory)

@@ -1,0 +1,169 @@
+"""SIGHUP to an agent in a process of its own, whose check imports the drivers in another."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.lab.cycles import everything
+from tests.lab.file_agent import AgentProcess
+from tests.lab.fleet_file import RESOURCE_CLASS
+from tests.lab.placement import PlacementFixture, Requests
+from tests.lab.program import PROGRAM, run_command
+
+pytestmark = pytest.mark.drawn(2, of="module")
+
+Make = Callable[..., AgentProcess]
+
+
+@pytest.fixture
+def url(placement: PlacementFixture, placement_url: tuple[str, Requests]) -> str:
+    return placement_url[0]
+
+
+def totals() -> set[int]:
+    """Return what the nodes have in Placement."""
+    return {
+        one["inventories"][RESOURCE_CLASS][0] for one in everything().values() if one["inventories"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("driver", "said"),
+    [
+        ("missing", "no_such_module"),
+        ("ending", "has ended before it had looked at everything (exit code 0)"),
+        ("none", "found none"),
+    ],
+)
+def test_child_after_a_refused_reload_comes_back_with_the_configuration_before(
+    tmp_path: Path, url: str, driver: str, said: str
+) -> None:
+    with AgentProcess(tmp_path, url, {"one": 2}) as agent:
+        agent.start()
+        agent.wait_until(lambda: totals() == {1}, "publishing")
+        pid = agent.pids()["one"]
+        agent.configure(drivers="two", more=f"total = 2\n[two]\ndriver = {driver}\n")
+        agent.reload()
+        agent.wait_for("the new configuration was refused")
+        os.kill(pid, signal.SIGKILL)
+        agent.wait_until(lambda: agent.pids().get("one", pid) != pid, "another start")
+        agent.wait_for("publishes for", 2)
+        agent.fleets["one"].change("one-9")
+        agent.wait_until(lambda: "one-9" in everything(), "the next node")
+
+        [line] = agent.lines("refused")
+        assert str(agent.config) in line
+        assert said in line
+        assert totals() <= {1}
+        status = run_command(
+            [PROGRAM, "--config-file", str(agent.config), "agent", "status"], tmp_path
+        )
+        assert "the last new configuration was refused" in status.err
+        # The operator corrects it.
+        agent.configure(more="total = 2\n")
+        agent.reload()
+        agent.wait_until(lambda: totals() == {2}, "the new configuration")
+        assert agent.lines("the new configuration is used; started: one; stopped: one")
+        assert agent.end() == 0
+
+
+def test_instance_that_cannot_be_made_names_the_file_of_its_configuration(
+    tmp_path: Path, url: str
+) -> None:
+    with AgentProcess(tmp_path, url, {"one": 2}) as agent:
+        agent.configure(more="colour = 1\n")
+        agent.start()
+        agent.wait_for("nobody reads the option colour")
+
+        assert str(agent.config) in agent.lines("colour")[0]
+        assert agent.end() == 0
+
+
+def test_instance_that_hangs_is_ended_before_the_changed_one_starts(
+    tmp_path: Path, url: str
+) -> None:
+    with AgentProcess(tmp_path, url, {"one": 2}) as agent:
+        agent.start()
+        agent.wait_until(lambda: totals() == {1}, "publishing")
+        agent.fleets["one"].hold()
+        agent.wait_until(
+            lambda: (
+                (status := agent.status())
+                and status.instances[0].driver_call == "get_available_nodes"
+            ),
+            "listing",
+        )
+        agent.configure(more="total = 2\n")
+        agent.reload()
+        agent.wait_for("one: still at work after 3 seconds, and ended")
+        agent.fleets["one"].let_go()
+        agent.wait_until(lambda: totals() == {2}, "the new configuration")
+
+        assert not agent.lines("is at work on driver instance")
+        assert agent.end() == 0
+
+
+def test_thread_after_a_reload_uses_the_new_placement(tmp_path: Path, url: str) -> None:
+    with (
+        closing(socket.create_server(("127.0.0.1", 0))) as other,
+        AgentProcess(tmp_path, url, {"one": 2}) as agent,
+    ):
+        agent.configure(agent="isolation = thread")
+        agent.start()
+        agent.wait_until(lambda: totals() == {1}, "publishing")
+        agent.configure(agent="isolation = thread")
+        text = agent.config.read_text()
+        address = f"http://127.0.0.1:{other.getsockname()[1]}"
+        agent.config.write_text(text.replace(url, address))
+        agent.reload()
+        other.settimeout(60)
+        connection, _ = other.accept()
+        connection.close()
+        agent.config.write_text(text + "total = 2\n")
+        agent.reload()
+        agent.wait_until(lambda: totals() == {2}, "the new configuration")
+
+        assert agent.end() == 0
+
+
+def test_thread_that_hangs_keeps_the_changed_one_from_its_start(tmp_path: Path, url: str) -> None:
+    with AgentProcess(tmp_path, url, {"one": 2}) as agent:
+        agent.configure(agent="isolation = thread")
+        agent.start()
+        agent.wait_until(lambda: totals() == {1}, "publishing")
+        agent.fleets["one"].hold()
+        agent.wait_until(
+            lambda: (
+                (status := agent.status())
+                and status.instances[0].driver_call == "get_available_nodes"
+            ),
+            "listing",
+        )
+        agent.configure(agent="isolation = thread", more="total = 2\n")
+        agent.reload()
+        agent.wait_for("one: still at work after 3 seconds")
+        agent.fleets["one"].let_go()
+        agent.wait_until(lambda: totals() == {2}, "the new configuration")
+
+        assert not agent.lines("is at work on driver instance")
+        assert agent.end() == 0
+
+
+def test_check_that_is_killed_with_the_agent_leaves_no_process(tmp_path: Path, url: str) -> None:
+    with AgentProcess(tmp_path, url, {"one": 2}) as agent:
+        agent.start()
+        agent.wait_until(agent.pids, "start")
+        before = len(agent.processes())
+        agent.configure(drivers="two", more="[two]\ndriver = hanging\n")
+        agent.reload()
+        agent.wait_until(lambda: len(agent.processes()) > before, "check")
+        time.sleep(0.5)  # wherever it is by then
+        agent.kill()
+
+        assert agent.processes() == []
