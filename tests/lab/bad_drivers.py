@@ -230,7 +230,7 @@ def leave_thread() -> None:
     """Start a thread for which Python waits at its end."""
     if not _leaked:
         _leaked.append(threading.Event())
-        threading.Thread(target=_leaked[0].wait, args=(LIFETIME,)).start()
+        threading.Thread(target=_leaked[0].wait, args=(LIFETIME,), daemon=False).start()
 
 
 def print_megabytes() -> None:
