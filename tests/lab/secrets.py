@@ -86,6 +86,8 @@ def configure(directory: Path, placement: str, database: str | None = None) -> P
         f"[accelerator]\nauth_type = password\nusername = us\npassword = {PASSWORD}\n"
         "project_name = us\nuser_domain_id = default\nproject_domain_id = default\n"
         f"auth_url = {DOWN}\n"
+        # So that the log of this process has the problems of the instances.
+        "[agent]\nisolation = thread\n"
     )
     if database is not None:
         text += f"[database]\nconnection = {database}\n"
@@ -140,7 +142,7 @@ class _StopsAgent(logging.Handler):
         self._has_stopped = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name.startswith("wharfinger.agent") and not self._has_stopped:
+        if not self._has_stopped:
             self._has_stopped = True
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -155,10 +157,14 @@ def _own_logging() -> Iterator[None]:
         for name, one in logging.root.manager.loggerDict.items()
         if isinstance(one, logging.Logger)
     }
-    root.handlers[:] = [_StopsAgent()]
+    root.handlers[:] = []
+    # The agent replaces the handlers of the root.
+    agent, stops = logging.getLogger("wharfinger.agent"), _StopsAgent()
+    agent.addHandler(stops)
     try:
         yield
     finally:
+        agent.removeHandler(stops)
         for handler in root.handlers:
             handler.close()
         root.handlers[:] = handlers

@@ -30,7 +30,7 @@ def test_wait_until_an_event_of_an_ended_process_fails_with_the_last_output(
     done = wait(tmp_path, "true", "cat sign")
 
     assert done.returncode == 1
-    assert "which had to bring it about, has ended" in done.stderr
+    assert "which causes it, has ended" in done.stderr
     assert "cat: sign: No such file" in done.stderr
 
 

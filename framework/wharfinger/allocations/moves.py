@@ -218,7 +218,8 @@ class Moves:
             for first in moves_of(self._context, instance.uuid):
                 raise AllocationRefused(
                     instance=instance.uuid,
-                    problem=f"its migration {first.uuid} is in progress ({first.status}).",
+                    problem=f"its migration {first.uuid} ({first.status}) is neither confirmed nor "
+                    "reverted.",
                     remedy="Confirm or revert it first.",
                 ) from error
             raise

@@ -105,7 +105,7 @@ REFUSED = {
     "interval of none": Refused("this is no time", (("interval = 1", "interval = 0"),)),
     "intervals in the wrong order": Refused("shorter", (("interval = 1", "interval = 61"),)),
     "unknown option": Refused("polls", (("[agent]", "[agent]\npolls = 1"),)),
-    "unknown section": Refused("nobody reads section [agents]", more="[agents]\n"),
+    "unknown section": Refused("section [agents] is unknown", more="[agents]\n"),
     "unknown option of an instance": Refused("colour", more="colour = 1\n"),
     "unknown section of an instance": Refused("[b:colour]", more="[b:colour]\n"),
     "not parsable": Refused("wharfinger.conf", more="[c\n"),
@@ -113,7 +113,7 @@ REFUSED = {
     "empty": Refused("no driver instance is enabled", content=b""),
     "no instance": Refused("no driver instance is enabled", (("a, b", ""),)),
     "one trait for two": Refused(
-        "one and the same trait", (("a, b", "a, b-c, b_c"),), "[b-c]\ndriver=file\n[b_c]\n"
+        "the same instance trait", (("a, b", "a, b-c, b_c"),), "[b-c]\ndriver=file\n[b_c]\n"
     ),
     "driver that is not installed": Refused("driver none", (("driver = file", "driver = none"),)),
     "driver that cannot be imported": Refused(

@@ -187,7 +187,9 @@ def test_move_to_a_full_node_changes_nothing_and_another_may_follow(
     first = desk.moves.start(ONE)
     assert first.dest_node == there
     for wanted in (None, LARGE):
-        with pytest.raises(AllocationRefused, match=f"migration {first.uuid}, which is finished"):
+        with pytest.raises(
+            AllocationRefused, match=rf"its migration {first.uuid} \(finished\) is neither"
+        ):
             desk.moves.start(ONE, wanted)
     assert held() == {first.uuid: {placed: {"VCPU": 1}}, ONE: {there: {"VCPU": 1}}}
     assert desk.moves.confirm(ONE)[0].uuid == first.uuid

@@ -78,7 +78,7 @@ def test_config_validate_reports_all_errors_at_once(program: Program) -> None:
         ("[DEFAULT]\nstatepath = /tmp\n", "option statepath of section [DEFAULT]"),
         ("[placement]\nembeded = true\n", "option embeded of section [placement]"),
         ("[Placemnt]\n", "section [Placemnt]"),
-        ("[default]\nhost = x\n", "section [default]. Did you mean [DEFAULT]?"),
+        ("[default]\nhost = x\n", "section [default] is unknown. Did you mean [DEFAULT]?"),
         ("[gpus:nvidia-231]\ntrait = CUSTOM_X\n", "option trait of section [gpus:nvidia-231]"),
         ("[gpus:nvidia-23]\n", "no use for section [gpus:nvidia-23]"),
         ("[placement]\ntimeout = soon\n", "[placement] timeout = soon"),

@@ -104,7 +104,7 @@ def test_mass_removal_is_refused_until_allowed(program: Program) -> None:
 
     assert [refused.code, planned.code] == [1, 1]
     for done in (refused, planned):
-        assert "5 of the 8 providers of driver instance gpus are gone" in done.err
+        assert "5 of the 8 providers of driver instance gpus were not removed" in done.err
         assert "--allow-mass-removal" in done.err
     assert names(program) == everything
 

@@ -136,8 +136,8 @@ def test_newer_state_without_a_needed_column_fails_and_is_kept(
         failed_with(
             inprocess.run(synced, *arguments),
             f"state in {database}: ",
-            "newer version",
-            "Run that version.",
+            "newer release",
+            "Run that release",
         )
     assert not requests.seen
     assert database.read_bytes() == before
@@ -163,7 +163,7 @@ def test_damaged_state_fails_and_is_kept(
 
     failed = inprocess.run(synced, "sync")
 
-    failed_with(failed, "wharfinger.sqlite", "backup", "move that one file away")
+    failed_with(failed, "wharfinger.sqlite", "backup", "move this one file away")
     assert not requests.writes
     assert database.read_bytes() == before
     database.rename(state / "spoilt")
@@ -200,7 +200,7 @@ def test_full_disk_is_reported_and_nothing_is_published(
     limited: LimitedProgram, placement: PlacementFixture, requests: Requests
 ) -> None:
     state = apart(limited)
-    full = (f"state in {state / 'wharfinger.sqlite'}: ", "has space left")
+    full = (f"state in {state / 'wharfinger.sqlite'}: ", "has free space")
     limited.file_size = 4096
 
     failed_with(limited.run("sync"), *full)
@@ -272,7 +272,7 @@ def test_read_only_state_directory_fails(program: Program, state: Path, requests
     failed_with(
         inprocess.run(program, "sync"),
         f"state in {state / 'wharfinger.sqlite'}: ",
-        "can be written",
+        "is writable",
     )
     assert not requests.seen
 

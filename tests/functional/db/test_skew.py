@@ -289,9 +289,9 @@ def test_newer_schema_without_a_needed_column_is_refused_and_kept(
     place.execute(change, f"UPDATE alembic_version SET version_num = '{FUTURE}'")
     before = place.columns()
 
-    with pytest.raises(StateError, match="written by a newer version") as caught:
+    with pytest.raises(StateError, match="since a newer release") as caught:
         place.open()
-    with pytest.raises(StateError, match="written by a newer version"):
+    with pytest.raises(StateError, match="since a newer release"):
         upgrade(place.url, place.directory)
 
     assert caught.value.remedy == "Run that version."

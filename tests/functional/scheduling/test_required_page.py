@@ -19,7 +19,7 @@ EXAMPLES = re.findall(r"^   \* - ``(--[^`]+)``\n     - (.+)\n     - (.+)\n     -
 REFUSALS = re.findall(r"^``(--[^`]+)``\n   ::\n\n((?:      .+\n)+)", PAGE, re.M)
 #: Refusals that need Placement's answer.
 LATER = re.findall(
-    r"^``(--[^`]+)``\n   ::", PAGE.partition("What Placement alone can know")[2], re.M
+    r"^``(--[^`]+)``\n   ::", PAGE.partition("Only Placement can find these errors")[2], re.M
 )
 UNSENT = re.findall(r"is not sent[^:]*::\n\n((?:    .+\n)+)", PAGE)
 

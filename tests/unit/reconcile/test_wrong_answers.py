@@ -228,12 +228,12 @@ CASES = (
     Case(
         "uuid-wrong",
         lambda tree, node: tree.new_child(f"{node}-x", node, uuid="../../traits"),
-        ("../../traits", "no uuid"),
+        ("../../traits", "not a uuid"),
     ),
     Case(
         "uuid-number",
         lambda tree, node: tree.new_child(f"{node}-x", node, uuid=7),  # type: ignore[arg-type]
-        ("7", "no uuid"),
+        ("7", "not a uuid"),
     ),
     Case(
         "uuid-of-the-other-node",
@@ -281,8 +281,8 @@ CASES = (
     traits("traits-nothing", None, "None"),
     traits("traits-text", "CUSTOM_GOLD", "'CUSTOM_GOLD'"),
     traits("traits-nested", [["CUSTOM_GOLD"]], "CUSTOM_GOLD"),
-    aggregates("aggregate-wrong", {"rack-1"}, "rack-1", "no uuid"),
-    aggregates("aggregate-nothing", {None}, "None", "no uuid"),
+    aggregates("aggregate-wrong", {"rack-1"}, "rack-1", "not a uuid"),
+    aggregates("aggregate-nothing", {None}, "None", "not a uuid"),
     aggregates("aggregates-text", UUID, UUID),
     aggregates("aggregates-nothing", None, "None"),
     reason("reason-newline", "clean\ning", "clean\\ning"),

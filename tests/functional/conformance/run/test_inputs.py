@@ -56,7 +56,7 @@ def test_report_that_cannot_be_written_is_refused(kit: Kit) -> None:
         # The instance is the one that the file enables.
         (
             "[DEFAULT]\nenabled_drivers = hall\n[hall]\ndriver = shelf\nboxxes = 3\n",
-            "configuration: *boxxes of section [[]hall].*",
+            "configuration: *boxxes of section [[]hall] is unknown.*",
         ),
         (
             "[DEFAULT]\nenabled_drivers = a, b\n[a]\ndriver = shelf\n[b]\ndriver = shelf\n",
