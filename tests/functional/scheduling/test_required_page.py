@@ -21,7 +21,7 @@ REFUSALS = re.findall(r"^``(--[^`]+)``\n   ::\n\n((?:      .+\n)+)", PAGE, re.M)
 LATER = re.findall(
     r"^``(--[^`]+)``\n   ::", PAGE.partition("Only Placement can find these errors")[2], re.M
 )
-UNSENT = re.findall(r"is not sent[^:]*::\n\n((?:    .+\n)+)", PAGE)
+UNSENT = re.findall(r"does not send[^:]*::\n\n((?:    .+\n)+)", PAGE)
 
 
 @pytest.fixture
