@@ -129,12 +129,17 @@ def test_agent_stopped_at_any_write_leaves_what_the_next_one_completes(
             agent.wait_until(partial(_has_come_to, agent, requests, last), "writes")
             ends(agent)
         agent.start()
-        agent.wait_until(lambda: _published(agent), "all is published")
+        agent.wait_until(partial(_is_idle, agent), "all is published")
         ends(agent)
 
 
 def _has_come_to(agent: AgentProcess, requests: Requests, last: int) -> bool:
-    return len(requests.writes) >= last or _published(agent)
+    return len(requests.writes) >= last or _is_idle(agent)
+
+
+def _is_idle(agent: AgentProcess) -> bool:
+    """Return whether the agent has started, and has nothing left to write."""
+    return agent.status() is not None and _published(agent)
 
 
 def _published(agent: AgentProcess) -> bool:
