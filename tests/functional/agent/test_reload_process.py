@@ -79,7 +79,7 @@ def test_instance_that_cannot_be_made_names_the_file_of_its_configuration(
     with AgentProcess(tmp_path, url, {"one": 2}) as agent:
         agent.configure(more="colour = 1\n")
         agent.start()
-        agent.wait_for("nobody reads the option colour")
+        agent.wait_for("option colour of section [one] is unknown")
 
         assert str(agent.config) in agent.lines("colour")[0]
         assert agent.end() == 0

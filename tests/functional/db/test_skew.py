@@ -294,7 +294,7 @@ def test_newer_schema_without_a_needed_column_is_refused_and_kept(
     with pytest.raises(StateError, match="since a newer release"):
         upgrade(place.url, place.directory)
 
-    assert caught.value.remedy == "Run that version."
+    assert caught.value.remedy == "Run that release, or configure another database."
     assert place.columns() == before
     assert place.rows("alembic_version") == [{"version_num": FUTURE}]
 
