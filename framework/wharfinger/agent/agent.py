@@ -80,7 +80,7 @@ class Agent:
         self._runners: dict[str, Runner] = {
             name: make_runner(snapshot, name) for name in default.enabled_drivers
         }
-        #: Runners that were told to end, with the moment at which they are killed.
+        #: Runners that are to end, with the moment at which they are killed.
         self._leaving: dict[Runner, float] = {}
         #: Runners that start when the one before, of the same name, has ended.
         self._waiting: list[Runner] = []

@@ -5,15 +5,14 @@ there: it may hang, print or end the process. The agent goes on meanwhile.
 """
 
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final, Protocol
 
 import msgspec
 
+from wharfinger.agent import child_process
 from wharfinger.agent.configuration_snapshot import Snapshot
 from wharfinger.exceptions import WharfingerError, printable
 
@@ -73,7 +72,7 @@ class ProcessCheck:
 
     def result(self) -> Snapshot | None:
         """Return the new configuration, or None while it is checked; raises WharfingerError."""
-        if not _has_exited(self._process.pid):
+        if not child_process.has_exited(self._process.pid):
             if time.monotonic() < self._end_at:
                 return None
             self.end()
@@ -100,8 +99,7 @@ class ProcessCheck:
 
     def end(self) -> None:
         """End the process, and all that it has started in its session."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        child_process.kill_group(self._process.pid)
         self._process.wait()
 
 
@@ -109,8 +107,3 @@ def answer(descriptor: int, problems: Sequence[str]) -> None:
     """Write the problems that a check has found, for the agent; of its process."""
     with open(descriptor, "wb") as file:
         file.write(msgspec.json.encode([str(one) for one in problems]))
-
-
-def _has_exited(pid: int) -> bool:
-    """Return whether a child has ended; it is not reaped, so its id is still its own."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

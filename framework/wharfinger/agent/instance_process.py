@@ -5,14 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from oslo_log import log as logging
 
-from wharfinger.agent import shared_report
+from wharfinger.agent import child_process, shared_report
 from wharfinger.agent.configuration_snapshot import Snapshot
 from wharfinger.agent.shared_report import ReportReader
 from wharfinger.agent.status import InstanceStatus, State
@@ -122,7 +121,7 @@ class ProcessRunner:
                 self._status = replace(self._status, restarts=self._status.restarts + 1)
                 self.start()
             return
-        if self._has_exited():
+        if child_process.has_exited(self._process.pid):
             end = _end_of(self._reap())
             self._after_end(self._ending or end)
         elif self._ending:
@@ -140,7 +139,7 @@ class ProcessRunner:
 
     def has_ended(self) -> bool:
         """Return whether the process has ended; afterwards nothing of it is left."""
-        if self._process is not None and self._has_exited():
+        if self._process is not None and child_process.has_exited(self._process.pid):
             self._after_end(_end_of(self._reap()))
         return self._process is None
 
@@ -242,13 +241,6 @@ class ProcessRunner:
             _HINTS.get(end, " Its own lines in the log may say why." if is_loop else ""),
         )
 
-    def _has_exited(self) -> bool:
-        """Return whether the process has ended; it is not reaped, so its id is still its own."""
-        assert self._process is not None
-        return (
-            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        )
-
     def _reap(self) -> int:
         """End what the process has left behind in its session, and return its exit code."""
         assert self._process is not None
@@ -262,8 +254,7 @@ class ProcessRunner:
 
     def _kill_group(self) -> None:
         if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            child_process.kill_group(self._process.pid)
 
     def _log_stacks(self) -> None:
         """Log the stacks that the process has written since the last look.
