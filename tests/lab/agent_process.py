@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -16,7 +16,7 @@ from tests.lab.program import PROGRAM, Done, Program
 #: Seconds; what is awaited takes tenths of one.
 TIMEOUT: Final = 60.0
 #: Variable of the environment by which the processes of one agent are found.
-_MARK: Final = "WHARFINGER_LAB_AGENT"
+MARK: Final = "WHARFINGER_LAB_AGENT"
 
 
 class Process(fixtures.Fixture):
@@ -27,11 +27,10 @@ class Process(fixtures.Fixture):
         self._program = program
         self._command = command or (PROGRAM,)
         self._options = options
-        self._mark = f"{_MARK}={uuid4()}"
+        self._mark = str(uuid4())
         self._log = program.directory / "stderr.log"
 
     def _setUp(self) -> None:
-        name, _, value = self._mark.partition("=")
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [
@@ -43,13 +42,13 @@ class Process(fixtures.Fixture):
                 stderr=log,
                 text=True,
                 cwd=self._program.directory,
-                env={**os.environ, name: value},
+                env={**os.environ, MARK: self._mark},
             )
         self.addCleanup(self._kill)
 
     @property
     def lines(self) -> list[str]:
-        """What it and what it has started have written to standard error."""
+        """The lines on standard error of the agent and of the processes that it has started."""
         return self._log.read_text(errors="replace").splitlines()
 
     def wait_for(self, *parts: str) -> None:
@@ -78,7 +77,7 @@ class Process(fixtures.Fixture):
 
     def left(self) -> list[int]:
         """Return the ids of the processes that it has started, directly or not."""
-        return [pid for pid in self._marked() if pid != self.process.pid]
+        return [pid for pid in marked(self._mark) if pid != self.process.pid]
 
     def zombies(self) -> list[int]:
         """Return the ids of its child processes that have ended and that it has not reaped."""
@@ -101,16 +100,6 @@ class Process(fixtures.Fixture):
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
-    def _marked(self) -> Iterator[int]:
-        mark = self._mark.encode()
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                variables = path.read_bytes().split(b"\0")
-            except OSError:  # it has just ended, or is another user's
-                continue
-            if mark in variables:
-                yield int(path.parent.name)
-
     def _kill(self) -> None:
         self.process.kill()
         self.process.communicate()
@@ -119,6 +108,20 @@ class Process(fixtures.Fixture):
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+
+
+def marked(value: str) -> list[int]:
+    """Return the ids of the processes whose environment has this value of ``MARK``."""
+    mark = f"{MARK}={value}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = path.read_bytes().split(b"\0")
+        except OSError:  # it has just ended, or is another user's
+            continue
+        if mark in variables:
+            found.append(int(path.parent.name))
+    return found
 
 
 def wait_until(
@@ -130,7 +133,7 @@ def wait_until(
     """Wait until something holds; ``found`` explains that it did not, or that it cannot."""
     deadline = time.monotonic() + TIMEOUT
     while True:
-        is_hopeless = unless()  # asked first: what was told until then counts
+        is_hopeless = unless()  # asked first: output until then counts
         if condition():
             return
         assert not is_hopeless, found()

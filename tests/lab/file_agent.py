@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,17 +13,14 @@ from uuid import uuid4
 import fixtures
 
 from tests.lab import fleet_file
+from tests.lab.agent_process import MARK, TIMEOUT, marked, wait_until
 from tests.lab.cycles import HOST, make_state
 from tests.lab.fleet_file import Fleet
 from wharfinger.agent.status import AgentStatus
 from wharfinger.agent.status_client import read_status
 from wharfinger.exceptions import WharfingerError
 
-TIMEOUT: Final = 60.0
 _ROOT: Final = Path(__file__).resolve().parents[2]
-_STEP: Final = 0.02
-#: The variable of the environment by which the processes of one agent are found.
-_MARK: Final = "WHARFINGER_LAB_AGENT"
 #: The agent, which waits a short time before it starts an instance again, and for what hangs.
 _IMPATIENT: Final = """
 import sys
@@ -98,7 +94,7 @@ class AgentProcess(fixtures.Fixture):
         with (self.directory / "stderr").open("ab") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _IMPATIENT, "--config-file", str(self.config), "agent"],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), _MARK: self._mark},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), MARK: self._mark},
                 stdin=subprocess.DEVNULL,
                 stderr=errors,
             )
@@ -136,13 +132,7 @@ class AgentProcess(fixtures.Fixture):
 
     def processes(self) -> list[int]:
         """Return the ids of all processes that descend from the agent, and of the agent."""
-        mark = f"{_MARK}={self._mark}".encode()
-        found = []
-        for environment in Path("/proc").glob("[0-9]*/environ"):
-            with suppress(OSError):
-                if mark in environment.read_bytes():
-                    found.append(int(environment.parent.name))
-        return found
+        return marked(self._mark)
 
     def lines(self, part: str) -> list[str]:
         """Return the lines of the log that have a part."""
@@ -155,10 +145,7 @@ class AgentProcess(fixtures.Fixture):
 
     def wait_until(self, is_so: Callable[[], object], what: str) -> None:
         """Wait until something is so; it fails after a minute."""
-        end = time.monotonic() + TIMEOUT
-        while not is_so():
-            assert time.monotonic() < end, (what, self.lines(""))
-            time.sleep(_STEP)
+        wait_until(is_so, lambda: (what, self.lines("")))
 
     def _end(self) -> None:
         if hasattr(self, "process"):

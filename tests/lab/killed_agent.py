@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
+from tests.lab.agent_process import TIMEOUT
 from tests.lab.cycles import allocate, everything
-from tests.lab.file_agent import TIMEOUT, AgentProcess
+from tests.lab.file_agent import AgentProcess
 from tests.lab.fleet_file import RESOURCE_CLASS
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture, Requests
