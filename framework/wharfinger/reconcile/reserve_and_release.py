@@ -436,11 +436,16 @@ class Reservations:
         """Write all inventories as fully reserved.
 
         They are written even if they are: a release that has read them before has to read again.
+        Other reservations get a copy of the own figures: the owner may have changed them since.
         """
-        own = stored.own_record
-        record = replace(own, own_reserved={**own.own_reserved, **stored.own_figures})
+        own, figures = stored.own_record, stored.own_figures
+        record = replace(own, own_reserved={**own.own_reserved, **figures})
+        outdated = [one for one in stored.reservations if one.own_reserved != figures]
+        for one in outdated:
+            one.own_reserved = figures
         full = full_reservation.reserve_fully(stored.live.inventories)
-        self._apply(stored, record, _change(SetInventories, stored.live, full), new=new)
+        change = _change(SetInventories, stored.live, full)
+        self._apply(stored, record, change, new=new, changed=outdated)
 
     @patiently(*_CONFLICTS)
     def _end(self, uuid: str, provider: ProviderSummary) -> tuple[str, ...]:
@@ -481,6 +486,7 @@ class Reservations:
         record: Record,
         *steps: Step,
         new: Sequence[Reservation] = (),
+        changed: Sequence[Reservation] = (),
         ended: Sequence[Reservation] = (),
     ) -> None:
         """Write one provider, its record and its reservations; raise what goes wrong.
@@ -497,6 +503,7 @@ class Reservations:
             ),
             known_reservations={uuid: {one.uuid: one.revision for one in stored.reservations}},
             new_reservations=new,
+            changed_reservations=changed,
             ended=ended,
             is_partly_known=record.live is None or record.live.generation != live.generation,
         )

@@ -176,6 +176,14 @@ def test_placement_after_random_acts_matches_the_model(
             ("lose",),
         ]
     )
+    @example(
+        acts=[
+            ("hold", "card", "ann"),
+            ("owner_writes", 3, 0),
+            ("hold", "card", "bob"),
+            ("lose",),
+        ]
+    )
     def after_any_acts(acts: list[tuple[str | int, ...]]) -> None:
         lab.empty()
         with Publishing(placement, tmp_path_factory.mktemp("state")) as publishing:
