@@ -141,7 +141,10 @@ class RuleProcess:
         while b"\n" not in self._buffer:
             self._wait()
         line, _, self._buffer = self._buffer.partition(b"\n")
-        return json.loads(line)
+        answer = json.loads(line)
+        if answer.pop("pid") != self._process.pid:
+            raise self._lost("a process that the driver forked answers in place of the kit's")
+        return answer
 
     def _wait(self) -> None:
         """Wait a moment for a part of an answer."""

@@ -73,7 +73,8 @@ def _answer_all(start: Any, directory: Path) -> None:
 
 
 def _tell(start: Any, answer: dict[str, Any]) -> None:
-    os.write(start["answers"], json.dumps(answer).encode() + b"\n")
+    """Send an answer with the id of this process: a driver may have forked it."""
+    os.write(start["answers"], json.dumps({**answer, "pid": os.getpid()}).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -49,12 +49,19 @@ class Run:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """End; raises NotShown where the harness does not stop."""
+        """End the process; raises NotShown if it does not end as the kit asked it to.
+
+        The last rule has failed if that is the driver's fault.
+        """
         process, self._process = self._process, None
         try:
             if process is not None and kind is None:
                 process.end()
         except Lost as error:
+            last = [*self.results][-1:]
+            for id in last if not error.is_harness else ():
+                self.results[id] = self._failed(self._rules[id], error)
+                self._write()
             raise NotShown(str(error)) from error
         finally:
             if process is not None:
@@ -99,9 +106,13 @@ class Run:
             self._lost += 1
             if self._lost == _MOST_LOST:
                 self._why_not = f"the process of the rules was lost {_MOST_LOST} times"
-            status = Status.NOT_RUN if error.is_harness else Status.FAILED
-            result = Result(rule, status, str(error), "a result", error.details)
-            return judged(result, self.asked.known)
+            return self._failed(rule, error)
+
+    def _failed(self, rule: Rule, error: Lost) -> Result:
+        """Return the result of a rule whose process was lost."""
+        status = Status.NOT_RUN if error.is_harness else Status.FAILED
+        result = Result(rule, status, str(error), "a result", error.details)
+        return judged(result, self.asked.known)
 
     def _start(self) -> RuleProcess:
         self._started += 1
