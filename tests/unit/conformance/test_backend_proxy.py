@@ -46,6 +46,7 @@ class _Asked(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         backend = self.server
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        answer = backend.body  # a test may set the next one as soon as it sees the request
         backend.asked.append((self.command, self.path, dict(self.headers), body))
         backend.together.wait(TIMEOUT)
         self.send_response_only(backend.status, backend.reason)
@@ -54,15 +55,15 @@ class _Asked(BaseHTTPRequestHandler):
         if backend.is_chunked:
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            self.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(backend.body), backend.body))
+            self.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(answer), answer))
             return
         if backend.status == 204:
             self.end_headers()
             return
-        self.send_header("Content-Length", str(len(backend.body)))
+        self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(backend.body)
+            self.wfile.write(answer)
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
