@@ -181,12 +181,13 @@ class RuleProcess:
     def _dump(self) -> str:
         """The stacks of its threads, if it can tell them."""
         self._process.send_signal(signal.SIGUSR1)
-        deadline = time.monotonic() + _GRACE
+        text, deadline = "", time.monotonic() + _GRACE
         while time.monotonic() < deadline and self._process.poll() is None:
-            if self._stacks.exists() and (text := self._stacks.read_text()):
-                return text
             time.sleep(_INTERVAL)
-        return ""
+            before, text = text, self._stacks.read_text() if self._stacks.exists() else ""
+            if text and text == before:  # all of it is written
+                break
+        return text
 
     @staticmethod
     def _read(answer: dict[str, str]) -> dict[str, Any]:

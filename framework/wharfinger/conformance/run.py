@@ -53,10 +53,9 @@ class Run:
 
         The last rule has failed if that is the driver's fault.
         """
-        process, self._process = self._process, None
         try:
-            if process is not None and kind is None:
-                process.end()
+            if self._process is not None and kind is None:
+                self._process.end()
         except Lost as error:
             last = [*self.results][-1:]
             for id in last if not error.is_harness else ():
@@ -64,8 +63,7 @@ class Run:
                 self._write()
             raise NotShown(str(error)) from error
         finally:
-            if process is not None:
-                process.kill()
+            self._kill()
             self._directory.cleanup()
 
     def check(self, rule: Rule) -> Result:
@@ -99,6 +97,7 @@ class Run:
                 self._capabilities = self._process.begin()
             return self._process.check(rule)
         except NotShown as error:
+            self._kill()  # it has given its last answer
             self._why_not = printable(str(error))
             return Result(rule, Status.NOT_RUN, self._why_not)
         except Lost as error:
@@ -113,6 +112,11 @@ class Run:
         status = Status.NOT_RUN if error.is_harness else Status.FAILED
         result = Result(rule, status, str(error), "a result", error.details)
         return judged(result, self.asked.known)
+
+    def _kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
 
     def _start(self) -> RuleProcess:
         self._started += 1

@@ -25,9 +25,14 @@ def hang(limit: TimeLimit, over: threading.Event) -> None:
 
 
 def test_call_in_time_returns_its_answer_and_leaves_no_thread() -> None:
-    before = threading.active_count()
-    assert TimeLimit("gpus", LONG).run("reading", lambda: 5) == 5
-    assert threading.active_count() == before
+    used: list[threading.Thread] = []
+
+    def read() -> int:
+        used.append(threading.current_thread())
+        return 5
+
+    assert TimeLimit("gpus", LONG).run("reading", read) == 5
+    assert not used[0].is_alive()
 
 
 def test_call_in_time_raises_its_error() -> None:

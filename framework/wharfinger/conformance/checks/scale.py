@@ -80,9 +80,9 @@ def linear(subject: Subject) -> str:
                 "processor time", [(one.things, round(one.time or 0)) for one in again[-3:]]
             )
             raise Violation(told, "linear growth")
-    if refused:
+    if refused and (not costs or costs[-1].things < _ENOUGH):
         raise Unproven(refused)
-    return f"up to {costs[-1].things} things" if costs else ""
+    return refused or (f"up to {costs[-1].things} things" if costs else "")
 
 
 @rule(
@@ -107,7 +107,10 @@ def complete(subject: Subject) -> str:
                 # A backend may be too slow for that many. An incomplete listing has to raise.
                 if size <= least:
                     raise
-                raise Unproven(_refusal(seen, size, error)) from error
+                refused = _refusal(seen, size, error)
+                if seen < _ENOUGH:
+                    raise Unproven(refused) from error
+                return refused
             _see_same(few, many)
             seen = size
             few = few | {name: one for name, one in many.items() if size <= least}
