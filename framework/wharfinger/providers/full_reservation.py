@@ -50,15 +50,14 @@ def release_command(uuid: str) -> str:
 def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
     """Return the ``reserved`` figures to restore after our reservation, by class.
 
-    They are in the record. A live figure that is neither the full one nor that of a reshape was
-    written by its owner since, and is the new figure to restore. Classes that another program has
-    reserved are omitted.
+    They are in the record. A live figure that is not the full one was written by its owner since,
+    and is the new figure to restore; but not if a reshape has left the inventory like this.
+    Classes that another program has reserved are omitted.
     """
     others, left = foreign(live, record), record.left
     return {
         name: record.own_reserved.get(name, inventory.reserved)
-        if inventory.is_fully_reserved
-        or (name in left and left[name].reserved == inventory.reserved)
+        if inventory.is_fully_reserved or left.get(name) == inventory
         else inventory.reserved
         for name, inventory in live.items()
         if name not in others

@@ -184,6 +184,7 @@ def test_placement_after_random_acts_matches_the_model(
             ("lose",),
         ]
     )
+    @example(acts=[("owner_writes", 4, 0), ("hold", "card", "ann"), ("owner_writes", 5, 4)])
     def after_any_acts(acts: list[tuple[str | int, ...]]) -> None:
         lab.empty()
         with Publishing(placement, tmp_path_factory.mktemp("state")) as publishing:

@@ -176,6 +176,7 @@ def test_figure_left_by_a_reshape_is_neither_foreign_nor_the_owners() -> None:
     assert own_reserved(vcpu(5), record) == {"VCPU": 1}
     assert release(vcpu(5), record) == vcpu(1)
     assert own_reserved(vcpu(4), record) == {"VCPU": 4}, "its owner has written it since"
+    assert own_reserved(vcpu(5, total=9), record) == {"VCPU": 5}, "its owner has written the total"
 
 
 def test_figure_read_since_a_reshape_is_the_owners() -> None:
