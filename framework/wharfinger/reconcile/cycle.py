@@ -53,7 +53,7 @@ from wharfinger.providers.plan import (
 )
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import adoption_plan, driver_calls, kernel_uptime
-from wharfinger.reconcile.apply import BATCH, TreeWrite, Writer
+from wharfinger.reconcile.apply import BATCH, TreeWrite, Writer, boottime
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
 from wharfinger.reconcile.look_up import LookUp, allocations_of
@@ -215,6 +215,7 @@ class Reconciler:
             instances=self._instances,
         )
         self._allocations_of: Final = allocations_of(client)
+        self._valid_for: Final = (down_time / 2).total_seconds()
         self._writer: Final = Writer(client, valid_for=down_time / 2, reports_service=True)
         self._read_uptime: Final = read_uptime
         self._unchanged: Final = UnchangedTrees()
@@ -265,7 +266,7 @@ class Reconciler:
             return self._observer.listing(state)
 
         result = self._run(observe, state, nodes, on_plan, on_step)
-        self._nodes, self._unfinished = nodes, frozenset()
+        self._unfinished = frozenset()
         return result.with_problems(self._keep_rows(nodes, is_listing=True))
 
     @same_request()
@@ -320,7 +321,6 @@ class Reconciler:
             return found or self._observe_changes(state, changed)
 
         result = self._run(observe, state, nodes, on_plan, on_step)
-        self._nodes = nodes
         result = result.with_problems(self._keep_rows(changed))
         if not any(map(self._may_pass, result.problems)):
             self._mark = mark  # otherwise these nodes are to be named again
@@ -360,6 +360,7 @@ class Reconciler:
 
     def _state(self) -> CycleState:
         """Read the rows that a cycle needs, in one transaction."""
+        read_at = boottime()
         rows = HostState.get(
             self._context,
             self._driver.host,
@@ -378,6 +379,7 @@ class Reconciler:
             (one.uuid, one.revision) for one in _readable(rows.reservations)
         )
         return CycleState(
+            read_at=read_at,
             now=0.0,
             nodes=NodeList(),
             every_node=NodeList(),
@@ -452,8 +454,13 @@ class Reconciler:
         *,
         restrict: Callable[[CycleState, Plan], tuple[CycleState, Plan]] | None = None,
     ) -> CycleResult:
-        """Plan and apply; plan the trees again that could not be written, up to a limit."""
-        attempts = _Attempts()
+        """Plan and apply; plan the trees again that could not be written, up to a limit.
+
+        A conflict in an old cycle ends it: since its nodes were listed, another process may have
+        published newer ones. The next cycle lists them again.
+        """
+        attempts, expires = _Attempts(), state.read_at + self._valid_for
+        self._nodes = nodes
         questions: dict[str, bool | WharfingerError] = {}
 
         def note(step: Step) -> None:
@@ -466,6 +473,9 @@ class Reconciler:
 
         for number in range(_ATTEMPTS):
             if number:
+                if attempts.is_blocked and boottime() > expires:
+                    self._nodes = None
+                    break
                 if attempts.is_blocked:
                     nap.sleep(random.uniform(0, min(2 ** (number - 1), _LONGEST_WAIT)))
                 state = replace(self._state(), attempt=number)

@@ -25,7 +25,8 @@ class CycleState:
 
     ``attempt`` is 0 for the first attempt of a cycle.
 
-    Observed: ``now`` is in seconds since the epoch, ``uptime`` is the moment of the listing.
+    Observed: ``read_at`` is the time of the database read in seconds of CLOCK_BOOTTIME. ``now`` is
+    in seconds since the epoch, ``uptime`` is the moment of the listing.
     ``nodes`` are the nodes that the driver is asked for; ``every_node`` are all that it listed.
     ``is_listing``: the listing is complete, and what it lacks may be removed. ``scope`` are the
     roots of the trees to plan, None for all. ``rows`` is the one read of the database.
@@ -61,6 +62,7 @@ class CycleState:
     """
 
     attempt: int = 0
+    read_at: float = 0.0
     now: float
     nodes: NodeList
     every_node: NodeList

@@ -25,7 +25,7 @@ def test_host_paused_at_any_point_does_not_change_the_node_of_its_new_host(
     assert not found
 
 
-def test_process_paused_at_any_point_is_corrected_by_the_one_that_was_started_in_its_place(
+def test_process_paused_after_its_listing_does_not_change_what_its_successor_has_written(
     placement: PlacementFixture,
     placement_url: tuple[str, Requests],
     tmp_path: Path,
@@ -33,9 +33,10 @@ def test_process_paused_at_any_point_is_corrected_by_the_one_that_was_started_in
 ) -> None:
     """It was thought dead. The lock of an instance is in another state_path, and stops neither."""
     with Pausing(placement, placement_url[0], tmp_path, taker=HOST) as pausing:
+        listed = pausing.points.index("after get_available_nodes")
         found = {
             pausing.points[number]: faults
-            for number in draw(range(len(pausing.points)), 2)
-            if (faults := pausing.uncorrected(number))
+            for number in draw(range(listed, len(pausing.points)), 2)
+            if (faults := pausing.overwritten(number))
         }
     assert not found
