@@ -13,9 +13,14 @@ release = version = installed_version("wharfinger")
 
 extensions = ["sphinx.ext.autodoc", "object_tables", "conformance_tables", "extra_spec_tables"]
 exclude_patterns = ["_build", "_ext"]
-html_theme = "alabaster"
-html_theme_options = {"description": "Hardware, published to OpenStack Placement"}
+html_theme = "furo"
+html_title = "Wharfinger"
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True}
+
+# The inventories of these projects are on the network, and the build uses no network.
+nitpick_ignore_regex = [
+    (r"py:.*", r"(collections|datetime|oslo_config|pathlib)\..*"),
+]
