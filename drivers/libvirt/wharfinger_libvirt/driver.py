@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from oslo_config import cfg
@@ -10,7 +11,7 @@ from oslo_config import cfg
 from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
 from wharfinger.exceptions import BackendError, ConfigurationError, ReshapeNeeded
 from wharfinger.objects import ComputeNode, Migration, PciDevice, PciDeviceList
-from wharfinger.providers import AnyInventory, ProviderTree, PublishingMode
+from wharfinger.providers import AnyInventory, ProviderData, ProviderTree, PublishingMode
 from wharfinger.providers.inventory import check_inventories
 from wharfinger_libvirt.config import HostSection, enabled_type_ids, section_of
 from wharfinger_libvirt.connection import Connection
@@ -50,6 +51,7 @@ class LibvirtDriver(ComputeDriver):
         self._limit = TimeLimit(name, self._config.timeout)
         self._snapshot: HostSnapshot | None = None
         self._shares: list[Share] = []
+        self._overlaid: ProviderData | None = None
 
     @classmethod
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> Iterable[str]:
@@ -158,8 +160,11 @@ class LibvirtDriver(ComputeDriver):
             raise ReshapeNeeded
         if moving:
             self._refresh(with_domains=True)
+        self._overlaid = None
         if mode is PublishingMode.OWN:
             super().update_provider_tree(provider_tree, nodename)
+        else:
+            self._overlaid = provider_tree.data(nodename)
         offered = self._set_devices(provider_tree, nodename)
         held: dict[str, int] = {}
         for resource_class in moving:
@@ -169,6 +174,33 @@ class LibvirtDriver(ComputeDriver):
             self._publish(provider_tree, uuid, share, held.get(uuid, 0))
         # nova's pGPUs and PCI devices, too: they stay in Placement.
         provider_tree.remove_unreported_children(nodename)
+
+    def get_problems(self) -> list[str]:
+        """Return that nova-compute of this host cannot create its root, if that is so.
+
+        Placement keeps the root of a deleted compute service while a child of it has allocations.
+        A new nova-compute has another uuid, and the same name, which Placement refuses.
+        """
+        root, path = self._overlaid, self._config.nova_compute_id_file
+        if root is None or root.generation is None or not path:
+            return []
+        try:
+            expected = Path(path).read_text(encoding="utf-8").strip()
+        except (FileNotFoundError, NotADirectoryError):
+            return []  # nova-compute keeps its uuid elsewhere, or is older than this file
+        except (OSError, UnicodeDecodeError) as error:
+            return [
+                f"{path} was not read: {error}. Let this user read it, or set "
+                "nova_compute_id_file to nothing."
+            ]
+        if expected == root.uuid:
+            return []
+        return [
+            f"root provider {root.name} ({root.uuid}) is not that of this host's nova-compute "
+            f"({expected}, in {path}), which cannot create its own: the name is taken. For each "
+            f"provider of `wharfinger provider tree {root.name}` below the root, run `wharfinger "
+            f"provider detach PROVIDER`, and then `openstack resource provider delete {root.uuid}`."
+        ]
 
     def _moving(self, provider_tree: ProviderTree, nodename: str) -> list[str]:
         """The resource classes that are the root's and have to be its devices'."""

@@ -64,6 +64,13 @@ INSTANCE: Final = (
         default="auto",
         help="Which program publishes the host's root provider.",
     ),
+    cfg.StrOpt(
+        "nova_compute_id_file",
+        default="/var/lib/nova/compute_id",
+        help="The file in which nova-compute keeps the uuid of this host. An overlaid root with "
+        "another uuid is reported: it keeps nova-compute from creating its own. Ignored if the "
+        "file does not exist; empty: not compared.",
+    ),
     cfg.Opt(
         "reserved_host_cpus",
         type=_Whole(min=0),

@@ -110,6 +110,40 @@ def test_overlaid_root_is_not_changed(host: Path) -> None:
     assert driver.get_inventory(NODE) == {}
 
 
+@pytest.mark.parametrize(
+    ("compute_id", "generation", "problem"),
+    [
+        ("11111111-1111-1111-1111-111111111111\n", 3, "cannot create its own: the name is taken"),
+        ("be0f8ff3-60f9-5d30-b039-82553ac6c6ab\n", 3, ""),
+        ("11111111-1111-1111-1111-111111111111", None, ""),
+        (None, 3, ""),
+        ("", 3, ""),
+        ("\xff", 3, "was not read"),
+    ],
+    ids=["another", "same", "root not in Placement", "no file", "not compared", "not a text"],
+)
+def test_overlaid_root_that_is_not_of_this_nova_compute_is_reported(
+    host: Path, compute_id: str | None, generation: int | None, problem: str
+) -> None:
+    path = host.parent / "compute_id"
+    if compute_id is not None:
+        path.write_text(compute_id, encoding="latin-1")
+    theirs = Provider(
+        uuid="be0f8ff3-60f9-5d30-b039-82553ac6c6ab",
+        name=NODE,
+        root_uuid="be0f8ff3-60f9-5d30-b039-82553ac6c6ab",
+        generation=generation,
+    )
+    compared = "" if compute_id == "" else path
+    driver = driver_of(host, f"publish_root = overlay\nnova_compute_id_file = {compared}\n")
+
+    publish(driver, [theirs])
+
+    found = driver.get_problems()
+    assert len(found) == bool(problem)
+    assert all(problem in one for one in found)
+
+
 def test_device_is_a_child_of_the_root_with_full_inventory(host: Path) -> None:
     providers = publish(driver_of(host, "[gpus:nvidia-231]\ntraits = CUSTOM_A, CUSTOM_B\n"))
     child = providers[FIRST].provider
