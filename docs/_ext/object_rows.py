@@ -1,4 +1,4 @@
-"""Tables of docs/objects.rst, read from the classes of the versioned objects.
+"""Tables of docs/reference/objects.rst, read from the classes of the versioned objects.
 
 This module does not use Sphinx, because tests use it too.
 """

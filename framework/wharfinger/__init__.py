@@ -3,5 +3,5 @@
 Stevedore-loaded drivers say what a host or a fleet has; the framework tags it with
 its owner, reserves it while it cannot be used, and keeps Placement current.
 
-docs/architecture.rst names the packages, and follows a provider through them.
+docs/explanation/architecture.rst names the packages, and follows a provider through them.
 """

@@ -1,6 +1,6 @@
 """What each operation of nova does to our devices below its root, and what we do then.
 
-One test, or two, for each row of the table in docs/beside-nova.rst.
+One test, or two, for each row of the table in docs/reference/beside-nova.rst.
 """
 
 import re

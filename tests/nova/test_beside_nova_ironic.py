@@ -1,6 +1,6 @@
 """The takeover of Ironic's nodes from nova's IronicDriver, which a real nova-compute runs.
 
-The rows of the table in docs/beside-nova.rst about bare metal.
+The rows of the table in docs/reference/beside-nova.rst about bare metal.
 """
 
 from collections.abc import Iterator

@@ -17,7 +17,7 @@ from tests.packaging import environment
 from tests.packaging.conftest import REPOSITORY
 from wharfinger.conformance.rules import all_rules
 
-PAGE = REPOSITORY / "docs" / "writing-a-driver.rst"
+PAGE = REPOSITORY / "docs" / "tutorials" / "writing-a-driver.rst"
 FIRST, LAST = "From init to the badge\n---", "With children\n---"
 #: Commands, or a difference: the block's lines are indented.
 BLOCK = re.compile(r"(?P<kind>::|\.\. code-block:: diff)\n\n(?P<lines>(?:(?: +.*)?\n)+)")

@@ -1,4 +1,4 @@
-"""The base install has the dependencies of docs/dependencies.rst, and no eventlet."""
+"""The base install has the dependencies of docs/reference/dependencies.rst, and no eventlet."""
 
 import ast
 import re
@@ -103,7 +103,7 @@ def test_unit_extra_and_drivers_include_the_imports_of_unit_tests() -> None:
 
 
 def test_dependencies_page_names_each_requirement_with_a_reason() -> None:
-    page = (ROOT / "docs" / "dependencies.rst").read_text()
+    page = (ROOT / "docs" / "reference" / "dependencies.rst").read_text()
     table = page.split("=\n")[3]
     rows = [re.split(r"\s{2,}", line) for line in table.splitlines() if not line.startswith("=")]
     assert [row[0] for row in rows] == [one.name for one in wanted()]

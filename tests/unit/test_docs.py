@@ -117,7 +117,7 @@ def test_field_without_one_meaning_is_an_error(kind: type[WharfingerObject]) -> 
 
 
 def test_each_provision_state_that_reserves_a_node_has_a_row() -> None:
-    page = (DOCS / "bare-metal.rst").read_text()
+    page = (DOCS / "how-to" / "bare-metal.rst").read_text()
     rows = dict(re.findall(r"^``([^`]+)`` +``([^`]+)``$", page, re.MULTILINE))
 
     held = {state: reason for state, reason in PROVISION_STATES.items() if reason is not None}
@@ -126,7 +126,7 @@ def test_each_provision_state_that_reserves_a_node_has_a_row() -> None:
 
 
 def test_extra_spec_rows_have_each_key_once_with_its_meaning() -> None:
-    page = (DOCS / "asking-for-resources.rst").read_text()
+    page = (DOCS / "explanation" / "asking-for-resources.rst").read_text()
     rows = [row for name in extra_spec_rows.HEADS for row in extra_spec_rows.rows(name)]
     keys = [key for row in rows for key in re.findall(r"``(.+?)``", row[0])]
 
@@ -155,7 +155,7 @@ _IMPORT = re.compile(r"^ *from (wharfinger[\w.]*) import ([\w, ]+)$", re.MULTILI
 
 
 def test_imports_on_the_pages_work() -> None:
-    pages = (page.read_text() for page in [*DOCS.glob("*.rst"), DOCS.parent / "README.md"])
+    pages = (page.read_text() for page in [*DOCS.rglob("*.rst"), DOCS.parent / "README.md"])
     imports = [found for text in pages for found in _IMPORT.findall(text)]
 
     assert len(imports) > 5
@@ -174,7 +174,7 @@ _REFERENCE = re.compile(r"``([a-z_]+(?:/[a-z_]+)*)\.py(?::([A-Za-z_.]+))?``")
 
 
 def test_files_and_functions_of_the_architecture_exist() -> None:
-    text = (DOCS / "architecture.rst").read_text()
+    text = (DOCS / "explanation" / "architecture.rst").read_text()
     references = _REFERENCE.findall(text)
     assert len(references) > 15
     for path, name in references:
@@ -185,7 +185,7 @@ def test_files_and_functions_of_the_architecture_exist() -> None:
 
 
 def test_each_package_is_in_the_architecture() -> None:
-    text = (DOCS / "architecture.rst").read_text()
+    text = (DOCS / "explanation" / "architecture.rst").read_text()
     packages = {
         one.parent.name for one in (Path(wharfinger.__file__).parent).glob("*/__init__.py")
     } - {"nova"}

@@ -1,7 +1,7 @@
 """osc-placement and our commands answer the same queries to one Placement in the same way.
 
-All queries are about the GPUs of ``hosts``. docs/required.rst lists the queries that osc-placement
-cannot send, or misreads.
+All queries are about the GPUs of ``hosts``. docs/reference/required.rst lists the queries that
+osc-placement cannot send, or misreads.
 """
 
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ SYMMETRIC = " ".join(
 CANDIDATES.append(f"{SYMMETRIC} --group-policy isolate")
 PROVIDERS = list(filter(None, CONDITIONS))
 
-#: Queries that osc-placement cannot send, with its errors, in the order of docs/required.rst.
+#: Queries that osc-placement cannot send, with its errors, as docs/reference/required.rst has them.
 REFUSED = {
     f"{CANDIDATE_LIST} --resource VGPU=1 --root-required {FAST}": "unrecognized arguments: --root",
     f"{CANDIDATE_LIST} --group 1 --resource VGPU=1 --same-subtree 1": "arguments: --same-subtree",

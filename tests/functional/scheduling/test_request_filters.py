@@ -202,7 +202,7 @@ def test_root_conditions_of_request_and_filter_are_combined(
 
 
 def test_filter_of_the_documentation_works(searching: Searching) -> None:
-    page = (Path(__file__).parents[3] / "docs/asking-for-resources.rst").read_text()
+    page = (Path(__file__).parents[3] / "docs/explanation/asking-for-resources.rst").read_text()
     [code] = re.findall(r"\.\. code-block:: python\n\n((?:   .*\n|\n)+)", page)
     namespace: dict[str, Any] = {}
     exec(dedent(code), namespace)

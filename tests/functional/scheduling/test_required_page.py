@@ -1,4 +1,4 @@
-"""The examples of docs/required.rst are true."""
+"""The examples of docs/reference/required.rst are true."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ from tests.lab.program import Done, Program
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "required.rst").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "required.rst").read_text()
 EXAMPLES = re.findall(r"^   \* - ``(--[^`]+)``\n     - (.+)\n     - (.+)\n     - (.+)$", PAGE, re.M)
 REFUSALS = re.findall(r"^``(--[^`]+)``\n   ::\n\n((?:      .+\n)+)", PAGE, re.M)
 #: Refusals that need Placement's answer.

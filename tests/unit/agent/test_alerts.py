@@ -26,7 +26,7 @@ from wharfinger.agent.status import State
 ROOT = Path(__file__).resolve().parents[3]
 RULES = ROOT / "etc" / "wharfinger" / "prometheus" / "wharfinger-alerts.yaml"
 DASHBOARD = ROOT / "etc" / "wharfinger" / "grafana" / "wharfinger-agent.json"
-PAGE = ROOT / "docs" / "alerts.rst"
+PAGE = ROOT / "docs" / "how-to" / "alerts.rst"
 PROMTOOL = shutil.which("promtool")
 #: A metric of ours, and the labels that are asked of it.
 _SELECTOR = re.compile(r"\b((?:wharfinger|process)_[a-z_]+)\b(?:\{([^}]*)\})?")
@@ -97,7 +97,7 @@ def test_each_alert_has_a_section_and_each_section_an_alert() -> None:
     assert sections == names
     for rule in alerts():
         anchor = rule["alert"].lower()
-        assert rule["annotations"]["runbook"] == f"docs/alerts.rst#{anchor}"
+        assert rule["annotations"]["runbook"] == f"docs/how-to/alerts.rst#{anchor}"
         assert rule["annotations"]["summary"].endswith(".")
         assert rule["labels"]["severity"] in {"warning", "critical"}
 
