@@ -129,7 +129,7 @@ class HostSection:
     timeout: float = 30.0
     hypervisor_hostname: str | None = None
     publish_root: PublishingMode = PublishingMode.AUTO
-    nova_compute_id_file: str = ""
+    nova_compute_id_file: str = "/var/lib/nova/compute_id"
     reserved_host_cpus: int = 0
     reserved_host_memory_mb: int = 512
     cpu_allocation_ratio: float = 4.0

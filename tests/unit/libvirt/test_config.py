@@ -32,6 +32,7 @@ def test_all_options_are_read(tmp_path: Path) -> None:
         connection_uri = test://$state_path/host.xml
         hypervisor_hostname = gpu-host-1
         publish_root = overlay
+        nova_compute_id_file =
         reserved_host_cpus = 2
         reserved_host_memory_mb = 0
         cpu_allocation_ratio = 16
@@ -50,6 +51,7 @@ def test_all_options_are_read(tmp_path: Path) -> None:
         connection_uri="test:///somewhere/host.xml",
         hypervisor_hostname="gpu-host-1",
         publish_root=PublishingMode.OVERLAY,
+        nova_compute_id_file="",
         reserved_host_cpus=2,
         reserved_host_memory_mb=0,
         cpu_allocation_ratio=16.0,
