@@ -56,10 +56,8 @@ def instance(name: str = "metal", **changes: Any) -> InstanceStatus:
         state=State.RUNNING,
         since=NOW - 1400,
         started_at=NOW - 1500,
-        full_completed_at=NOW - 100,
         pid=4711,
-        report=report(),
-    )
+    ).with_report(report())
     return replace(usual, **changes)
 
 
@@ -75,7 +73,7 @@ def with_cycle(one: InstanceStatus, kind: CycleType, **changes: Any) -> Instance
     """Return the instance with other counters for one type of cycle."""
     cycles = dict(one.report.cycles)
     cycles[kind] = replace(cycles.get(kind, CycleCounts()), **changes)
-    return replace(one, report=replace(one.report, cycles=cycles))
+    return one.with_report(replace(one.report, cycles=cycles))
 
 
 # Strategies for all possible statuses.
@@ -116,12 +114,12 @@ statuses_of_instances: Final = strategies.builds(
     state=strategies.sampled_from(State),
     since=_moments,
     started_at=_moments,
-    full_completed_at=strategies.none() | _moments,
+    completed_at=strategies.dictionaries(strategies.sampled_from(CycleType), _moments),
     restarts=_counts,
     last_end=_texts,
     driver_call_began_at=strategies.none() | _moments,
     report=_reports,
-)
+).map(lambda one: one.with_report(one.report))
 statuses: Final = strategies.builds(
     AgentStatus,
     started_at=strategies.just(NOW - 10_000),

@@ -94,9 +94,9 @@ class Health:
 
 def health(status: AgentStatus, now: float) -> Health:
     """Return whether the agent and its driver instances do their work."""
-    checks = list(_of_agent(status))
+    checks = list(_agent_checks(status))
     for one in status.instances:
-        checks += _of_instance(one, status.intervals, now)
+        checks += _instance_checks(one, status.intervals, now)
     return Health(tuple(checks))
 
 
@@ -111,7 +111,7 @@ def ready(status: AgentStatus) -> Health:
     return Health(tuple(checks))
 
 
-def _of_agent(status: AgentStatus) -> Iterator[Check]:
+def _agent_checks(status: AgentStatus) -> Iterator[Check]:
     yield _agent_state(status, Verdict.WARN)
     yield Check(
         name=CheckName.CONFIGURATION,
@@ -140,7 +140,7 @@ def _agent_state(status: AgentStatus, if_stopping: Verdict) -> Check:
     )
 
 
-def _of_instance(one: InstanceStatus, intervals: Intervals, now: float) -> Iterator[Check]:
+def _instance_checks(one: InstanceStatus, intervals: Intervals, now: float) -> Iterator[Check]:
     yield _state(one, intervals, now)
     yield _full_cycle(one, intervals, now)
     yield _drift_cycle(one, intervals, now)
@@ -150,7 +150,7 @@ def _of_instance(one: InstanceStatus, intervals: Intervals, now: float) -> Itera
     yield Check(
         name=CheckName.PROBLEMS,
         instance=one.name,
-        at=_known(_full_completed_at(one), one.started_at),
+        at=_known(one.completed_at.get(CycleType.FULL), one.started_at),
         verdict=Verdict.WARN if problems else Verdict.PASS,
         output=f"The last cycles found {problems} problem{'s' * (problems > 1)}."
         if problems
@@ -180,7 +180,7 @@ def _state(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
 
 
 def _full_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
-    completed = _full_completed_at(one)
+    completed = one.completed_at.get(CycleType.FULL)
     if completed is None:
         # An instance that runs has completed one, also where its report has begun anew.
         completed = one.since if one.state is State.RUNNING else one.started_at
@@ -203,7 +203,7 @@ def _drift_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check
         for kind, counts in one.report.cycles.items()
         if kind is not CycleType.POLL and counts.completed_at is not None
     ]
-    known = _full_completed_at(one)
+    known = one.completed_at.get(CycleType.FULL)
     if moments:
         completed = max(moments)
     elif known is not None or one.state is State.RUNNING:
@@ -245,13 +245,13 @@ def _age(
 def _poll(one: InstanceStatus, now: float) -> Check:
     """Check polls. A drift cycle does all that a poll does, so a poll is never stale."""
     counts = one.report.cycles.get(CycleType.POLL, _NO_CYCLES)
-    age = None if counts.completed_at is None else max(0.0, now - counts.completed_at)
+    completed = one.completed_at.get(CycleType.POLL)
     return Check(
         name=CheckName.POLL,
         instance=one.name,
-        at=_known(counts.completed_at, one.started_at),
+        at=_known(completed, one.started_at),
         verdict=Verdict.WARN if counts.error else Verdict.PASS,
-        age=age,
+        age=None if completed is None else max(0.0, now - completed),
         output=f"The last {CycleType.POLL} failed." if counts.error else "",
     )
 
@@ -264,7 +264,7 @@ def _placement(one: InstanceStatus) -> Check:
     return Check(
         name=CheckName.PLACEMENT,
         instance=one.name,
-        at=_known(_full_completed_at(one), one.started_at),
+        at=_known(one.completed_at.get(CycleType.FULL), one.started_at),
         verdict=verdict,
         output=f"Placement did not answer in {count} cycle{'s' * (count > 1)} in a row."
         if count
@@ -273,7 +273,7 @@ def _placement(one: InstanceStatus) -> Check:
 
 
 def _readiness(one: InstanceStatus) -> Check:
-    completed = _full_completed_at(one)
+    completed = one.completed_at.get(CycleType.FULL)
     output = ""
     if one.state in (State.WEDGED, State.CRASH_LOOP):
         output = f"Its state is: {one.state}."
@@ -301,12 +301,6 @@ def _usual_seconds(one: InstanceStatus) -> float:
         return 0.0 if counts.error else counts.last_seconds
     is_first = kind is CycleType.FULL and not counts.failed and not one.restarts
     return FIRST_FULL_CYCLE if is_first else 0.0
-
-
-def _full_completed_at(one: InstanceStatus) -> float | None:
-    reported = one.report.cycles.get(CycleType.FULL, _NO_CYCLES).completed_at
-    moments = [moment for moment in (reported, one.full_completed_at) if moment is not None]
-    return max(moments, default=None)
 
 
 def _known(moment: float | None, otherwise: float) -> float:

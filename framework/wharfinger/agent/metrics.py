@@ -81,9 +81,9 @@ class _StatusCollector(Collector):
         status = self._status()
         now, clock = self._clocks()
         offset = clock - now
-        yield from _of_agent(status, offset)
+        yield from _agent_metrics(status, offset)
         yield _health(status, now)
-        yield from _of_instances(status.instances)
+        yield from _instance_metrics(status.instances)
         yield from _cycles(status.instances, now, offset)
         yield from _placement(status.instances)
         yield from _providers(status.instances)
@@ -135,7 +135,7 @@ class _ReasonLabels:
         return label
 
 
-def _of_agent(status: AgentStatus, offset: float) -> Iterator[Metric]:
+def _agent_metrics(status: AgentStatus, offset: float) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "wharfinger_agent_start_time_seconds",
         "Start of the agent, in seconds since the epoch.",
@@ -172,7 +172,7 @@ def _health(status: AgentStatus, now: float) -> Metric:
     return family
 
 
-def _of_instances(instances: Iterable[InstanceStatus]) -> Iterator[Metric]:
+def _instance_metrics(instances: Iterable[InstanceStatus]) -> Iterator[Metric]:
     info = InfoMetricFamily(
         "wharfinger_instance", "Driver and owner of an instance.", labels=("driver_instance",)
     )
@@ -227,8 +227,8 @@ def _cycles(instances: Iterable[InstanceStatus], now: float, offset: float) -> I
             durations.add_metric(key, counts.completed + counts.failed, counts.seconds)
             results.add_metric((*key, "completed"), counts.completed)
             results.add_metric((*key, "failed"), counts.failed)
-            if counts.completed_at is not None:
-                ages.add_metric(key, max(0.0, now - counts.completed_at))
+        for kind, moment in one.completed_at.items():
+            ages.add_metric((one.name, _CYCLES[kind]), max(0.0, now - moment))
         if report.cycle is not None and report.cycle_began_at is not None:
             begins.add_metric((one.name, _CYCLES[report.cycle]), report.cycle_began_at + offset)
     yield durations

@@ -118,8 +118,8 @@ class InstanceStatus:
     """Status of a driver instance, as the agent sees it.
 
     ``since`` is the begin of ``state``, ``started_at`` the first start by this agent.
-    ``full_completed_at`` is the end of the last full cycle that it completed since then, also
-    before it was started again. ``pid`` is None in a thread of the agent, and while no process
+    ``completed_at`` has the end of the last completed cycle of each type since then, also before it
+    was started again. ``pid`` is None in a thread of the agent, and while no process
     runs. ``restarts`` counts the starts after the first one. ``last_end`` says how it ended last
     ("exit code 3", "signal SIGSEGV"), ``next_start_at`` when it will be started again.
     ``driver_call`` is the call to its driver in progress, empty without one, and
@@ -130,7 +130,7 @@ class InstanceStatus:
     state: State
     since: float
     started_at: float
-    full_completed_at: float | None = None
+    completed_at: Mapping[CycleType, float] = field(default_factory=dict)
     pid: int | None = None
     restarts: int = 0
     last_end: str = ""
@@ -141,9 +141,12 @@ class InstanceStatus:
 
     def with_report(self, report: InstanceReport) -> "InstanceStatus":
         """Return the status with a newer report."""
-        counts = report.cycles.get(CycleType.FULL)
-        completed = counts.completed_at if counts else None
-        return replace(self, report=report, full_completed_at=completed or self.full_completed_at)
+        completed = {
+            kind: counts.completed_at
+            for kind, counts in report.cycles.items()
+            if counts.completed_at is not None
+        }
+        return replace(self, report=report, completed_at={**self.completed_at, **completed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

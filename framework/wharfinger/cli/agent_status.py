@@ -67,7 +67,7 @@ class AgentStatusCommand(WharfingerCommand, Lister):
         now = monotonic()
         found = health.health(status, now)
         self._is_healthy = found.verdict is not health.Verdict.FAIL
-        for text in _of_agent(status):
+        for text in _agent_errors(status):
             self.app.LOG.warning("%s", printable(text))
         rows = [
             _row(one, [check for check in found.checks if check.instance == one.name], now)
@@ -87,7 +87,7 @@ class AgentStatusCommand(WharfingerCommand, Lister):
         ), rows
 
 
-def _of_agent(status: "AgentStatus") -> Iterator[str]:
+def _agent_errors(status: "AgentStatus") -> Iterator[str]:
     if status.is_stopping:
         yield "the agent stops"
     if status.refused_reload:
@@ -99,10 +99,8 @@ def _of_agent(status: "AgentStatus") -> Iterator[str]:
 def _row(one: "InstanceStatus", checks: "list[Check]", now: float) -> tuple[Any, ...]:
     from wharfinger.agent.schedule import CycleType
 
-    moments = {kind: counts.completed_at for kind, counts in one.report.cycles.items()}
-    moments[CycleType.FULL] = moments.get(CycleType.FULL) or one.full_completed_at
     ages = [
-        None if (moment := moments.get(kind)) is None else max(0.0, now - moment)
+        None if (moment := one.completed_at.get(kind)) is None else max(0.0, now - moment)
         for kind in CycleType
     ]
     return (
@@ -113,11 +111,11 @@ def _row(one: "InstanceStatus", checks: "list[Check]", now: float) -> tuple[Any,
         one.report.providers.reserved,
         one.report.conflicts,
         one.restarts,
-        Texts([printable(text) for text in _errors(one, checks)]),
+        Texts([printable(text) for text in _instance_errors(one, checks)]),
     )
 
 
-def _errors(one: "InstanceStatus", checks: "list[Check]") -> Iterator[str]:
+def _instance_errors(one: "InstanceStatus", checks: "list[Check]") -> Iterator[str]:
     """Return what the checks found, with the texts of the driver and of Placement."""
     from wharfinger.agent.health import CheckName
     from wharfinger.agent.schedule import CycleType

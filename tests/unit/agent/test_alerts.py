@@ -97,7 +97,7 @@ def test_each_alert_has_a_section_and_each_section_an_alert() -> None:
     assert sections == names
     for rule in alerts():
         anchor = rule["alert"].lower()
-        assert rule["annotations"]["runbook"] == f"docs/how-to/alerts.rst#{anchor}"
+        assert rule["annotations"]["runbook"] == f"{PAGE.relative_to(ROOT)}#{anchor}"
         assert rule["annotations"]["summary"].endswith(".")
         assert rule["labels"]["severity"] in {"warning", "critical"}
 

@@ -36,7 +36,7 @@ def starting(**changes: Any) -> InstanceStatus:
         "state": State.STARTING,
         "since": NOW - 200,
         "started_at": NOW - 200,
-        "full_completed_at": None,
+        "completed_at": {},
         "report": InstanceReport(cycle=FULL, cycle_began_at=NOW - 199),
     }
     return instance(**(values | changes))
@@ -57,8 +57,7 @@ def test_health_of_starting_instance_passes() -> None:
 
 def aged(kind: CycleType, age: float) -> InstanceStatus:
     """An instance whose last cycle of this type, and of those that do more, is so old."""
-    one = instance(full_completed_at=NOW - age) if kind is FULL else instance()
-    one = with_cycle(one, FULL, completed_at=NOW - age if kind is FULL else NOW - 500)
+    one = with_cycle(instance(), FULL, completed_at=NOW - age if kind is FULL else NOW - 500)
     return with_cycle(one, kind, completed_at=NOW - age)
 
 
@@ -154,7 +153,6 @@ def test_health_of_long_full_cycle_warns_until_its_usual_time(age: float, verdic
     one = with_cycle(one, DRIFT, completed_at=NOW - 1)
     one = replace(
         one,
-        full_completed_at=NOW - age,
         report=replace(one.report, cycle=FULL, cycle_began_at=NOW - age + 300),
     )
 
@@ -193,7 +191,7 @@ def test_health_allows_no_time_for_the_cycle_of_an_instance_that_does_not_work(
 
 
 def test_health_of_running_instance_with_new_report_counts_from_its_start() -> None:
-    one = instance(since=NOW - 5, full_completed_at=None, report=InstanceReport())
+    one = instance(since=NOW - 5, completed_at={}, report=InstanceReport())
     assert problems(agent(one)) == []
 
     one = replace(one, since=NOW - 130)
@@ -202,7 +200,7 @@ def test_health_of_running_instance_with_new_report_counts_from_its_start() -> N
 
 def test_health_of_instance_that_starts_again_warns_until_its_full_cycle() -> None:
     again = starting(
-        restarts=1, started_at=NOW - 90_000, since=NOW - 5, full_completed_at=NOW - 200
+        restarts=1, started_at=NOW - 90_000, since=NOW - 5, completed_at={FULL: NOW - 200}
     )
     status = agent(again)
 
@@ -214,7 +212,7 @@ def test_health_of_instance_that_starts_again_warns_until_its_full_cycle() -> No
 
 def test_health_of_ended_instance_counts_from_its_last_full_cycle() -> None:
     one = instance(
-        state=State.ENDED, since=NOW - 5, full_completed_at=NOW - 130, report=InstanceReport()
+        state=State.ENDED, since=NOW - 5, completed_at={FULL: NOW - 130}, report=InstanceReport()
     )
 
     assert failures(one) == {CheckName.DRIFT_CYCLE}
@@ -224,7 +222,7 @@ def test_health_of_slow_crash_loop_fails_though_each_report_is_new() -> None:
     one = instance(
         restarts=5,
         since=NOW - 100,
-        full_completed_at=NOW - 600,
+        completed_at={FULL: NOW - 600},
         report=InstanceReport(cycle=FULL, cycle_began_at=NOW - 99),
     )
 
@@ -254,7 +252,7 @@ def test_health_of_stopping_agent_warns() -> None:
 
 
 def _any_cycle_at(one: InstanceStatus) -> Iterator[float]:
-    yield one.started_at if one.full_completed_at is None else one.full_completed_at
+    yield one.completed_at.get(FULL, one.started_at)
     yield one.since
     for counts in one.report.cycles.values():
         if counts.completed_at is not None:
@@ -262,11 +260,9 @@ def _any_cycle_at(one: InstanceStatus) -> Iterator[float]:
 
 
 def _full_cycle_at(one: InstanceStatus) -> Iterator[float]:
-    if one.full_completed_at is None and one.state is State.RUNNING:
+    if FULL not in one.completed_at and one.state is State.RUNNING:
         yield one.since
-    yield one.started_at if one.full_completed_at is None else one.full_completed_at
-    if FULL in one.report.cycles:
-        yield one.report.cycles[FULL].completed_at or 0.0
+    yield one.completed_at.get(FULL, one.started_at)
 
 
 CONDITIONS: dict[str, Callable[[InstanceStatus], bool]] = {
@@ -369,8 +365,8 @@ def test_health_as_json_tells_the_time_of_the_fact() -> None:
     [
         (instance(), True),
         (instance(state=State.ENDED), True),
-        (instance(full_completed_at=None, report=InstanceReport()), True),
-        (instance(restarts=1, full_completed_at=NOW - 900, report=InstanceReport()), True),
+        (instance(completed_at={}, report=InstanceReport()), True),
+        (instance(restarts=1, completed_at={FULL: NOW - 900}, report=InstanceReport()), True),
         (starting(), False),
         (starting(state=State.ENDED), False),
         (instance(state=State.WEDGED), False),

@@ -81,7 +81,7 @@ def test_metric_has_the_value_of_the_status(
 
 
 def test_metrics_of_instance_without_report_have_no_age() -> None:
-    status = agent(instance(state=State.STARTING, report=InstanceReport()))
+    status = agent(instance(state=State.STARTING, completed_at={}, report=InstanceReport()))
 
     assert value(status, "wharfinger_instance_state", state="starting") == 1
     assert "wharfinger_cycle_last_completion_age_seconds{" not in page(status)

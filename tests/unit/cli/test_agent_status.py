@@ -118,12 +118,19 @@ def test_status_of_warning_exits_with_0_and_shows_the_drivers_text(program: Prog
 
 def test_status_of_instance_without_report_shows_no_ages(program: Program) -> None:
     starting = instance(
-        state=State.STARTING, started_at=NOW, full_completed_at=None, report=InstanceReport()
+        state=State.STARTING, started_at=NOW, completed_at={}, report=InstanceReport()
     )
     code, rows, _err = shown(program, agent(starting))
 
     assert code == 0
     assert [rows[0][name] for name in ("Full Cycle", "Drift Cycle", "Poll")] == [None] * 3
+
+
+def test_status_of_instance_started_again_shows_its_former_cycles(program: Program) -> None:
+    again = instance(state=State.STARTING, restarts=1).with_report(InstanceReport())
+    _code, rows, _err = shown(program, agent(again))
+
+    assert [rows[0][name] for name in ("Full Cycle", "Drift Cycle", "Poll")] == [100.0, 30.0, 1.0]
 
 
 def test_status_of_agent_with_problems_prints_them(program: Program) -> None:
