@@ -11,7 +11,13 @@ author = "the authors of Wharfinger"
 project_copyright = "the authors of Wharfinger"
 release = version = installed_version("wharfinger")
 
-extensions = ["sphinx.ext.autodoc", "object_tables", "conformance_tables", "extra_spec_tables"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "object_tables",
+    "conformance_tables",
+    "extra_spec_tables",
+    "option_tables",
+]
 exclude_patterns = ["_build", "_ext"]
 html_theme = "furo"
 html_title = "Wharfinger"

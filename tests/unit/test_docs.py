@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,18 @@ def test_extra_spec_row_of_translated_key_names_its_traits() -> None:
     assert rows["``hw:mem_encryption``"][1] == "``true``: ``resources:MEM_ENCRYPTION_CONTEXT=1``."
     assert "forbidden" in rows["``hw:cpu_thread_policy``"][1]
     assert "required of the root" in rows["``hw:sound_model``"][1]
+
+
+def test_each_section_of_options_has_a_table() -> None:
+    page = (DOCS / "reference" / "configuration.rst").read_text()
+    loaded = [
+        found.load()()
+        for found in entry_points(group="oslo.config.opts")
+        if found.name.startswith("wharfinger")
+    ]
+
+    tables = re.findall(r"^\.\. options:: (.+)$", page, re.MULTILINE)
+    assert sorted(tables) == sorted(section for options in loaded for section, _ in options)
 
 
 # Code on the pages.
