@@ -1,12 +1,10 @@
-"""A driver whose nodes are in a file, and drivers that misbehave in their process.
+"""Drivers that misbehave in their process.
 
-A test changes the file of a driver that runs in another process. It also creates and deletes the
-switch: a file that exists while the driver misbehaves. What a driver forks or starts ends by
-itself after ``LIFETIME`` seconds.
+A test creates and deletes the switch: a file that exists while the driver misbehaves. What a driver
+forks or starts ends by itself after ``LIFETIME`` seconds.
 """
 
 import ctypes
-import json
 import mmap
 import os
 import resource
@@ -14,13 +12,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from oslo_config import cfg
 
-from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDriver, unsupported
+from tests.lab import fleet_file
+from tests.lab.fleet_file import FileDriver
+from wharfinger.driver import Allocations
 from wharfinger.objects import Migration, Service
 from wharfinger.providers import ProviderTree
 
@@ -38,25 +38,13 @@ _C: Final = ctypes.CDLL(None)
 _leaked: Final[list[Any]] = []
 
 
-class FileDriver(ComputeDriver):
-    """Driver of the nodes in a JSON file: the reason of each node's reservation, or ""."""
-
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        nested_providers=unsupported("nodes have no parts"),
-        reshape=unsupported("nothing moves"),
-        change_feed=SUPPORTED,
-        programming=unsupported("there is nothing to program"),
-        cleans_after_release=unsupported("there is nothing to clean"),
-    )
-    default_owner: ClassVar[str] = "OWNER_NOVA"
+class BadDriver(FileDriver):
+    """Driver that misbehaves in some of its calls while its switch exists."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
-        conf.register_opts(
-            [cfg.StrOpt("nodes"), cfg.StrOpt("switch"), cfg.StrOpt("misbehaviour")], name
-        )
+        conf.register_opts([cfg.StrOpt("switch"), cfg.StrOpt("misbehaviour")], name)
         self._section = conf[name]
-        self._known: dict[str, str] = {}
         self._called("__init__")
 
     def init_host(self, service: Service) -> None:
@@ -67,37 +55,21 @@ class FileDriver(ComputeDriver):
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         self._called("get_available_nodes")
-        self._known = self._nodes()
-        return list(self._known)
+        return super().get_available_nodes(refresh)
 
     def update_provider_tree(
         self,
         provider_tree: ProviderTree,
         nodename: str,
         allocations: Allocations | None = None,
-        migrations: Sequence[Migration] | None = None,
+        migrations: Iterable[Migration] | None = None,
     ) -> None:
         self._called("update_provider_tree")
-        provider_tree.update_inventory(nodename, {"CUSTOM_GOLD": {"total": 1}})
-        if reason := self._nodes()[nodename]:
-            provider_tree.reserve(nodename, reason)
+        super().update_provider_tree(provider_tree, nodename, allocations, migrations)
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         self._called("changed_nodes")
-        nodes, before = self._nodes(), self._known
-        self._known = nodes
-        return {name for name in nodes if nodes[name] != before.get(name)}, "now"
-
-    def _nodes(self) -> dict[str, str]:
-        nodes: dict[str, str] = json.loads(Path(self._section.nodes).read_text())
-        return nodes
-
-    def _called(self, operation: str) -> None:
-        """Do nothing: this driver behaves well."""
-
-
-class BadDriver(FileDriver):
-    """Driver that misbehaves in some of its calls while its switch exists."""
+        return super().changed_nodes(since)
 
     def _called(self, operation: str) -> None:
         name = self._section.misbehaviour
@@ -106,13 +78,6 @@ class BadDriver(FileDriver):
                 misbehave(name, Path(self._section.switch))
             else:
                 behave()
-
-
-def write_nodes(path: Path, nodes: dict[str, str]) -> None:
-    """Replace the nodes of a driver; it finds either those before or these."""
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(nodes))
-    new.replace(path)
 
 
 def begun(switch: Path) -> Path:
@@ -365,18 +330,12 @@ class BadDriver(bad_drivers.BadDriver):
 def install(directory: Path, misbehaviour: str, switch: Path) -> Path:
     """Return a directory for the path of Python, in which the drivers are installed.
 
-    ``file`` is the driver that behaves well, ``bad`` the other one.
+    ``file`` is the driver that behaves well, ``bad`` the one that does not.
     """
-    site = directory / "site"
-    information = site / "wharfinger_bad-1.dist-info"
-    information.mkdir(parents=True)
+    site = fleet_file.install(directory, bad="bad_at_import:BadDriver")
     (site / "bad_at_import.py").write_text(
         _AT_IMPORT.format(switch=str(switch), name=misbehaviour)
         if misbehaviour.endswith("_at_import")
         else f"from {__name__} import BadDriver\n"
-    )
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: wharfinger-bad\nVersion: 1")
-    (information / "entry_points.txt").write_text(
-        f"[wharfinger.drivers]\nfile = {__name__}:FileDriver\nbad = bad_at_import:BadDriver\n"
     )
     return site

@@ -12,8 +12,9 @@ import fixtures
 
 from tests.lab import inprocess
 from tests.lab.agent_process import TIMEOUT, Process, wait_until
-from tests.lab.bad_drivers import install, write_nodes
+from tests.lab.bad_drivers import install
 from tests.lab.cycles import everything
+from tests.lab.fleet_file import Fleet
 from tests.lab.program import Program
 from wharfinger.agent import listening_sockets
 from wharfinger.agent.status import InstanceStatus
@@ -55,6 +56,7 @@ class BesideBad(fixtures.Fixture):
         self._misbehaviour = misbehaviour
         self._intervals = intervals
         self._isolation = isolation
+        self._fleets = {name: Fleet(directory / f"{name}.json") for name in (GOOD, BAD)}
 
     def _setUp(self) -> None:
         directory = self.program.directory
@@ -78,7 +80,7 @@ class BesideBad(fixtures.Fixture):
 
     def set_reserved(self, name: str, reason: str) -> None:
         """Change the node of an instance."""
-        write_nodes(self.program.directory / f"{name}.json", {f"{name}-1": reason})
+        self._fleets[name].change(f"{name}-1", reason)
 
     def wait_for(self, name: str, *, reserved: bool) -> None:
         """Wait until Placement has the node of an instance, reserved or not."""
@@ -144,7 +146,7 @@ class BesideBad(fixtures.Fixture):
             f"[agent]\nisolation = {self._isolation}\npoll_interval = {poll}\n"
             f"drift_interval = {drift}\nfull_interval = {full}\n"
             f"hang_timeout = 5\nmemory_limit = 400\n"
-            f"[{GOOD}]\ndriver = file\nnodes = {directory}/{GOOD}.json\n"
-            f"[{BAD}]\ndriver = bad\nnodes = {directory}/{BAD}.json\nswitch = {self.switch}\n"
+            f"[{GOOD}]\ndriver = file\npath = {directory}/{GOOD}.json\n"
+            f"[{BAD}]\ndriver = bad\npath = {directory}/{BAD}.json\nswitch = {self.switch}\n"
             f"misbehaviour = {self._misbehaviour}\n"
         )

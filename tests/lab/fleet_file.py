@@ -126,8 +126,8 @@ class FileDriver(ComputeDriver):
         }, str(version)
 
 
-def install(directory: Path) -> Path:
-    """Let the agent find these drivers, given the path that is returned to its Python.
+def install(directory: Path, **more: str) -> Path:
+    """Let the agent find these drivers and more, given the returned path for its Python.
 
     Besides ``file``, there are drivers that cannot be imported: ``missing``, ``ending`` (the import
     ends the process, with 0) and ``hanging``.
@@ -142,5 +142,6 @@ def install(directory: Path) -> Path:
         f"[wharfinger.drivers]\nfile = {__name__}:FileDriver\n"
         "missing = tests.lab.no_such_module:Driver\nending = tests.lab.ending_at_import:Driver\n"
         "hanging = tests.lab.hanging_at_import:Driver\n"
+        + "".join(f"{name} = {driver}\n" for name, driver in more.items())
     )
     return site
