@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
+from oslo_log import log as logging
 
 from wharfinger.agent import child_process
 from wharfinger.agent.configuration_snapshot import Snapshot
 from wharfinger.exceptions import WharfingerError, printable
 
+LOG: Final = logging.getLogger(__name__)
 #: Seconds that a check may take.
 TIMEOUT: Final = 60.0
 #: Characters of the problems in one message.
@@ -99,8 +101,14 @@ class ProcessCheck:
 
     def end(self) -> None:
         """End the process, and all that it has started in its session."""
-        child_process.kill_group(self._process.pid)
-        self._process.wait()
+        if child_process.kill_group(self._process.pid):
+            self._process.wait()
+        else:
+            LOG.error(
+                "the check of the configuration does not end after SIGKILL: its process %d waits "
+                "in the kernel",
+                self._process.pid,
+            )
 
 
 def answer(descriptor: int, problems: Sequence[str]) -> None:

@@ -73,13 +73,15 @@ class ProcessRunner:
         #: Reason for which the process has to end, and the moment of the signal.
         self._ending = ""
         self._ending_since = 0.0
+        #: Whether the process does not end after SIGKILL.
+        self._survives = False
         self._is_stopping = False
         now = time.monotonic()
         self._status = InstanceStatus(name=name, state=State.STARTING, since=now, started_at=now)
 
     def start(self) -> None:
         """Start the process."""
-        self._ending = ""
+        self._ending, self._survives = "", False
         self._began = time.monotonic()
         try:
             self._stacks, self._logged_stacks = _create_stacks(), 0
@@ -126,7 +128,7 @@ class ProcessRunner:
             self._after_end(self._ending or end)
         elif self._ending:
             if now - self._ending_since >= GRACE:
-                self._kill_group()
+                self.kill()
         else:
             self._check_limits(now)
         self._looked_at = now
@@ -144,8 +146,21 @@ class ProcessRunner:
         return self._process is None
 
     def kill(self) -> None:
-        """End the process at once."""
-        self._kill_group()
+        """End the process at once, and log if it does not end."""
+        if self._process is None or self._survives:
+            return
+        if child_process.kill_group(self._process.pid):
+            return
+        self._survives = True
+        self._become(State.WEDGED)
+        LOG.error(
+            "%s: its process %d does not end after SIGKILL. It waits in the kernel, often for a "
+            "device or a network file system. The instance is not started again until it has "
+            "ended. Find out what it waits for: cat /proc/%d/stack",
+            self.name,
+            self._process.pid,
+            self._process.pid,
+        )
 
     def status(self) -> InstanceStatus:
         """Return the status of this moment."""
@@ -244,17 +259,13 @@ class ProcessRunner:
     def _reap(self) -> int:
         """End what the process has left behind in its session, and return its exit code."""
         assert self._process is not None
-        self._kill_group()
+        child_process.kill_group(self._process.pid)
         return self._process.wait()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
             # Not send_signal, which reaps a process that has ended.
             os.kill(self._process.pid, number)
-
-    def _kill_group(self) -> None:
-        if self._process is not None:
-            child_process.kill_group(self._process.pid)
 
     def _log_stacks(self) -> None:
         """Log the stacks that the process has written since the last look.

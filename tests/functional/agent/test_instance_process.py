@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.agent_process import wait_until
-from wharfinger.agent import instance_process, shared_report
+from wharfinger.agent import child_process, instance_process, shared_report
 from wharfinger.agent.configuration_snapshot import Snapshot
 from wharfinger.agent.instance_process import ProcessRunner
 from wharfinger.agent.schedule import CycleType
@@ -181,6 +182,27 @@ def test_process_that_hangs_is_ended(
 
     assert told in runner.status().last_end
     assert told in caplog.text
+
+
+def test_process_that_survives_sigkill_is_logged_once_and_kept(
+    runner: Scripted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(child_process, "KILL_TIMEOUT", 0.0)
+    monkeypatch.setattr(instance_process, "GRACE", 0.0)
+    object.__setattr__(runner._section, "hang_timeout", 0.05)
+    runner.command = "trap '' TERM USR1; while :; do sleep 60; done"
+    runner.start()
+    runner.writer.began("changed_nodes")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.killpg", lambda *_: None)  # as if the kernel did not let it end
+        checked_until(runner, lambda: "does not end after SIGKILL" in caplog.text)
+        runner.check()
+        runner.kill()
+        assert not runner.has_ended()
+    assert caplog.text.count("does not end after SIGKILL") == 1
+
+    os.killpg(runner.status().pid or 0, signal.SIGKILL)
+    checked_until(runner, lambda: runner.status().restarts)
 
 
 def test_process_that_was_paused_together_with_the_agent_goes_on(runner: Scripted) -> None:
