@@ -82,10 +82,9 @@ class ProcessCheck:
                 reason=f"its check has not ended after {TIMEOUT:g} seconds. Find out which driver "
                 "does not return when it is imported or made: run wharfinger config validate"
             )
-        self.end()
         self._answer.seek(0)
         text = self._answer.read()
-        self._answer.close()
+        self.end()
         try:
             problems = _decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -101,6 +100,7 @@ class ProcessCheck:
 
     def end(self) -> None:
         """End the process, and all that it has started in its session."""
+        self._answer.close()
         if child_process.kill_group(self._process.pid):
             self._process.wait()
         else:
