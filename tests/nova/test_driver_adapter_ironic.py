@@ -1,6 +1,6 @@
 """nova's IronicDriver in the nova driver, and the ironic driver, with one real Ironic.
 
-Both publish the same, except for the rows of the table in docs/how-to/nova-drivers.rst.
+Both publish the same, except for the rows of the table in docs/reference/nova-drivers.rst.
 """
 
 import os

@@ -118,7 +118,7 @@ def test_field_without_one_meaning_is_an_error(kind: type[WharfingerObject]) -> 
 
 
 def test_each_provision_state_that_reserves_a_node_has_a_row() -> None:
-    page = (DOCS / "how-to" / "bare-metal.rst").read_text()
+    page = (DOCS / "reference" / "bare-metal.rst").read_text()
     rows = dict(re.findall(r"^``([^`]+)`` +``([^`]+)``$", page, re.MULTILINE))
 
     held = {state: reason for state, reason in PROVISION_STATES.items() if reason is not None}
@@ -127,7 +127,7 @@ def test_each_provision_state_that_reserves_a_node_has_a_row() -> None:
 
 
 def test_extra_spec_rows_have_each_key_once_with_its_meaning() -> None:
-    page = (DOCS / "explanation" / "asking-for-resources.rst").read_text()
+    page = (DOCS / "reference" / "extra-specs.rst").read_text()
     rows = [row for name in extra_spec_rows.HEADS for row in extra_spec_rows.rows(name)]
     keys = [key for row in rows for key in re.findall(r"``(.+?)``", row[0])]
 
