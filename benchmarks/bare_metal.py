@@ -1,11 +1,11 @@
-"""How long a node that Ironic takes out of use can still be had from Placement.
+"""Time for which Placement still offers a node that Ironic has taken out of use.
 
-A real Ironic with a fleet of real rows, a real Placement, and `wharfinger agent` at its default
-paces in a process of its own. One node after the other is changed, at times that have nothing to do
-with the agent's: it is put into maintenance, or leaves `available`. The time runs from before
-Ironic is asked for the change until Placement shows `reserved == total`. Beforehand, what an
-unchanged poll, drift cycle and full cycle ask of Ironic and of Placement. No thresholds: a person
-compares.
+A real Ironic with a fleet of real rows, a real Placement, and `wharfinger agent` with its default
+intervals in a process of its own. The benchmark changes one node after the other, at times that do
+not depend on the agent's: it puts the node into maintenance, or makes it leave `available`. The
+time runs from before the request to Ironic until Placement shows `reserved == total`. Before that,
+it counts the requests of an unchanged poll, drift cycle and full cycle to Ironic and to Placement.
+No thresholds: a person compares.
 """
 
 import argparse
@@ -81,7 +81,7 @@ class Counted:
 
 
 def requests_of_cycles(config: Path, client: PlacementClient) -> dict[str, dict[str, float]]:
-    """What cycles in which nothing has changed ask for, after a first one."""
+    """Return seconds and numbers of requests of unchanged cycles, by cycle type."""
     conf = configuration.load([str(config)])
     context = connect(conf)
     to_ironic, to_placement = Counted(IronicClient, "_get"), Counted(Adapter, "request")

@@ -1,9 +1,9 @@
-"""What the request filters cost, against the same question put to Placement without them.
+"""Cost of the request filters: a search for candidates with them and without them.
 
-The real Placement in this process, on SQLite: hosts of nova's with VCPU, each with VGPU
-children of nova's, of Cyborg's and of nobody's. One request for VCPU and VGPU of nova's,
-with the gate on. Processor time of both sides together, the best of several repeats, and
-the number of requests. No thresholds: a person compares.
+The real Placement in this process, on SQLite. Each host belongs to nova and has VCPU; its three
+children have VGPU: one of nova, one of Cyborg, one without an owner. One request for VCPU and VGPU
+of nova, with the owner gate on. Processor time of both sides together, the best of several
+repeats, and the number of requests. No thresholds: a person compares.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""What it costs to claim, move and release an instance, on a small and on a large fleet.
+"""Cost to claim, move and release an instance, on a small and on a large fleet.
 
-The real Placement in this process, on SQLite: hosts of nova's with a vGPU of nova's and one of
-Cyborg's below each, the gates on. An instance gets nova's, is resized to Cyborg's, and so on.
-Requests, and seconds of the wall clock for both sides together, the median of several instances.
-No thresholds: a person compares.
+The real Placement in this process, on SQLite, with the gates on. Each host belongs to nova and has
+two children: a vGPU of nova and one of Cyborg. An instance gets the vGPU of nova, is resized to the
+one of Cyborg, and so on. Requests, and seconds of the wall clock for both sides together, the
+median of several instances. No thresholds: a person compares.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from wharfinger.providers import Inventory
 from wharfinger.scheduling.request_filters import Surroundings
 
 CYBORG: Final = "OWNER_CYBORG"
-#: Before any that counts: what is asked for once is cached.
+#: Instances that are not counted: the first requests fill the caches.
 _WARM: Final = 2
 
 

@@ -1,9 +1,9 @@
-"""What the framework itself takes for a cycle in which nothing has changed.
+"""Cost of the framework itself in a cycle in which nothing has changed.
 
-Processor time in microseconds for each node, and SQL statements in all, of a full cycle (its
-driver is asked of every node) and of a drift cycle, for fleets of one-provider nodes. Placement is
-a list that was written beforehand: its own time is no part of this, the decoding is. No
-thresholds: a person compares.
+Processor time in microseconds for each node, and all SQL statements, of a full cycle (it asks the
+driver for every node) and of a drift cycle, for fleets of one-provider nodes. A list that was
+written beforehand stands in for Placement: the time to decode the list counts, Placement's own time
+does not. No thresholds: a person compares.
 """
 
 import argparse
@@ -60,7 +60,7 @@ class Fleet(ComputeDriver):
 
 
 class WrittenList:
-    """What a Placement answers that has these providers."""
+    """Answers of a Placement that has these providers."""
 
     def __init__(self) -> None:
         self.list_of(())

@@ -1,9 +1,9 @@
-"""What it costs to explain why a request has no candidates, for a small and for a large fleet.
+"""Cost to explain why a request has no candidates, for a small and for a large fleet.
 
-The real Placement in this process, on SQLite: nodes with one inventory each, of nova's, the gate
-on. All of a fleet are free, used up, or reserved for cleaning as a driver instance remembers it.
-Requests, and seconds of the wall clock for both sides together, the best of several repeats. No
-thresholds: a person compares.
+The real Placement in this process, on SQLite, with the owner gate on. The nodes belong to nova and
+have one inventory each. The nodes of a fleet are all free, all used up, or all reserved for
+cleaning by their records. Requests, and seconds of the wall clock for both sides together, the best
+of several repeats. No thresholds: a person compares.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from wharfinger.scheduling.request_filters import Surroundings, loader
 
 FILTERS: Final = ("compute_status", "owner")
 REQUEST: Final = ResourceRequest(groups=(RequestGroup(resources={"CUSTOM_GOLD": 1}, owner=NOVA),))
-#: What the nodes of a fleet are, each in a class of its own.
+#: State of all nodes of a fleet; each state has a resource class of its own.
 STATES: Final = ("free", "used up", "reserved")
 
 
@@ -50,7 +50,7 @@ def publish(client: WritingClient, context: Context, state: str, nodes: int) -> 
             uuid=uuid,
             name=name,
             root_uuid=uuid,
-            # Somebody has claimed it, and a cycle has seen that.
+            # A claim has raised the generation, and a cycle has seen that.
             generation=2 + (state == "used up"),
             inventories={kind: inventory},
         )

@@ -23,7 +23,7 @@ class CardsDriver(ComputeDriver):
         nested_providers=SUPPORTED,
         reshape=unsupported("inventory never moves from one card to another"),
         change_feed=SUPPORTED,
-        programming=unsupported("somebody else loads the images"),
+        programming=unsupported("another program loads the images"),
         cleans_after_release=unsupported("a card keeps nothing of its last user"),
     )
 

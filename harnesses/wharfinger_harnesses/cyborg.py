@@ -108,7 +108,7 @@ class Cyborg(OpenStackService):
         raise LabError(f"Cyborg knows no deployable {named}")
 
     def program(self, deployable_uuid: str, image: str) -> requests.Response:
-        """What Cyborg answers when it is to program a deployable, which is when that is over."""
+        """Program a deployable; returns Cyborg's answer, which arrives when that has ended."""
         body = [{"op": "replace", "path": "/program", "value": [{"image_uuid": image}]}]
         return self.ask("PATCH", f"/deployables/{deployable_uuid}/program", body)
 
@@ -121,8 +121,8 @@ class Cyborg(OpenStackService):
     ) -> str:
         """Begin to bind an accelerator request to a provider as nova does; return its uuid.
 
-        What the device is to be programmed with is its ``bitstream_id``, an image, or the
-        ``function_id`` in one.
+        ``accel`` names what to program: the ``bitstream_id`` of an image, or the ``function_id``
+        of the function in it.
         """
         name = f"lab-{uuid4()}"
         wanted = {f"accel:{key}": value for key, value in accel.items()}
@@ -282,7 +282,7 @@ class Cyborg(OpenStackService):
         return self._wait(f"{self._device(bus, host)} has not been programmed", ended)
 
     def go(self, bus: str, host: str | None = None) -> None:
-        """Have one programming of a device, which holds there, go on."""
+        """Let one programming of a device continue that waits for it."""
         gos = self.directory / "go" / self._device(bus, host)
         gos.mkdir(exist_ok=True)
         (gos / uuid4().hex).touch()
@@ -297,13 +297,13 @@ class Cyborg(OpenStackService):
         return self._lines("nova")
 
     def wait_for_nova(self, request_uuid: str) -> dict[str, Any]:
-        """The event, once nova was told what became of an accelerator request."""
+        """Wait for nova's event about the end of an accelerator request; returns the event."""
 
         def told() -> dict[str, Any] | None:
             events = [event for event in self.told_to_nova() if event["tag"] == request_uuid]
             return events[-1] if events else None
 
-        return self._wait(f"nova was told nothing of {request_uuid}", told)
+        return self._wait(f"nova received no event of {request_uuid}", told)
 
     def _read(self, name: str) -> Any:
         return json.loads((self.directory / name).read_text())

@@ -77,7 +77,7 @@ class LabDriver(FPGADriver):  # type: ignore[misc]
         return [self._describe(device) for device in self._devices()]
 
     def program(self, controlpath_id: Mapping[str, Any], image: str) -> bool:
-        """Have a device hold an image, given as a file; whether it says that it does."""
+        """Load an image, given as a file, into a device; returns whether it reports success."""
         bus = controlpath_id["cpid_info"]["bus"]
         (device,) = (device for device in self._devices() if device["bus"] == bus)
         facts = {"host": self._host, "bus": bus, "image": Path(image).name[:_UUID]}

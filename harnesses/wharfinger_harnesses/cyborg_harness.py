@@ -40,10 +40,10 @@ program_timeout = 4
 class CyborgHarness(ServiceHarness):
     """A host with FPGAs, which are the things, and a GPU; each has one deployable.
 
-    The GPU stays: of a Cyborg that lists no device at all the driver does not believe it. What
-    instances have allocated of a device keeps it from being removed: Cyborg's report fails then.
-    No ``change``: what Cyborg has published of a device it does not publish anew. No
-    ``second_host``: the driver publishes all hosts of a Cyborg.
+    The GPU always stays, since the driver does not believe an empty list of devices. A device with
+    allocations cannot be removed: Cyborg's report fails then. There is no ``change``, since Cyborg
+    does not update a device that it has published. There is no ``second_host``, since the driver
+    publishes all hosts of a Cyborg.
     """
 
     growth = 16  # Cyborg's agent takes half a second for each
@@ -53,8 +53,9 @@ class CyborgHarness(ServiceHarness):
         self._functions: Final = (f"{number:04X}" for number in count(0x0A01))
         self._buses = count(1)
         self._removed: dict[str, Part] = {}
-        #: What the things that are busy are being bound to, and what is in which image.
+        #: Accelerator request of each busy thing.
         self._requests: dict[str, str] = {}
+        #: Function in each image.
         self._images: dict[str, str] = {}
 
     def start(self) -> None:
@@ -64,7 +65,7 @@ class CyborgHarness(ServiceHarness):
         self._serve(self._cyborg)
 
     def reset(self) -> None:
-        """Have Cyborg know nothing, and find the GPU and two FPGAs that hold their first function.
+        """Empty Cyborg, and let it find the GPU and two FPGAs that hold their first function.
 
         Only what it finds anew it publishes. The root is as nova would have published it.
         """
@@ -126,7 +127,7 @@ class CyborgHarness(ServiceHarness):
         self._cyborg.change_device(bus, hold=False)
 
     def make_free(self, thing: str) -> None:
-        """Have it be bound, and delete the request; what a restart has cut off stays unbound."""
+        """End the binding and delete its request; a restart may have cut the binding off."""
         bus, request = self._device(thing)["bus"], self._requests.pop(thing)
         if self._cyborg.underway(bus):
             self._cyborg.go(bus)
@@ -163,14 +164,14 @@ class CyborgHarness(ServiceHarness):
         return image, function
 
     def _end_binding(self, thing: str) -> None:
-        """Have a busy thing be free although its provider, to which Cyborg writes, is gone."""
+        """Free a busy thing whose provider is gone: Cyborg needs the provider to end a binding."""
         provider = str(self._described(thing)["rp_uuid"])
         self.placement.client.create_provider(provider, thing, _ROOT)
         self.make_free(thing)
         self.placement.client.delete_provider(provider)
 
     def _have_hardware(self, *devices: Part) -> None:
-        """Have these be the devices, and Cyborg know them: that it does not, only its log says."""
+        """Make Cyborg know exactly these devices; raises LabError with its log otherwise."""
         self._cyborg.set_hardware(*devices)
         self._cyborg.discover()
         known = {one["name"] for one in self._cyborg.deployables() if one["rp_uuid"]}

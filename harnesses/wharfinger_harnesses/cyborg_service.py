@@ -74,8 +74,8 @@ resource_provider_startup_retries = 0
 [oslo_concurrency]
 lock_path = {directory}
 
-# What the conductor makes clients for when it starts. Without a version in the URLs it would look
-# for one, and there is nobody yet, or ever.
+# The conductor makes clients for these services when it starts. The URLs name a version, so that it
+# does not ask the services, which do not answer yet.
 [placement]
 auth_type = admin_token
 token = admin
@@ -97,7 +97,7 @@ clouds:
       endpoint: http://127.0.0.1:{port}/image/v2
     image_endpoint_override: http://127.0.0.1:{port}/image/v2
 """
-#: What Cyborg comes with, but for keystone's filter.
+#: Cyborg's own pipeline, without the filter of keystone.
 _PIPELINE = """\
 [pipeline:main]
 pipeline = cors http_proxy_to_wsgi request_id without_keystone api_v2
@@ -125,7 +125,7 @@ _ENTRY_POINTS = f"""\
 lab = {_HARDWARE}:LabDriver
 """
 
-#: What keystone would have said of whoever asks.
+#: Headers that keystone would add for an administrator.
 _ADMINISTRATOR = {
     "HTTP_X_AUTH_TOKEN": "admin",
     "HTTP_X_ROLES": "admin,member,reader",
@@ -219,7 +219,7 @@ def create_schema() -> None:
 
 
 def answer_calls(topic: str, manager: Any, host: str) -> None:
-    """Have a manager do what is asked of it in the other parts."""
+    """Let a manager answer the RPC calls of the other services."""
     target = oslo_messaging.Target(topic=topic, server=host)
     rpc.get_server(target, [manager], CyborgObjectSerializer()).start()
     manager.init_host()
@@ -259,7 +259,7 @@ class Agent:
 
 
 class Control:
-    """What tests ask of the agents, which nobody else can."""
+    """Requests of tests to the agents, beside Cyborg's own API."""
 
     def __init__(self, agents: Mapping[str, Agent]) -> None:
         self._agents = agents

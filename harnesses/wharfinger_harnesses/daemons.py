@@ -23,8 +23,8 @@ TIMEOUT = 60.0
 MAX_SOCKET_PATH = 107
 #: Where Debian has programs that are not for everybody's PATH.
 MORE_DIRECTORIES = ("usr/sbin", "sbin", "usr/lib/postgresql/*/bin")
-#: Who runs what root starts: PostgreSQL refuses to be run by root.
-NOBODY = "nobody"
+#: User that runs the servers if root starts them: PostgreSQL refuses to run as root.
+SERVER_USER = "nobody"
 
 
 class LabError(Exception):
@@ -71,15 +71,15 @@ class ReservedPort(fixtures.Fixture):
 
 
 class Daemon(fixtures.Fixture):
-    """A server that says when it is ready, as systemd has it; with a directory of its own.
+    """A server that reports by systemd's protocol when it is ready; with its own directory.
 
-    It dies with the thread that started it, however that ends, or when this is cleaned up.
-    What it keeps there is lost then: the directory goes too.
+    It dies with the thread that started it, however that ends, or when this is cleaned up. Its
+    directory is deleted then.
     """
 
     #: Programs it takes, and the packages they come in.
     programs: Mapping[str, str] = {}
-    #: What ends it at once and leaves nothing running.
+    #: Signal that ends it at once and leaves no process behind.
     ended_by = signal.SIGKILL
 
     directory: Path
@@ -102,7 +102,7 @@ class Daemon(fixtures.Fixture):
         self.process.wait(TIMEOUT)
 
     def start_again(self) -> None:
-        """Have it back after a stop, with all that it has kept."""
+        """Start it again after a stop, on the same directory."""
         self.start(*self._command)
 
     def _setUp(self) -> None:
@@ -116,13 +116,15 @@ class Daemon(fixtures.Fixture):
     def _give_up_root(self) -> None:
         for parent in self.directory.parents:
             if not parent.stat().st_mode & stat.S_IXOTH:
-                raise LabError(f"{NOBODY} may not enter {parent}: set TMPDIR to a public place")
-        user = pwd.getpwnam(NOBODY)
+                raise LabError(
+                    f"{SERVER_USER} may not enter {parent}: set TMPDIR to a public place"
+                )
+        user = pwd.getpwnam(SERVER_USER)
         try:
             os.chown(self.directory, user.pw_uid, user.pw_gid)
         except OSError as error:
             raise LabError(
-                f"root runs servers as {NOBODY}, and cannot here: run as another user ({error})"
+                f"root cannot run servers as {SERVER_USER} here: run as another user ({error})"
             ) from error
         self._becoming = (
             *("--reuid", str(user.pw_uid), "--regid", str(user.pw_gid)),
@@ -175,7 +177,7 @@ class Daemon(fixtures.Fixture):
             )
 
     def _gets_ready(self, listener: socket.socket) -> bool:
-        """Wait until it says so, or ends."""
+        """Wait until it reports that it is ready, or ends; returns whether it is ready."""
         end = os.pidfd_open(self.process.pid)
         try:
             with selectors.DefaultSelector() as selector:
@@ -208,11 +210,11 @@ class Daemon(fixtures.Fixture):
 class PythonDaemon(Daemon):
     """A server that is a program of ours, a file whose first argument is its directory.
 
-    It stays who we are: nobody else need be able to read what Python is to run.
+    It runs as the current user, since another user may not be able to read its files.
     """
 
     def start_program(self, program: Path, *arguments: str) -> None:
-        """Start it, and have it import nothing from where its file is."""
+        """Start it; the directory of its file is not on its import path."""
         python = (sys.executable, "-I", "-W", "ignore")
         self.start(*python, str(program), str(self.directory), *arguments)
 

@@ -53,7 +53,7 @@ class Ironic(OpenStackService):
         }
         uuid = str(self._succeed("POST", "/v1/nodes", body)["uuid"])
         if owner is not None:
-            # Who creates a node for others has to have a project, or be the system.
+            # Only a request with a project or system scope may create a node with an owner.
             self.update_node(uuid, owner=owner)
         return uuid
 
@@ -113,16 +113,16 @@ class Ironic(OpenStackService):
         (self.directory / "go" / uuid).touch()
 
     def clear_goes(self) -> None:
-        """Have no node go on of which that was said and which has not done so yet."""
+        """Withdraw all calls of ``go`` for which the node has not continued yet."""
         for go in (self.directory / "go").iterdir():
             go.unlink()
 
     def wait_for(self, uuid: str, state: str) -> dict[str, Any]:
-        """The node, once it is in this provision state.
+        """Wait until a node is in this provision state; returns the node.
 
-        Unless that is a state which ends in -ing, Ironic is done with the node then: what is
-        asked of it next is not refused for its being locked. Raises LabError, with what Ironic
-        says of it, when the node ends up in another state that tells of a failure.
+        Unless the state ends in -ing, it also waits until Ironic has unlocked the node, so that
+        the next request is not refused. Raises LabError, with Ironic's error, when the node ends
+        up in a state of failure.
         """
 
         def arrived(node: Mapping[str, Any]) -> bool:

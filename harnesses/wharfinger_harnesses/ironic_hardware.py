@@ -78,7 +78,7 @@ class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
         purpose="looking for a go",
         spacing=0.1,
         filters={"reserved": False, "provision_state_in": list(_WAITING)},
-        # Asked before a task is made for the node, of which there may be thousands.
+        # Runs before Ironic makes a task for the node: there may be thousands of nodes.
         predicate=_has_go,
     )
     def lab_resume(self, task: Any, _manager: Any, _context: Any) -> None:

@@ -52,7 +52,7 @@ class IronicHarness(ServiceHarness):
         self._numbered = 0
 
     def start(self) -> None:
-        """Have an Ironic, and have it make the node that others are copies of; takes seconds."""
+        """Start an Ironic and create the node that others are copies of; takes seconds."""
         self._ironic = Ironic()
         self._serve(self._ironic)
         node = self._ironic.create_node(None)
@@ -123,7 +123,7 @@ timeout = {_TIMEOUT}
         self._ironic.delete_node(thing)
 
     def put_back(self, thing: str) -> None:
-        """Have a node as it was, busy if it was that; updated now."""
+        """Restore a removed node in the state that it had; only ``updated_at`` is new."""
         now = _in_database(datetime.now(UTC))
         self._ironic.rows.write(self._removed.pop(thing), [{"updated_at": now}])
 
@@ -140,7 +140,7 @@ timeout = {_TIMEOUT}
         self._ironic.wait_for(thing, "available")
 
     def expected(self) -> Mapping[str, Expected]:
-        """One of the class of each node that is available, and its traits."""
+        """Return, for each available node, one unit of its resource class, and its traits."""
         rows = {uuid: self._read(uuid) for uuid in self.things()}
         return {
             uuid: Expected(

@@ -27,13 +27,13 @@ class Rows:
         self._engine: Final = engine
 
     def uuids(self) -> list[str]:
-        """Those of all nodes, the oldest first."""
+        """Return the uuids of all nodes, the oldest first."""
         with self._engine.begin() as connection:
             nodes = self._nodes
             return [*connection.execute(select(nodes.c.uuid).order_by(nodes.c.id)).scalars()]
 
     def read(self, uuid: str | None = None) -> Row | None:
-        """A node as it is now, or else the oldest that there is; None where there is none."""
+        """Read a node, or the oldest one without a uuid; returns None if it does not exist."""
         nodes, traits = self._nodes, self._traits
         wanted = select(nodes).order_by(nodes.c.id)
         if uuid is not None:
@@ -58,7 +58,7 @@ class Rows:
     def _give_traits(
         self, connection: Connection, traits: Sequence[Mapping[str, Any]], count: int
     ) -> None:
-        """Have the newest nodes, so many, have these traits."""
+        """Give these traits to the ``count`` newest nodes."""
         ids = self._nodes.c.id
         newest = connection.execute(select(ids).order_by(ids.desc()).limit(count)).scalars().all()
         if had := [{**trait, "node_id": id} for trait, id in product(traits, newest)]:

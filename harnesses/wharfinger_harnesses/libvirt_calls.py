@@ -15,7 +15,7 @@ from wharfinger.conformance.harness import Fault
 
 _HANDLES: Final = (libvirt.virConnect, libvirt.virNodeDevice, libvirt.virDomain)
 _NO_CALLS: Final = frozenset({"close", "name"})
-#: Answers whose middle can be told from their end.
+#: Methods that answer with XML, which shows where a truncated answer ends.
 _XML: Final = frozenset({"XMLDesc"})
 
 
@@ -64,7 +64,7 @@ class Calls:
             self._at, self._fault = at, fault
 
     def make(self, words: str, method: str, call: Callable[[], Any]) -> Any:
-        """Make a call, unless it meets a fault; what it answers is seen, too."""
+        """Make a call, unless it meets a fault; the calls of the returned object are noted, too."""
         fault, released = self._noted(words)
         if fault is Fault.HANG:
             released.wait()

@@ -207,7 +207,7 @@ class LibvirtHarness(Harness):
         self._write()
 
     def _write(self) -> None:
-        """Have the file say it, at once: a driver in another thread may be reading."""
+        """Replace the file in one step: a driver in another thread may be reading it."""
         new = self._path.with_suffix(".new")
         new.write_text(host_xml([self._first, *self._gpus.values()], self._domains))
         new.replace(self._path)

@@ -14,7 +14,7 @@ OFFERED, OTHER = "nvidia-231", "nvidia-232"
 CAPACITIES: Final = {OFFERED: 8, OTHER: 4}
 CPUS: Final = 64
 MEMORY_MB: Final = 262144
-#: What each domain has.
+#: Resources of each domain.
 DOMAIN_CPUS: Final = 1
 DOMAIN_MEMORY_MB: Final = 64
 

@@ -33,7 +33,7 @@ class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
         self._fleet: dict[str, Any] = {}
 
     def init_host(self, host: str) -> None:
-        """Have a first list of nodes."""
+        """Fetch the first list of nodes."""
         self._host = host
         self.get_available_nodes(refresh=True)
 
@@ -88,7 +88,7 @@ def node_uuid(name: str) -> str:
 
 
 def _move(allocations: Mapping[str, Any], root: str, child: str) -> None:
-    """Have the child have what instances use of the root's magic."""
+    """Move what instances use of the root's magic to the child."""
     for consumer in allocations.values():
         held = consumer["allocations"]
         used = held.get(root, {}).get("resources", {}).pop(MAGIC, 0)

@@ -60,7 +60,7 @@ class OpenStackService(PythonDaemon):
         self.start_program(self.service_program, str(self.port), *arguments)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> requests.Response:
-        """What it answers to a request, whatever that is."""
+        """Send a request; returns the answer, also if it is an error."""
         return requests.request(
             method,
             f"{self.url}{path}",

@@ -52,7 +52,7 @@ class Process(fixtures.Fixture):
         return self._log.read_text(errors="replace").splitlines()
 
     def wait_for(self, *parts: str) -> None:
-        """Wait until each of these was told, in any order."""
+        """Wait until each of these texts was logged, in any order."""
 
         def missing() -> set[str]:
             text = self._log.read_text(errors="replace")

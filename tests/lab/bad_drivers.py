@@ -1,7 +1,7 @@
 """Drivers that misbehave in their process.
 
-A test creates and deletes the switch: a file that exists while the driver misbehaves. What a driver
-forks or starts ends by itself after ``LIFETIME`` seconds.
+A test creates and deletes the switch: a file that exists while the driver misbehaves. A process
+that a driver forks or starts ends by itself after ``LIFETIME`` seconds.
 """
 
 import ctypes
@@ -163,7 +163,7 @@ def fork_many() -> None:
 
 
 def fork_one() -> None:
-    """Have a process beside this one that has all that this one has open."""
+    """Fork a process that inherits all open files of this one, once."""
     if not _leaked:
         _leaked.append(fork_one)
         if not os.fork():

@@ -49,11 +49,11 @@ class Fleet:
         self._note(self.nodes)
 
     def end_process(self) -> None:
-        """Have the process of the driver end itself at its next listing."""
+        """Let the process of the driver end itself at its next listing."""
         self.path.with_suffix(_END).touch()
 
     def hold(self) -> None:
-        """Have each listing wait until ``let_go``."""
+        """Let each listing wait until ``let_go``."""
         self.path.with_suffix(_WAIT).touch()
 
     def let_go(self) -> None:

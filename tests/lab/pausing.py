@@ -111,7 +111,7 @@ class Pausing(fixtures.Fixture):
         }
 
     def _report_for_an_hour(self, far: Publishing) -> None:
-        """Have the service of the other host count as up, however slow the machine is."""
+        """Report the service of the other host as up for an hour, since the machine may be slow."""
         service_record.begin(far.context, self._taker)
         service = Service.get_by_host_and_binary(far.context, self._taker, service_record.BINARY)
         service.last_seen_up = now() + timedelta(hours=1)

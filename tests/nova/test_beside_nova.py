@@ -1,4 +1,4 @@
-"""What each operation of nova does to our devices below its root, and what we do then.
+"""Effects of each operation of nova on our devices below its root, and our reactions.
 
 One test, or two, for each row of the table in docs/reference/beside-nova.rst.
 """

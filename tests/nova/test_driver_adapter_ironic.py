@@ -26,7 +26,7 @@ pytest.importorskip("nova", reason="only the tox environment nova has nova")
 Nodes = Callable[..., str]
 FREE, RESERVED = {GOLD: (1, 0)}, {GOLD: (1, 1)}
 NOWHERE = "http://127.0.0.1:9"
-#: What nova-compute, and the nova driver, say besides of each root.
+#: Traits that nova-compute, and the nova driver, add to each root.
 CAPABILITIES = {
     "COMPUTE_IMAGE_TYPE_AMI",
     "COMPUTE_IMAGE_TYPE_QCOW2",
@@ -79,7 +79,7 @@ class Both:
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an empty database of nova's, which nova's own command has made."""
+    """Create an empty nova database with nova's own command; returns its path."""
     directory = tmp_path_factory.mktemp("nova")
     path = directory / "nova.sqlite"
     config = directory / "nova.conf"

@@ -1,7 +1,8 @@
 """The framework's ProviderTree beside nova's: the same calls leave the same tree.
 
-So the nova driver lets a compute driver of nova edit the framework's tree. What differs on purpose
-is in docs/reference/driver-contract.rst: names that the two refuse differently do not occur here.
+So the nova driver lets a compute driver of nova edit the framework's tree. The two differ on
+purpose in the names that they refuse (docs/reference/driver-contract.rst): such names do not occur
+here.
 """
 
 from typing import Any

@@ -27,7 +27,7 @@ class CyborgDriver(ComputeDriver):
         reshape=unsupported("an accelerator never moves to another provider"),
         change_feed=SUPPORTED,
         programming=SUPPORTED,
-        cleans_after_release=unsupported("Cyborg cleans no device that is given back"),
+        cleans_after_release=unsupported("Cyborg does not clean a released device"),
     )
     default_owner = "OWNER_CYBORG"
     object_versions = {"Migration": "1.0", "Service": "1.0"}

@@ -32,7 +32,7 @@ class IronicDriver(ComputeDriver):
         nested_providers=unsupported("a node is given out whole"),
         reshape=unsupported("a node has no inventory that could move"),
         change_feed=SUPPORTED,
-        programming=unsupported("what is deployed to a node is its instance's"),
+        programming=unsupported("the instance on a node decides what the node runs"),
         cleans_after_release=SUPPORTED,
     )
     default_owner = "OWNER_NOVA"

@@ -151,9 +151,9 @@ def _translated(instance: str, operation: str) -> Iterator[None]:
             raise Vanished(str(error)) from error
         raise BackendError(driver=instance, operation=operation, reason=str(error)) from error
     except (SystemError, UnicodeError) as error:  # libvirt-python, of an error it cannot decode
-        reason = f"what libvirt says is not UTF-8 ({error.__cause__ or error})"
+        reason = f"libvirt's error text is not UTF-8 ({error.__cause__ or error})"
         raise BackendError(driver=instance, operation=operation, reason=reason) from error
 
 
 def _say_nothing(context: object, error: object) -> None:
-    """Leave an error to be raised."""
+    """Print no error: libvirt-python also raises it."""

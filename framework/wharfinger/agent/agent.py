@@ -93,11 +93,11 @@ class Agent:
     # For any thread, and for the handlers of signals.
 
     def stop(self) -> None:
-        """Have ``run`` end."""
+        """Make ``run`` end."""
         self._events.put(_Event.STOP)
 
     def reload(self) -> None:
-        """Have the configuration read again."""
+        """Make the agent read its configuration again."""
         self._events.put(_Event.RELOAD)
 
     def look(self) -> None:

@@ -10,7 +10,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def end_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent, of this process id, ends."""
+    """Make the kernel kill this process when its parent ends; ``parent`` is the parent's id."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it has ended meanwhile
         os._exit(1)

@@ -161,9 +161,9 @@ class Reference:
 
 
 def happenings(subject: Subject, things: list[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Let the backend change, step by step: what has happened, and the cycles that follow.
+    """Change the backend step by step; yields each change, and the cycles that follow it.
 
-    "polls" are polls until one has named the change. ``things`` receives all things by and by.
+    "polls" are polls until one has named the change. New things are added to ``things``.
     """
     harness = subject.harness
     first, second = things[:2]

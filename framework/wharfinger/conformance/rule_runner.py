@@ -53,7 +53,7 @@ class Status(StrEnum):
 class Result:
     """The result of one rule.
 
-    ``found`` is what the driver did, or why there is nothing to be said. ``details`` is a traceback
+    ``found`` is what the driver did, or why the rule has no result. ``details`` is a traceback
     where one helps.
     """
 

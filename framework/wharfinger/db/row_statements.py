@@ -297,7 +297,7 @@ def _is_meant(found: Any, wanted: Any) -> bool:
 
 
 def is_several(value: object) -> bool:
-    """Return whether a condition has several values, of which one is enough."""
+    """Return whether a condition is a collection of values, any of which matches."""
     return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
 
 

@@ -1,7 +1,7 @@
 """Loading of a driver class by its configured name, with a check of the contract.
 
-Each fault is an error that names the driver, the method or attribute, what was found and what is
-expected. A missing driver is an error, too.
+Each error names the driver, the method or attribute, the fault and the expectation. A missing
+driver is an error, too.
 """
 
 from collections.abc import Iterator, Mapping

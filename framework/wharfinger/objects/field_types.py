@@ -58,7 +58,7 @@ class Identifier(Field[str]):
 
 
 class Word(Field[str]):
-    """One of several words."""
+    """A word out of a fixed set."""
 
     def __init__(self, values: Collection[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -167,7 +167,7 @@ def moment(**kwargs: Any) -> Field[datetime]:
 
 
 def one_of(*values: str, **kwargs: Any) -> Field[str]:
-    """One of these words."""
+    """A field for a word out of these."""
     return Word(values, **kwargs)
 
 

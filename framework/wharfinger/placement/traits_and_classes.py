@@ -14,8 +14,8 @@ from wharfinger.placement.provider_writes import ProviderWrites
 from wharfinger.providers.names import is_custom
 
 _UNKNOWN: Final = (
-    "Its os-traits is older than ours: OWNER_* traits need os-traits 2.8 there. Nothing of this "
-    "tree was written."
+    "Its os-traits is older than ours: OWNER_* traits need os-traits 2.8 there. This tree was not "
+    "written."
 )
 
 

@@ -111,7 +111,7 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
 def is_published(traits: Collection[str], record: Record) -> bool:
     """Return whether a driver instance publishes the provider with these traits.
 
-    ``record`` is its record by driver instances; an empty one if there is none.
+    ``record`` is the record that a driver instance keeps of it, or an empty record.
     """
     if record.applied is None and not any(map(is_instance_trait, traits)):
         return False

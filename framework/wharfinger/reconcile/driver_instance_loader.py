@@ -157,7 +157,7 @@ def connected(driver: ComputeDriver) -> Iterator[None]:
         try:
             guarded(driver.name, "cleanup_host", driver.cleanup_host)
         except WharfingerError as error:
-            # What the cycle did stands.
+            # The cycle itself has succeeded.
             LOG.warning("%s", error)
 
 

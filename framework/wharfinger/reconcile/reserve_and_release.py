@@ -356,7 +356,7 @@ class Reservations:
             raise ReservationRefused(
                 provider=provider.name,
                 uuid=provider.uuid,
-                problem=f"it belongs to {', '.join(sorted(found)) or 'nobody known'} now.",
+                problem=f"it belongs to {', '.join(sorted(found)) or 'an unknown owner'} now.",
                 remedy="Ask its owner.",
             )
         new = {trait} if trait else set()
@@ -400,7 +400,7 @@ class Reservations:
             raise ReservationRefused(
                 provider=provider.name,
                 uuid=provider.uuid,
-                problem=f"it belongs to {', '.join(sorted(others)) or 'nobody known'}, and "
+                problem=f"it belongs to {', '.join(sorted(others)) or 'an unknown owner'}, and "
                 "no driver instance publishes it.",
                 remedy="Ask its owner, or publish it first.",
             )

@@ -1,8 +1,8 @@
 """Inventories of all providers in the classes of a request, also those that are not available.
 
-The sources are, in this order: the summaries of candidates in their trees; what driver instances
-have stored, if the provider has not changed since; one request per provider, for a limited number;
-and what driver instances have stored, even if outdated.
+The sources are, in this order: the provider summaries of the candidates' trees; records of driver
+instances whose generation is still current; one request per provider, for a limited number of
+providers; outdated records.
 """
 
 from collections import Counter

@@ -19,9 +19,10 @@ TIMEOUT = 60.0
 
 
 class Fleet:
-    """A backend: nodes by name, with why each is reserved, and the names of what has changed.
+    """A backend: nodes by name, with the reason why each is reserved, and the changed names.
 
-    ``acts`` are done in a call of the driver's, by its name; what they raise is what it raises.
+    ``acts`` has functions by the name of a driver method: the method calls its function first, and
+    raises the function's exception.
     """
 
     def __init__(self, *nodes: str) -> None:
@@ -109,10 +110,10 @@ class FleetDriver(ComputeDriver):
 
 
 class GatedDriver(ComputeDriver):
-    """Of a fleet that is in no process, whose listing waits where a file says.
+    """Driver of a fixed fleet whose listing waits at a pipe.
 
-    ``gate`` is a pipe; the driver says on standard error that it waits, and goes on when somebody
-    has opened it to write, and closed it.
+    ``gate`` is the path of the pipe. The driver reports on standard error that it waits, and
+    continues when a test has opened the pipe for writing and closed it.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -142,7 +143,7 @@ class GatedDriver(ComputeDriver):
 
 
 def install(directory: Path) -> Path:
-    """Have both drivers found by whoever has the directory that comes back on its path."""
+    """Write a distribution with both drivers; returns the directory for the import path."""
     site = directory / "site"
     information = site / "wharfinger_lab-1.dist-info"
     information.mkdir(parents=True)

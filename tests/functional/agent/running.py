@@ -30,7 +30,7 @@ SOON = 0.01
 
 
 class Log(logging.Handler):
-    """What the agent has logged."""
+    """Log records of the agent."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -51,7 +51,7 @@ class Log(logging.Handler):
         return [one.getMessage() for one in self.records(part)]
 
     def wait_for(self, part: str) -> None:
-        """Wait until something has been told, or see that it has."""
+        """Wait until a message with this part was logged."""
         with self._told:
             assert self._told.wait_for(lambda: self.records(part), TIMEOUT), (part, self.lines())
 
@@ -152,7 +152,7 @@ class Running(fixtures.Fixture):
         return Checked(new)
 
     def stop(self) -> None:
-        """Have it come to its end."""
+        """Stop the agent, and wait until it has ended."""
         self.agent.stop()
         self._thread.join(TIMEOUT)
         assert not self._thread.is_alive()

@@ -1,4 +1,4 @@
-"""An agent, its paces, and what becomes of it when a driver fails or hangs."""
+"""An agent: its cycles, and its behaviour when a driver fails or hangs."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> "Reports":
 
 
 class Reports:
-    """Tells of each report of a service when it has been written."""
+    """Notes each report of a service when it has been written."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._said: list[bool] = []
@@ -111,7 +111,7 @@ def fails(error: BaseException) -> Act:
 
 
 def first(error: BaseException) -> Act:
-    """What fails when it is first done."""
+    """Return a function that raises the error in its first call only."""
     errors = [error]
 
     def act() -> None:
@@ -124,7 +124,7 @@ def first(error: BaseException) -> Act:
 def sees_others_go_on(
     running: Running, placement: PlacementFixture, spare: Fleet, times: int = 2
 ) -> None:
-    """What an instance has to say is published."""
+    """Change a node of the instance, and assert that each change is published."""
     for number in range(times):
         reason = "" if number % 2 else "cleaning"
         spare.change("spare-1", reason)
@@ -132,7 +132,7 @@ def sees_others_go_on(
         assert reserved(placement, "spare-1") == bool(reason)
 
 
-# Paces.
+# Cycles.
 
 
 def test_all_instances_are_published_and_what_changes_then_by_a_poll(
@@ -158,7 +158,7 @@ def test_all_instances_are_published_and_what_changes_then_by_a_poll(
     assert metal.calls("get_available_nodes") == spare.calls("get_available_nodes") == 1
 
 
-def test_what_others_have_changed_is_mended_without_another_listing(
+def test_drift_cycle_repairs_changes_of_others_without_another_listing(
     running: Running, placement: PlacementFixture, metal: Fleet
 ) -> None:
     running.start(drift=SOON)
@@ -196,7 +196,7 @@ def test_one_line_names_some_of_many(running: Running, metal: Fleet) -> None:
         ("get_available_nodes", SystemExit(3)),
     ],
 )
-def test_what_fails_at_first_is_tried_again_and_the_others_go_on(
+def test_failing_instance_is_tried_again_and_the_others_go_on(
     running: Running, placement: PlacementFixture, *, call: str, error: BaseException
 ) -> None:
     metal, spare = running.fleets.values()
@@ -232,7 +232,7 @@ def test_an_instance_that_another_process_has_is_taken_when_it_is_free(
     assert len(running.log.lines("none: ")) == 1
 
 
-def test_a_listing_that_fails_later_is_told_once_and_polls_go_on(
+def test_listing_that_fails_later_is_logged_once_and_polls_go_on(
     running: Running, placement: PlacementFixture, metal: Fleet
 ) -> None:
     metal.acts["get_available_nodes"] = first(OSError("away"))
@@ -249,13 +249,13 @@ def test_a_listing_that_fails_later_is_told_once_and_polls_go_on(
     assert len(running.log.lines("over: ")) == 1
 
 
-def test_a_node_that_fails_is_told_once_by_whoever_finds_it_and_the_others_go_on(
+def test_failing_node_is_logged_once_by_all_cycles_together_and_the_others_go_on(
     running: Running, placement: PlacementFixture, metal: Fleet
 ) -> None:
     running.start(drift=SOON, full=0.05)
     running.log.wait_for("metal: 6 changes written")
     metal.nodes[""] = ""  # nothing can have such a name
-    metal.nodes["metal-3"] = ""  # which the feed does not tell
+    metal.nodes["metal-3"] = ""  # which the change feed does not report
     running.log.wait_for("metal: driver metal: provider : ")
     running.log.wait_for("metal: 3 changes written")
     metal.await_calls("get_available_nodes", 3)  # and many other cycles between those
@@ -269,7 +269,7 @@ def test_a_node_that_fails_is_told_once_by_whoever_finds_it_and_the_others_go_on
     assert over == first.replace("metal: ", "metal: over: ", 1)
 
 
-def test_what_a_poll_finds_wrong_is_over_when_a_full_cycle_does_not_find_it(
+def test_problem_of_a_poll_is_over_when_a_full_cycle_does_not_find_it(
     running: Running, metal: Fleet
 ) -> None:
     running.start(drift=0.05, full=0.5)
@@ -290,7 +290,7 @@ def test_what_a_poll_finds_wrong_is_over_when_a_full_cycle_does_not_find_it(
 
 
 @pytest.mark.parametrize("kind", [KeyError, SystemExit])
-def test_what_nobody_has_thought_of_is_told_with_its_traceback_and_the_next_cycle_goes_on(
+def test_unexpected_exception_is_logged_with_its_traceback_and_the_next_cycle_goes_on(
     running: Running, metal: Fleet, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
 ) -> None:
     def fault(*_args: object, **_more: object) -> None:
@@ -335,7 +335,7 @@ def test_outage_in_a_part_of_a_drift_cycle_is_over_with_the_next_one(
     assert len(running.log.lines("metal: Placement: GET /traits: no answer")) == 1
 
 
-# What hangs, and the service.
+# Hanging drivers, and the service.
 
 
 def test_while_a_driver_hangs_the_others_go_on_and_the_service_is_up(
@@ -411,7 +411,7 @@ def test_service_is_complete_when_a_full_cycle_of_every_instance_had_no_problem(
     assert (service.version, list(service.owners)) == (OWNER_TAG_VERSION, ["OWNER_NOVA"])
 
 
-def test_a_report_that_fails_is_told_once_and_the_agent_goes_on(
+def test_failing_service_report_is_logged_once_and_the_agent_goes_on(
     running: Running,
     placement: PlacementFixture,
     spare: Fleet,
@@ -472,7 +472,7 @@ def test_a_cycle_that_is_under_way_comes_to_its_end(
     assert metal.calls("changed_nodes") == 1
 
 
-def test_what_hangs_is_named_and_left_behind(
+def test_agent_that_ends_names_and_abandons_a_hanging_instance(
     running: Running,
     placement: PlacementFixture,
     hanging: Hanging,

@@ -1,6 +1,7 @@
-"""SIGTERM at any moment: the agent ends with 0, names what it waits for, and leaves nothing.
+"""SIGTERM at any moment: the agent exits with 0, names the instances for which it waits, and leaves
+no process behind.
 
-What hangs is ended after 3 seconds here, in place of 25.
+These tests wait 3 seconds for an instance that hangs, in place of 25.
 """
 
 import os

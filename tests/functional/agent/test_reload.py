@@ -280,7 +280,7 @@ def test_reloads_in_a_row_keep_only_the_configurations_in_use(stand_in: StandIn)
     stand_in.runners[:] = stand_in.runners[-1:]
     stand_in.checks.clear()
 
-    # That of the agent and b, and the one with which a was started.
+    # The configuration of the agent and of b, and the one with which a was started.
     wait_until(lambda: _configurations() <= 2)
 
 

@@ -242,13 +242,13 @@ def test_claim_with_a_failed_request_is_finished_or_undone(
             assert interceptor.struck, case
         assert not unknown(publishing.context), case
         interceptor.expect()
-        with late() as mended:
+        with late() as repaired:
             if then == "claimed again":
-                mended.claim(WHOLE, uuid=ONE)
+                repaired.claim(WHOLE, uuid=ONE)
                 assert [*held()] == [ONE], case
                 assert noted(publishing.context) == taken(publishing.context), case
             elif there_are(publishing.context):
-                mended.claims.release(ONE)
+                repaired.claims.release(ONE)
                 assert held() == {}, case
         assert faults(publishing.context) == [], case
 

@@ -223,9 +223,9 @@ def test_release_with_a_failed_request_is_finished_by_a_repeat(
                 broken.claims.release(ONE)
             assert interceptor.struck, case
         interceptor.expect()
-        with late() as mended:
+        with late() as repaired:
             if there_are(publishing.context):
-                mended.claims.release(ONE)
+                repaired.claims.release(ONE)
         assert nothing_is_left(publishing.context), case
         phases = [one.phase for one in rows(publishing.context).values()]
         assert phases == ["released", "released"], case

@@ -29,7 +29,7 @@ from wharfinger.cli.app import main
 agent.PATIENCE = 3.0
 sys.exit(main())
 """
-#: What the fleet has when all is published.
+#: Names of the providers when all are published.
 NODES = {f"{name}-{number}" for name in ("one", "two") for number in range(5)}
 
 
@@ -91,7 +91,9 @@ def has_nothing_to_do(program: Program) -> None:
 # While it runs.
 
 
-def test_without_v_nothing_is_told_where_all_is_well(fleet: Program, requests: Requests) -> None:
+def test_agent_without_verbose_logs_nothing_when_all_is_well(
+    fleet: Program, requests: Requests
+) -> None:
     published = Acting(lambda request: request.startswith("POST /reshaper"), lambda: None)
     requests.seen = published
     with Process(fleet) as agent:
@@ -114,7 +116,7 @@ def test_with_v_there_is_a_line_for_the_beginning_each_cycle_that_wrote_and_the_
         done = agent.end()
 
     assert (done.code, done.out) == (0, "")
-    # Its Placement refuses the role by which many are written at once, and that is told.
+    # Its Placement refuses the role that writing many at once needs, and the agent logs that.
     told = "inventories are set one by one"
     lines = [line for line in done.err.splitlines() if not line.startswith(told)]
     assert (lines[0], lines[-1]) == ("the agent of lab runs one, two", "the agent of lab stops")
@@ -188,7 +190,7 @@ def test_with_a_configuration_that_cannot_be_it_does_not_start(fleet: Program) -
 
 def test_agent_of_a_careless_wrapper_publishes(fleet: Program) -> None:
     """Its standard streams are closed, and its working directory has a module's name in it."""
-    (fleet.directory / "queue.py").write_text("raise ImportError('a file of somebody else')")
+    (fleet.directory / "queue.py").write_text("raise ImportError('a file of another program')")
     closed = ("/bin/sh", "-c", f'exec {PROGRAM} "$@" <&- >&- 2>&-', "sh")
     with Process(fleet, command=closed) as agent:
         wait_until(lambda: everything().keys() == NODES, everything)
@@ -200,8 +202,8 @@ def test_agent_of_a_careless_wrapper_publishes(fleet: Program) -> None:
 # How it ends.
 
 
-def test_a_cycle_that_is_writing_comes_to_its_end_first(fleet: Program, requests: Requests) -> None:
-    """Both write by then, or one has not begun: what it has begun, it ends."""
+def test_agent_that_ends_lets_a_writing_cycle_end_first(fleet: Program, requests: Requests) -> None:
+    """Each of the two instances has either written everything by then, or not begun."""
     with Process(fleet, "-v") as agent:
         requests.seen = stopped = Acting(
             lambda request: request.endswith("/traits") and len(requests.writes) > 5,
@@ -271,7 +273,7 @@ def test_killed_while_it_writes_it_goes_on_when_it_is_started_again(
     has_nothing_to_do(fleet)
 
 
-def test_it_runs_with_the_embedded_placement_which_tells_nothing(tmp_path: Path) -> None:
+def test_agent_with_the_embedded_placement_logs_no_requests(tmp_path: Path) -> None:
     program = Program(tmp_path)
     with Process(program, "-v") as agent:
         agent.wait_for("gpus: 9 changes written")

@@ -97,7 +97,7 @@ def test_each_misbehaviour_has_an_expectation() -> None:
 
 
 def misbehave(beside: BesideBad, name: str) -> None:
-    """Have the driver misbehave, and wait until the agent shows all that is expected."""
+    """Make the driver misbehave, and wait until the agent shows all that is expected."""
     beside.switch.touch()
     if name in AT_START:
         beside.kill_instance(BAD)

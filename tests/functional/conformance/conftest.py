@@ -44,7 +44,7 @@ def examiner(
     no_waiting: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Examiner]:
-    """What examines a driver."""
+    """Return an examiner of drivers whose rules take little time."""
     monkeypatch.setattr(change_feed, "_WITHIN", 0.2)  # these feeds tell at once, or never
     monkeypatch.setattr(subject, "_PAUSE", 0)  # none of them has a timer
     monkeypatch.setattr(long_reservation, "_LONG", 300.0)  # as many cycles each time

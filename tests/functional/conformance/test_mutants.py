@@ -164,7 +164,7 @@ def test_each_rule_has_a_mutant_that_says_its_defect() -> None:
         assert kind.__doc__ and kind.__doc__ != LabDriver.__doc__, kind
 
 
-def test_rules_are_told_in_sentences() -> None:
+def test_rules_are_described_in_sentences() -> None:
     for rule in RULES.values():
         assert re.fullmatch(r"WHF-\d{3}", rule.id)
         for text in (rule.says, rule.because):

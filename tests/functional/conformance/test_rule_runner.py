@@ -1,6 +1,6 @@
-"""What comes of a rule for a driver: with rules of the test's own.
+"""The result of a rule for a driver, by rules of the test's own.
 
-What results come to, the verdicts, is in unit/conformance/test_verdict.py.
+unit/conformance/test_overall_verdict.py tests the verdict on all results.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -85,7 +85,7 @@ def test_rule_that_is_kept_passes_and_one_that_is_not_fails(examination: Examina
         (ValueError("two\nlines\x1b[31m"), "ValueError"),
     ],
 )
-def test_what_a_driver_raises_fails_the_rule_with_its_traceback(
+def test_exception_of_a_driver_fails_the_rule_with_its_traceback(
     error: BaseException, found: str, examination: Examination
 ) -> None:
     result = examination.look(a_rule(check=raises(error)))
@@ -96,15 +96,15 @@ def test_what_a_driver_raises_fails_the_rule_with_its_traceback(
     assert Path(__file__).name in result.details or isinstance(error, BackendError)
 
 
-def test_ctrl_c_is_nobodys_failure(examination: Examination) -> None:
+def test_ctrl_c_fails_no_rule(examination: Examination) -> None:
     with pytest.raises(KeyboardInterrupt):
         examination.look(a_rule(check=raises(KeyboardInterrupt())))
 
 
-# What has nothing to look at.
+# Rules that have nothing to look at.
 
 
-def test_what_comes_after_a_broken_rule_is_not_run_nor_what_comes_after_that(
+def test_rules_that_depend_on_a_broken_rule_are_not_run(
     examination: Examination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain = [a_rule("WHF-101", breaks), a_rule("WHF-102", after=("WHF-101",))]
@@ -137,7 +137,7 @@ def test_reshape_is_unproven_where_the_harness_says_no_uses(examiner: Examiner) 
 class NeverBusy(WorldHarness):
     """Machines that are free at any time."""
 
-    busy: Capability = unsupported("whoever has a machine keeps it")  # type: ignore[misc]
+    busy: Capability = unsupported("a user keeps its machine for ever")  # type: ignore[misc]
     cleaning: Capability = unsupported("machines stay clean")  # type: ignore[misc]
 
 
@@ -154,7 +154,7 @@ def test_rules_for_other_drivers_and_backends_are_exempt_and_say_why(examiner: E
     assert [*map(said, results)] == [
         (Status.EXEMPT, "nested_providers is not supported: a machine is one provider"),
         (Status.EXEMPT, "change_feed is supported"),
-        (Status.EXEMPT, "nothing is ever busy: whoever has a machine keeps it"),
+        (Status.EXEMPT, "nothing is ever busy: a user keeps its machine for ever"),
         (Status.EXEMPT, "nothing has to be cleaned: machines stay clean"),
     ]
 
@@ -300,7 +300,7 @@ def test_each_rule_begins_with_an_empty_placement_and_a_backend_that_was_reset(
     assert seen == [({}, ["machine-0", "machine-1"], [])] * 2
 
 
-# What was declared to fail.
+# Declared failures.
 
 
 @pytest.fixture

@@ -81,8 +81,8 @@ def test_damaged_documents_are_logged_and_kept_and_the_others_moved(
 
     for one in damaged:
         [told] = [message for message in caplog.messages if one in message]
-        assert f"driver instance gpus remembered of provider {one} cannot be read" in told
-        assert "left in the table provider_documents" in told
+        assert f"record that driver instance gpus has of provider {one} cannot be read" in told
+        assert "stays in the table provider_documents" in told
     assert len(caplog.messages) == len(damaged)
     assert damaged_ones(file) == damaged
     assert RecordStore(context, HOST, "gpus").records == spine.RECORDS

@@ -197,7 +197,7 @@ def test_device_that_this_service_does_not_publish_is_refused(
         client.set_traits(theirs, generation, [owner])
     before = contents(device.placement)
 
-    with pytest.raises(ReservationRefused, match=owner or "nobody known"):
+    with pytest.raises(ReservationRefused, match=owner or "an unknown owner"):
         Device(device.publishing, device.placement, "theirs").program("new")
 
     assert contents(device.placement) == before
@@ -343,9 +343,9 @@ def test_device_with_an_unresolved_job_is_refused(
     ("step", "error"),
     [
         ("reserved", KeyboardInterrupt()),
-        ("programming", BrokenPipeError("nobody reads")),
+        ("programming", BrokenPipeError("no reader")),
         ("programming", KeyboardInterrupt()),
-        ("programmed", BrokenPipeError("nobody reads")),
+        ("programmed", BrokenPipeError("no reader")),
         ("released", KeyboardInterrupt()),
     ],
     ids=repr,
@@ -463,7 +463,7 @@ def test_job_resolved_while_it_runs_ends_as_resolved(
 
 
 @pytest.mark.parametrize(
-    "what", ["Placement answers nobody", "Placement hangs", "the database is away", "nothing"]
+    "what", ["Placement is away", "Placement hangs", "the database is away", "nothing"]
 )
 def test_job_reports_signs_of_life_during_an_outage(
     device: Device, driver: ProgrammableDriver, monkeypatch: pytest.MonkeyPatch, what: str
@@ -475,7 +475,7 @@ def test_job_reports_signs_of_life_during_an_outage(
         if what == "Placement hangs":
             is_back.wait(PATIENCE)
         elif not is_back.is_set():
-            raise ConnectFailure("nobody listens")
+            raise ConnectFailure("no server")
 
     def unwritable(job: DeviceJob) -> None:
         if not is_back.is_set():
@@ -535,7 +535,7 @@ def test_device_programmed_before_an_outage_is_left_to_be_resolved(
 ) -> None:
     def loading(*_: Any) -> None:
         if away == "Placement":
-            device.placement.adapter.before = raises(ConnectFailure("nobody listens"))
+            device.placement.adapter.before = raises(ConnectFailure("no server"))
         else:
             error = StateError(path="state", problem="it is away.", remedy="Wait.")
             monkeypatch.setattr(DeviceJob, "save", raises(error))

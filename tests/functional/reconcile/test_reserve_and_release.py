@@ -199,7 +199,7 @@ def test_reserve_of_a_provider_without_our_instance_is_refused(
         placement.client.set_traits(theirs, generation, [owner])
     before = contents(placement)
 
-    with pytest.raises(ReservationRefused, match=owner or "nobody known"):
+    with pytest.raises(ReservationRefused, match=owner or "an unknown owner"):
         holds.reserve(summary(placement, "theirs"), holder="ann", reason="why")
 
     assert contents(placement) == before

@@ -226,7 +226,7 @@ def test_a_hundred_requests_within_the_cache_time_cost_one_read(searching: Searc
 @pytest.mark.parametrize(
     ("line", "owner", "count"),
     [("untagged = allow", NOVA, 0), ("", None, 0), ("", NOVA, 1)],
-    ids=["untagged allowed", "nobody's", "an owner's"],
+    ids=["untagged allowed", "unowned", "an owner's"],
 )
 def test_gates_are_read_only_for_groups_with_an_owner(
     searching: Searching, line: str, owner: str | None, count: int

@@ -160,7 +160,7 @@ class AbstractHarness(Harness):
 
 
 class HeldHarness(WorldHarness):
-    """Has a process, whose id is told, and waits until somebody ends the run."""
+    """Starts a process, writes its id to a file, and waits until the run is ended."""
 
     def start(self) -> None:
         super().start()

@@ -15,9 +15,9 @@ from wharfinger.conformance.rule_runner import Examination, guarded
 
 @dataclass(frozen=True)
 class Examiner:
-    """What an examination takes besides a driver; directories are made below ``directory``.
+    """Makes examinations of drivers; their directories are below ``directory``.
 
-    ``seconds`` are those in which faults are tried, by the rule.
+    ``seconds`` is the time for which a rule tries faults, by the rule.
     """
 
     directory: Path

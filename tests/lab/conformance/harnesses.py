@@ -24,7 +24,7 @@ from wharfinger.providers.device_function_traits import function_trait
 _COUNT: Final = 2
 #: A trait that no device has at first.
 _MORE: Final = "HW_GPU_API_OPENCL_V2_2"
-#: What the names on the second host begin with.
+#: Prefix of the names on the second host.
 _SECOND: Final = "second-"
 
 
@@ -43,19 +43,19 @@ class WorldHarness(Harness):
         self.second: Final = World(f"{_SECOND}{self.prefix}")
 
     def start(self) -> None:
-        """Have it be found by the name of the directory."""
+        """Register the worlds, so that drivers find them."""
         WORLDS[str(self.directory)] = self.world
         WORLDS[self._second_name] = self.second
 
     def stop(self) -> None:
-        """Have it be found no longer, and end what waits for it."""
+        """Release the requests that wait, and unregister the worlds."""
         for world in (self.world, self.second):
             world.expect(None, None)
         WORLDS.pop(str(self.directory), None)
         WORLDS.pop(self._second_name, None)
 
     def reset(self) -> None:
-        """Have new devices."""
+        """Replace all devices by new ones."""
         self.world.reset(_COUNT)
 
     def configuration(self, instance: str) -> str:
@@ -67,7 +67,7 @@ class WorldHarness(Harness):
         return [*self.world.devices]
 
     def add(self) -> str:
-        """Have one more."""
+        """Add a device."""
         return self.world.add()
 
     def remove(self, thing: str) -> None:
@@ -79,15 +79,15 @@ class WorldHarness(Harness):
         self.world.put_back(thing)
 
     def make_busy(self, thing: str) -> None:
-        """Have somebody else use it."""
+        """Mark a device as busy for another program."""
         self.world.change(thing, busy=True)
 
     def make_free(self, thing: str) -> None:
-        """Have it cleaned."""
+        """Clean a device, which makes it free."""
         self.world.clean(thing)
 
     def restart(self) -> None:
-        """Have sessions end."""
+        """Restart the backend: its sessions end."""
         self.world.restart()
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
@@ -112,12 +112,12 @@ class WorldHarness(Harness):
         return frozenset(device.traits)
 
     def change(self, thing: str) -> None:
-        """Have a device have two units more, and one trait more."""
+        """Give a device two more units and one more trait."""
         device = self.world.devices[thing]
         self.world.change(thing, units=device.units + 2, traits=(*device.traits, _MORE))
 
     def use(self, thing: str) -> None:
-        """Have an instance use one unit."""
+        """Let an instance use one more unit of a device."""
         self.world.change(thing, used=self.world.devices[thing].used + 1)
 
     def second_host(self, instance: str) -> str:
@@ -126,7 +126,7 @@ class WorldHarness(Harness):
         return f"[{instance}]\nworld = {self._second_name}\n"
 
     def allocations(self, provider: str) -> Mapping[str, Any]:
-        """What instances have of a provider, by consumer; nothing of one that there is not."""
+        """Return the allocations of a provider by consumer; none for an unknown provider."""
         try:
             return self.placement.client.get_provider_allocations(provider)
         except NotFound:
@@ -161,7 +161,7 @@ class DevicesHarness(WorldHarness):
         )
 
     def traits(self, device: Device) -> frozenset[str]:
-        """That of its function, too."""
+        """Return the traits of a device, with that of its function."""
         functions = {function_trait(device.function)} if device.function else set()
         return super().traits(device) | functions
 
@@ -213,7 +213,7 @@ class ManyMachinesHarness(WorldHarness):
     """Two thousand machines, from the beginning."""
 
     def reset(self) -> None:
-        """Have new devices."""
+        """Replace all devices by new ones."""
         self.world.reset(2000)
 
 

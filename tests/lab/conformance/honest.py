@@ -1,6 +1,6 @@
 """Drivers that keep all rules: devices below one node, and machines that are nodes.
 
-Mutants are made of them: what is done in a case that is not every day's has a method of its own.
+Mutants are their subclasses: each unusual case has a method of its own, which a mutant overrides.
 """
 
 import json
@@ -21,14 +21,14 @@ OPTIONS = [
     cfg.StrOpt("world", required=True, help="The name of the backend."),
     cfg.FloatOpt("timeout", default=0.2, help="Seconds to wait for an answer."),
 ]
-#: What is given of a device.
+#: Resource class of a device.
 UNITS = "FPGA"
-#: What is given of the node of all devices, and its name on the first host.
+#: Resource class of the node of all devices, and its name on the first host.
 SLOTS = "SRIOV_NET_VF"
 NODE = "lab"
 
 Facts = Mapping[str, Any]
-#: What a consumer has, by the uuid of the provider.
+#: Allocations of a consumer, by the uuid of the provider.
 Held = dict[str, dict[str, Any]]
 
 
@@ -38,7 +38,7 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 class LabDriver(ComputeDriver):
-    """What both have: a connection, and a snapshot of what is known of each device."""
+    """Base of both drivers: a connection, and a snapshot of the facts about each device."""
 
     default_owner: ClassVar[str] = "OWNER_CYBORG"
     #: Whether its harness has none of the optional methods.
@@ -52,13 +52,13 @@ class LabDriver(ComputeDriver):
         self.timeout: float | None = conf[name].timeout
         self.session: int | None = None
         self.devices: dict[str, Facts] = {}
-        #: What a mutant remembers of devices.
+        #: Names that a mutant remembers.
         self.noted: set[str] = set()
 
     def init_host(self, service: Service) -> None:
         self.connect()
 
-    # What is asked.
+    # Requests.
 
     def connect(self) -> None:
         self.session = self.asked("connect")["session"]
@@ -95,21 +95,21 @@ class LabDriver(ComputeDriver):
         )
 
     def came_late(self, words: str, answer: str) -> None:
-        """What is made of an answer that comes when nobody waits for it any more."""
+        """Handle an answer that comes after the time-out."""
 
     def refused(self, words: str, answer: Facts) -> Any:
-        """What is made of an error."""
+        """Handle an error of the backend; returns an answer in its place, or raises."""
         raise self.failed(words, RuntimeError(answer["error"]))
 
     def unreadable(self, words: str, answer: str, error: ValueError) -> Any:
-        """What is made of an answer that cannot be read."""
+        """Handle an answer that is not JSON; returns one in its place, or raises."""
         raise self.failed(words, error) from error
 
     def failed(self, words: str, error: Exception) -> BackendError:
-        """The error for what came of a request."""
+        """Return the error of a request that failed."""
         return BackendError(driver=self.name, operation=words, reason=str(error))
 
-    # What there is.
+    # The snapshot.
 
     def refresh(self) -> None:
         try:
@@ -118,11 +118,11 @@ class LabDriver(ComputeDriver):
             self.not_refreshed(error)
 
     def not_refreshed(self, error: BackendError) -> None:
-        """What is done where there is no new snapshot."""
+        """Handle a refresh that failed."""
         raise error
 
     def read(self) -> None:
-        """Have a new snapshot, or the old one and an error."""
+        """Take a new snapshot; keeps the old one and raises if that fails."""
         self.devices = self.read_devices(self.ask("list"))
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
@@ -135,7 +135,7 @@ class LabDriver(ComputeDriver):
         return devices
 
     def not_read(self, name: str, error: BackendError) -> None:
-        """What is done where a device could not be asked for."""
+        """Handle a device whose facts could not be read."""
         raise error
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
@@ -156,7 +156,7 @@ class LabDriver(ComputeDriver):
         """The nodes that have changed if these devices have."""
         raise NotImplementedError
 
-    # What is said of a device.
+    # Description of a device.
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         tree.update_inventory(name, self.inventory(name, facts))
@@ -224,7 +224,7 @@ class DevicesDriver(LabDriver):
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
-        #: What all devices are below.
+        #: Name of the node that is the parent of all devices.
         self.node = self.world.prefix.rpartition("_")[0]
         #: By consumer, the units that it uses, by device.
         self.uses: Mapping[str, Mapping[str, int]] = {}
@@ -299,7 +299,7 @@ class DevicesDriver(LabDriver):
         if not held[root]["resources"]:
             del held[root]
 
-    # What is programmed, and what is cleaned.
+    # Programming and cleaning.
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         device = self.names.get(provider_uuid)

@@ -1,7 +1,7 @@
-"""What a driver is examined with, without what takes its time and is not looked at.
+"""Quick means to examine many drivers: without the slow parts of a run that tests do not look at.
 
-Drivers publish into the real Placement through its API. What it holds then is read from behind,
-and so it is emptied; a state directory is copied; and what is installed is listed once.
+Drivers publish into the real Placement through its API. Its content is read and deleted directly in
+its database. The state directory is a copy, and the installed distributions are listed once.
 """
 
 from collections import defaultdict
@@ -92,7 +92,7 @@ class InOneProcess(fixtures.Fixture):
 
 
 def _rows(connection: Connection, query: str) -> dict[int, list[Any]]:
-    """What a query finds, by what comes first."""
+    """Return the rows of a query, by their first column."""
     found: dict[int, list[Any]] = defaultdict(list)
     for key, *values in connection.execute(text(query)):
         found[key].append(values)

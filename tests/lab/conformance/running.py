@@ -159,7 +159,7 @@ class InThisProcess:
 
 
 class Kit:
-    """What an author types, in this process."""
+    """Runs an author's command lines of the kit in this process."""
 
     def __init__(self, pytester: pytest.Pytester, authors: Authors) -> None:
         self._pytester: Final = pytester
@@ -177,11 +177,11 @@ class Kit:
 
 @dataclass(frozen=True)
 class Processes:
-    """What an author types, each in a process of its own; ``directory`` is where."""
+    """Makes an author's command lines of the kit, to run in processes of their own."""
 
     directory: Path
     authors: Authors
 
     def command(self, *arguments: str) -> list[str]:
-        """What runs the kit."""
+        """Return the command line that runs the kit."""
         return [sys.executable, "-m", "wharfinger.cli.app", "conformance", "run", *arguments]

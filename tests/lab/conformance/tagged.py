@@ -45,7 +45,7 @@ class TagsDriver(ComputeDriver):
         self.session = requests.Session()
         retries = Retry(2, status_forcelist=[503], backoff_factor=0.01)
         self.session.mount("http://", HTTPAdapter(pool_maxsize=4, max_retries=retries))
-        #: What was read, and its tag, by the path.
+        #: Tag and content of each path that was read.
         self.known: dict[str, tuple[str, Any]] = {}
         self.machines: dict[str, dict[str, Any]] = {}
 
@@ -59,7 +59,7 @@ class TagsDriver(ComputeDriver):
         return [*self.machines]
 
     def get(self, path: str) -> Any:
-        """What is at a path; raises BackendError."""
+        """Return the content of a path; raises BackendError."""
         tag, known = self.known.get(path, ("", None))
         try:
             answer = self.session.get(

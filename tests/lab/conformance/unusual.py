@@ -32,7 +32,7 @@ _AGGREGATE = "2c2c5c0e-8d8e-4c62-8a3f-1de5a1d40b3c"
 
 
 class EndsItsThreadSoon(DevicesDriver):
-    """It has a thread that comes to its end a moment after it has been told to."""
+    """It has a thread that ends a moment after the driver has asked it to."""
 
     def init_host(self, service: Service) -> None:
         super().init_host(service)
@@ -111,7 +111,7 @@ class OffersAfterFiveSeconds(MachinesDriver):
 
 
 class ForgetsItsFunctionWhileBusy(DevicesDriver):
-    """What a device holds is not known while it is programmed."""
+    """The function of a device is not known while it is programmed."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return super().traits(name, {**facts, "function": None} if facts["busy"] else facts)
@@ -164,7 +164,7 @@ class CountsOnItsNode(DevicesDriver):
 
 
 class SharesAPool(DevicesDriver):
-    """What all devices have is in a pool, which is shared."""
+    """The units of all devices are in a pool, which is shared."""
 
     def describe_root(self, tree: ProviderTree, node: str) -> None:
         super().describe_root(tree, node)
@@ -300,7 +300,7 @@ class HasASlowBackend(DevicesDriver):
 
 
 class LogsAndWarns(DevicesDriver):
-    """It logs by loggers of its own and of others, one of which it configures, and warns."""
+    """It logs by its own logger, which it configures, and by that of a library; and it warns."""
 
     def refresh(self) -> None:
         super().refresh()

@@ -1,7 +1,7 @@
-"""A backend in memory: devices, who uses them, and what has happened to them.
+"""A backend in memory: devices, their users, and the events of devices.
 
-A driver finds it by the name in its configuration, and asks it in words, which it answers with
-JSON, as something over HTTP would. Each request is written down, and can meet a fault.
+A driver finds it by the name in its configuration, and sends it requests in words. It answers with
+JSON, like a service over HTTP. It notes each request, and a request can meet a fault.
 """
 
 import json
@@ -21,7 +21,7 @@ from wharfinger.conformance.harness import Fault
 WORLDS: Final[dict[str, "World"]] = {}
 
 
-#: What it says in the place of an answer.
+#: Errors in the place of an answer.
 DENIED: Final = "it is not known who asks"
 _SAID: Final[dict[Fault | None, str]] = {Fault.ERROR: "try again later", Fault.DENIED: DENIED}
 
@@ -44,10 +44,7 @@ class SessionOver(Exception):
 
 @dataclass(frozen=True)
 class Device:
-    """What there is to know of one; ``reserved`` is its own figure, and nobody's doing.
-
-    ``used`` are the units that instances use of it.
-    """
+    """State of a device: it needs ``reserved`` units itself, instances use ``used`` units."""
 
     units: int = 4
     used: int = 0
@@ -95,10 +92,10 @@ class World:
             return WORLDS[name]
         return cast(World, RemoteWorld(**json.loads((Path(name) / "served.json").read_text())))
 
-    # What happens to it.
+    # Changes by the harness.
 
     def reset(self, count: int) -> None:
-        """Have that many new devices, and nothing else."""
+        """Replace everything by that many new devices."""
         with self._lock:
             self.devices, self.pulled, self.uses, self.images = {}, {}, {}, {}
             self._made, self._events = 0, []
@@ -108,7 +105,7 @@ class World:
             self.add()
 
     def add(self) -> str:
-        """Have one more, in a slot that was never used; unlike the one before it."""
+        """Add a device in a slot that was never used; it differs from the one before it."""
         with self._lock:
             name = f"{self.prefix}{self._made}"
             size = self._made % len(_APIS)
@@ -117,18 +114,18 @@ class World:
             return name
 
     def pull(self, name: str) -> None:
-        """Have one less."""
+        """Remove a device."""
         with self._lock:
             self.pulled[name] = self.devices.pop(name)
             self._events.append(name)
 
     def put_back(self, name: str) -> None:
-        """Have it again, as it was."""
+        """Restore a removed device as it was."""
         with self._lock:
             self._put(name, self.pulled.pop(name))
 
     def change(self, name: str, **changes: Any) -> None:
-        """Have a device be otherwise."""
+        """Change fields of a device."""
         with self._lock:
             self._put(name, replace(self.devices[name], **changes))
 
@@ -141,7 +138,7 @@ class World:
         self.devices[name] = device
         self._events.append(name)
 
-    # What is asked of it.
+    # Requests of drivers.
 
     def expect(self, at: int | None, fault: Fault | None) -> None:
         """As Harness.expect."""
@@ -161,17 +158,17 @@ class World:
         timeout: float | None,
         take_late: Callable[[str], None] | None = None,
     ) -> str:
-        """What it answers, as JSON; ``take_late`` is called with an answer that comes too late.
+        """Return the answer to a request, as JSON; ``take_late`` gets an answer that is too late.
 
-        Raises ConnectionError where it is away, TimeoutError after so many seconds, SessionOver,
-        Refused.
+        Raises ConnectionError while the backend is away, TimeoutError after the time-out,
+        SessionOver, and Refused.
         """
         with self._lock:
             meets = self._fault if self._at in (None, len(self.calls)) else None
             over = self._over
             self.calls.append(words)
         if meets is Fault.RAISE:
-            raise ConnectionRefusedError("nobody listens")
+            raise ConnectionRefusedError("no server listens")
         if meets is Fault.HANG:
             over.wait(timeout)
             raise TimeoutError("no answer")
@@ -216,13 +213,13 @@ class World:
         return {"programmed": name}
 
     def clean(self, name: str) -> None:
-        """Have it be free, and without what its last user left."""
+        """Clean a device of its last user's data, and free it."""
         self.change(name, busy=False, cleaned=datetime.now(UTC).isoformat())
 
 
 @dataclass(frozen=True)
 class RemoteWorld:
-    """What a driver asks of a world, in another process, which serves it at ``url``."""
+    """A driver's side of a world in another process, which serves the world at ``url``."""
 
     url: str
     prefix: str
@@ -273,7 +270,7 @@ class _Question(BaseHTTPRequestHandler):
             told = {"answer": self.server.world.request(**question)}
         except tuple(_RAISED.values()) as error:
             told = {"error": type(error).__name__, "reason": str(error)}
-        with suppress(ConnectionError):  # who asked may have been killed
+        with suppress(ConnectionError):  # the client may have been killed
             self.send_response_only(200)
             self.end_headers()
             self.wfile.write(json.dumps(told).encode())

@@ -1,4 +1,4 @@
-"""Shows what the kit says of the outsiders' drivers.
+"""Shows the kit's verdicts on the outsiders' drivers.
 
 ``python -m tests.lab.outsiders NAME...``, ``--right``, ``--wrong`` or ``--all``; with ``--kind``
 those whose defect is of a kind. Each is examined in a process of its own, since a defect may change

@@ -58,7 +58,7 @@ class HostDriver(ComputeDriver):
     # The file.
 
     def load(self) -> dict[str, Any]:
-        """What the file says; raises BackendError."""
+        """Return the content of the file; raises BackendError."""
         try:
             return self.parse(self.read_text())
         except (OSError, ValueError, KeyError) as error:

@@ -90,7 +90,7 @@ class RackDriver(ComputeDriver):
         return answer.status, answer.read()
 
     def read(self, status: int, text: bytes) -> Any:
-        """What an answer says; raises ValueError for an error."""
+        """Return the content of an answer; raises LookupError for 404, ValueError for errors."""
         if status == 404:
             raise LookupError(json.loads(text)["error"])
         if status != 200:

@@ -40,7 +40,7 @@ right()(RackDriver)
 right()(HostDriver)
 
 
-# What drivers write.
+# Drivers that publish unusual trees.
 
 
 @right()
@@ -327,7 +327,7 @@ class RaisesItsOwn(RackDriver):
 
 @right()
 class RaisesWhatItMeets(HostDriver):
-    """What goes wrong with the file is raised as it is."""
+    """It raises errors of the file unchanged."""
 
     def load(self) -> dict[str, Any]:
         return self.parse(self.read_text())
@@ -516,7 +516,7 @@ class ListsWhatIsNamed(RackDriver):
         return sorted(changed), f"event:{mark}"
 
 
-# What there is.
+# Unusual backends.
 
 
 class OverlayHarness(HostHarness):

@@ -147,9 +147,9 @@ def look_until_found(
 def run_command(
     name: str, directory: Path, installed: Path, *arguments: str
 ) -> "subprocess.CompletedProcess[str]":
-    """What the command says of a driver; ``installed`` has the distribution.
+    """Run the kit's command on a driver; ``installed`` has the distribution.
 
-    Exit code -9 where it had not ended after a long time.
+    The exit code is -9 if the command was killed because it took too long.
     """
     environment = {
         **os.environ,

@@ -55,7 +55,7 @@ def test_snapshot_of_several_files_has_the_last_value(file: Path, tmp_path: Path
     ("text", "error"),
     [
         ("nonsense", ConfigurationFileError),
-        (f"{BASE}[nobody]\nx = 1", ConfigurationFileError),
+        (f"{BASE}[absent]\nx = 1", ConfigurationFileError),
         (f"{BASE}[agent]\npoll_interval = -1", ConfigurationError),
     ],
 )

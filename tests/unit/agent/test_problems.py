@@ -1,4 +1,4 @@
-"""What is wrong is told when it begins and when it is over."""
+"""A problem is logged when it begins and when it is over."""
 
 import logging
 
@@ -28,13 +28,13 @@ def problems(caplog: pytest.LogCaptureFixture) -> Problems:
 
 
 def told(caplog: pytest.LogCaptureFixture) -> Told:
-    """What has been told since this was asked last."""
+    """Return the log lines since the last call."""
     records = [(one.levelname, one.getMessage()) for one in caplog.records]
     caplog.clear()
     return records
 
 
-def test_a_problem_is_told_once_and_so_is_its_end(
+def test_problem_is_logged_once_and_so_is_its_end(
     problems: Problems, caplog: pytest.LogCaptureFixture
 ) -> None:
     problems.found("poll", [error("no answer"), error("no node")])
@@ -50,7 +50,7 @@ def test_a_problem_is_told_once_and_so_is_its_end(
     assert told(caplog) == [("WARNING", "metal: over: no node")]
 
 
-def test_one_that_comes_back_is_told_again(
+def test_problem_that_returns_is_logged_again(
     problems: Problems, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(2):
@@ -63,7 +63,7 @@ def test_one_that_comes_back_is_told_again(
     ]
 
 
-def test_what_several_find_is_one_problem_until_nobody_finds_it(
+def test_problem_of_several_cycle_types_is_over_when_none_finds_it(
     problems: Problems, caplog: pytest.LogCaptureFixture
 ) -> None:
     problems.found("full", [error("no answer"), error("no answer")])
@@ -75,9 +75,7 @@ def test_what_several_find_is_one_problem_until_nobody_finds_it(
     assert told(caplog) == [("WARNING", "metal: over: no answer")]
 
 
-def test_who_has_not_looked_at_everything_ends_nothing(
-    problems: Problems, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_partial_look_ends_no_problem(problems: Problems, caplog: pytest.LogCaptureFixture) -> None:
     problems.found("cycles", [error("no node")])
     for _ in range(2):
         problems.also_found("cycles", [error("no answer")])
@@ -104,7 +102,7 @@ def test_an_address_or_the_id_of_a_request_makes_no_other_problem(
     ]
 
 
-def test_what_nobody_has_thought_of_is_told_with_its_traceback(
+def test_unexpected_exception_is_logged_with_its_traceback(
     problems: Problems, caplog: pytest.LogCaptureFixture
 ) -> None:
     try:

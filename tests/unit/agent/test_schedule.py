@@ -1,4 +1,4 @@
-"""When a driver instance's paces are due: times are seconds of a clock that the test has."""
+"""Times at which the cycles of a driver instance are due, in seconds of the test's own clock."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ SECTION = AgentSection(2, 60, 300, health_socket=SOCKET)
 
 
 def run(timetable: Timetable, until: float, takes: float = 0.0) -> list[tuple[float, CycleType]]:
-    """What is done until then, and when, if each thing takes so long."""
+    """Return the cycles until a time, with their starts; each cycle takes ``takes`` seconds."""
     now, done = 0.0, []
     while now < until:
         pace = timetable.due(now)
@@ -40,7 +40,7 @@ def test_each_pace_comes_when_its_interval_is_over() -> None:
     assert [when for when, _pace in done] == every  # and each of both as a poll
 
 
-def test_what_was_missed_is_not_caught_up() -> None:
+def test_missed_cycles_are_not_caught_up() -> None:
     done = run(Timetable(SECTION), until=200, takes=50)
 
     # A drift cycle is due 60 s after the end of the full one, at 110: a poll is under way then,

@@ -125,11 +125,11 @@ def test_device_profiles_may_be_in_a_file(tmp_path: Path) -> None:
 def test_profile_file_in_the_home_directory_is_expanded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("HOME", "/home/user")
     opts = read(tmp_path, "[accelerator]\ndevice_profiles = ~/profiles.json\n")
 
     found = AcceleratorSection.read(opts).device_profiles
-    assert found == Path("/home/somebody/profiles.json")
+    assert found == Path("/home/user/profiles.json")
 
 
 @pytest.mark.parametrize("value", ["profiles.json", "", "./profiles.json"])

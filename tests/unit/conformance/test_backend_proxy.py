@@ -1,4 +1,4 @@
-"""What a proxy passes on, what it breaks, and what it says of it."""
+"""Calls that a proxy passes on, calls that it breaks, and its report of them."""
 
 import socket
 import threading
@@ -113,7 +113,7 @@ def is_reset(proxy: Proxy) -> bool:
 
 @contextmanager
 def hanging(proxy: Proxy) -> Iterator["Future[bool]"]:
-    """Someone whose call hangs; whether it is reset."""
+    """A call that hangs; its future has whether the connection was reset."""
     proxy.expect(fault=Fault.HANG)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(is_reset, proxy)
@@ -210,7 +210,7 @@ def test_an_answer_that_breaks_off_is_a_whole_message(backend: Backend, proxy: P
 
 
 @pytest.mark.parametrize("status", [200, 204, 304])
-def test_half_of_an_answer_without_a_body_is_none(
+def test_half_of_an_answer_without_a_body_is_a_reset(
     backend: Backend, proxy: Proxy, status: int
 ) -> None:
     backend.status, backend.body = status, b""
@@ -318,7 +318,7 @@ def test_calls_are_answered_at_the_same_time(backend: Backend, proxy: Proxy) -> 
     assert len(proxy.calls) == 8
 
 
-def test_of_calls_at_the_same_time_one_meets_the_fault(proxy: Proxy) -> None:
+def test_one_of_several_simultaneous_calls_meets_the_fault(proxy: Proxy) -> None:
     proxy.expect(3, Fault.HALF)
     with ThreadPoolExecutor(8) as pool:
         answers = [answer.content for answer in pool.map(get, [proxy] * 8)]
@@ -349,7 +349,7 @@ def test_a_client_that_has_given_up_is_no_news(
     assert not capsys.readouterr().err
 
 
-def test_what_was_not_started_can_be_stopped() -> None:
+def test_proxy_that_was_not_started_can_be_stopped() -> None:
     proxy = Proxy("http://127.0.0.1:1")
     proxy.forget()
     proxy.stop()

@@ -21,7 +21,7 @@ class Machine:
 
 @dataclass
 class Rack:
-    """What a harness may be like; the placement has what the driver has published."""
+    """A harness of a rack; ``placement`` has the texts that its driver has published."""
 
     directory: Path
     text: str = "[rack]\n"

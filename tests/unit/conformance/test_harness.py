@@ -1,4 +1,4 @@
-"""What a harness can without saying it."""
+"""Abilities that a harness has without declaring them."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What results come to: the verdict of each profile, and what a run exits with."""
+"""The verdict of each profile, and the exit code of a run, by its results."""
 
 import pytest
 
@@ -10,7 +10,7 @@ MUST, SHOULD, MAY = Level
 CORE, EXTENDED = Profile
 
 TABLE = [
-    # What came of a rule of the core, of that level; the verdict of the core.
+    # Level of a rule of the core; its status; the verdict of the core.
     (MUST, Status.PASSED, Word.CONFORMS),
     (MUST, Status.EXEMPT, Word.CONFORMS),
     (MUST, Status.FAILED, Word.FAILED),
@@ -49,7 +49,7 @@ def test_the_verdict_of_a_profile(level: Level, status: Status, word: Word) -> N
     assert exit_code([core, extended]) == CODES[word]
 
 
-def test_what_fails_counts_more_than_what_is_missing_or_known() -> None:
+def test_failure_counts_more_than_missing_or_known_results() -> None:
     statuses = (Status.NOT_RUN, Status.KNOWN, Status.FAILED)
     results = [
         Result(_rule(f"WHF-{number}", CORE), status) for number, status in enumerate(statuses)

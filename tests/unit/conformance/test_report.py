@@ -1,4 +1,4 @@
-"""What a report makes of facts, whatever texts drivers and backends have: Markdown and a badge."""
+"""Reports as Markdown and as a badge are well-formed for any text of a driver or backend."""
 
 import re
 from typing import Any
@@ -19,7 +19,7 @@ BAR = re.compile(r"(?<!\\)(?:\\\\)*\|")
 
 
 @given(TEXTS, TEXTS, TEXTS)
-def test_tables_are_well_formed_whatever_is_said(found: str, reason: str, name: str) -> None:
+def test_tables_are_well_formed_for_any_text(found: str, reason: str, name: str) -> None:
     lines = report.as_markdown(_facts(found, reason, name)).splitlines()
 
     tables = [line for line in lines if line.startswith("|")]
@@ -65,7 +65,7 @@ def _row(found: str) -> str:
 
 
 def _facts(found: str, reason: str, name: str) -> dict[str, Any]:
-    """What there is to say of a driver, with these texts in it."""
+    """Return facts for a report on a driver, with these texts in them."""
     return {
         "kit": "1.0",
         "wharfinger": "0.1",

@@ -1,4 +1,4 @@
-"""What a watch leaves behind in its process."""
+"""Side effects that a watch leaves behind in its process."""
 
 import subprocess
 import sys

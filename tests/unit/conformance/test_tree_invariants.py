@@ -1,4 +1,4 @@
-"""What has to hold after each cycle, of contents that are made up; and what a change concerns."""
+"""Invariants after each cycle, by made-up contents; and the providers that a change concerns."""
 
 from dataclasses import replace
 from typing import Any

@@ -356,7 +356,7 @@ ADVICE: list[tuple[str, Case, tuple[str, ...]]] = [
     ),
     ("all used up", all_used_up, ("4", "used up.")),
     (
-        "what ends by itself comes first",
+        "a reservation that ends by itself comes first",
         reserved_and_used_up,
         ("7 providers", "cleaning", "14m", "19", "used up."),
     ),

@@ -29,8 +29,8 @@ def test_reason_of_a_state_has_its_name_and_the_actor() -> None:
             continue
         [reason] = told
         assert reason == state or reason.startswith(f"{state} (")
-        whom = {"wait": "waits for the", "hold": "waits for an operator"}
-        assert whom.get(state.rsplit(maxsplit=1)[-1], "") in reason
+        actor = {"wait": "waits for the", "hold": "waits for an operator"}
+        assert actor.get(state.rsplit(maxsplit=1)[-1], "") in reason
 
 
 words = st.one_of(st.none(), st.text(max_size=400))

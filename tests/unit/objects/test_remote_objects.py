@@ -342,7 +342,7 @@ def test_update_of_the_wrong_type_in_an_answer_is_an_error(
 FACTS: dict[str, Any] = {
     "subject": "Service x",
     "problem": "it is damaged.",
-    "remedy": "Mend it.",
+    "remedy": "Repair it.",
     "field": "owners",
     "kind": "Service",
     "key": "x",

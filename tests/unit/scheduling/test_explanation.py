@@ -109,7 +109,7 @@ def test_steps_without_a_condition_are_omitted(world: World) -> None:
 
 REASONS = {
     "belongs": (Stock(4, 0), (CYBORG, FAST), [Belonging((CYBORG,))]),
-    "nobody's": (Stock(4, 0), (FAST,), [Belonging(())]),
+    "unowned": (Stock(4, 0), (FAST,), [Belonging(())]),
     "lacks": (Stock(4, 0), (NOVA,), [Untraited((FAST,))]),
     "has": (Stock(4, 0), (NOVA, FAST, SLOW), [Traited(SLOW)]),
     "both": (Stock(4, 0), (NOVA, SLOW), [Untraited((FAST,)), Traited(SLOW)]),

@@ -47,8 +47,8 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugins:
 
 def surroundings() -> Surroundings:
     """Surroundings without a server or a database: a new filter reads nothing."""
-    nobody: Any = None
-    return Surroundings(parse([]), PlacementClient(nobody), Context())
+    absent: Any = None
+    return Surroundings(parse([]), PlacementClient(absent), Context())
 
 
 def refusal(*names: str) -> ConfigurationError:

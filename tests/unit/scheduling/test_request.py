@@ -122,7 +122,7 @@ def test_invalid_uuid_is_refused(values: dict[str, Any], key: str) -> None:
     assert no_group(**values) == (key, "rack", "is not a uuid")
 
 
-def test_an_empty_uuid_is_none_either() -> None:
+def test_empty_uuid_is_refused() -> None:
     assert no_group(in_tree="") == ("uuid of the group without a suffix", "", "is not a uuid")
 
 
@@ -460,9 +460,9 @@ def test_error_has_the_outermost_subject() -> None:
         about("device profile fast"),
         about("nothing"),
     ):
-        raise invalid("resources:VGPU", "many", "that is none.")
+        raise invalid("resources:VGPU", "many", "must be a number.")
 
-    assert str(caught.value) == "nothing: resources:VGPU = 'many': that is none."
+    assert str(caught.value) == "nothing: resources:VGPU = 'many': must be a number."
 
 
 def test_about_passes_other_errors() -> None:

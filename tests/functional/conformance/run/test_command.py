@@ -31,7 +31,7 @@ def _logging() -> Iterator[None]:
         ([], USAGE, "required: NAME"),
     ],
 )
-def test_it_exits_as_documented(
+def test_run_exits_as_documented(
     kit: Kit, arguments: list[str], code: int, said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["conformance", "run", *arguments]) == code
@@ -39,7 +39,7 @@ def test_it_exits_as_documented(
     assert said in "".join(capfd.readouterr())
 
 
-def test_what_it_is_asked_for_is_asked_of_the_kit(kit: Kit, tmp_path: Path) -> None:
+def test_run_passes_its_arguments_to_the_kit(kit: Kit, tmp_path: Path) -> None:
     arguments = ["--seed", "0", "--examples", "2", "--rule", "WHF-204"]
     files = ["--report", str(tmp_path)]
     known = ["--known-failure", "WHF-204: old firmware"]

@@ -84,7 +84,7 @@ def test_a_configuration_that_is_wrong_is_no_word_on_the_driver(
         ("abstract", "the harness tests.lab.*: TypeError: Can't instantiate abstract class *"),
     ],
 )
-def test_a_harness_that_is_none_is_no_word_on_the_driver(
+def test_unusable_harness_is_no_verdict_on_the_driver(
     kit: Kit, driver: str, line: str, tmp_path: Path
 ) -> None:
     asked = ("-k", "WHF-201", "--driver-report", str(tmp_path))

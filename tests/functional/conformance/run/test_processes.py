@@ -1,4 +1,4 @@
-"""What a driver, a harness or a user does to the process of the rules: no result is lost."""
+"""The process of the rules, while a driver, a harness or a user disturbs it: no result is lost."""
 
 import json
 import signal
@@ -24,7 +24,7 @@ RULES = {rule.id: rule for rule in all_rules()}
 
 
 def is_running(pid: str) -> bool:
-    """Return whether a process runs; one that has ended and that nobody waits for does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return (Path("/proc") / pid / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -92,7 +92,7 @@ def test_interrupted_run_reports_partial_and_leaves_no_process(processes: Proces
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        # Whoever runs these tests in the background has it ignored, and so would they.
+        # A shell that runs these tests in the background ignores SIGINT, and children inherit that.
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     ) as running:
         told = processes.directory / "started"
@@ -110,7 +110,7 @@ def test_interrupted_run_reports_partial_and_leaves_no_process(processes: Proces
     assert report["verdicts"] == {"core": "PARTIAL", "extended": "PARTIAL"}
 
 
-# What else runs in pytest.
+# Other tests and plugins in the same pytest.
 
 
 def test_pytest_run_ignores_settings_and_plugins_of_others(

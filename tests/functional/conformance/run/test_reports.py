@@ -1,4 +1,4 @@
-"""What a run leaves: its reports, a JUnit file, and nothing else."""
+"""The files that a run leaves: its reports, a JUnit file, and nothing else."""
 
 import json
 import re
@@ -15,7 +15,7 @@ REPORTS = ("racks.json", "racks.md", "racks.svg")
 
 
 def test_the_reports_have_what_ran(kit: Kit) -> None:
-    """One complete run with a harness: all that is said of it is the same."""
+    """The terminal and all reports of one complete run with a harness agree."""
     result = kit(
         *("--driver", "racks", "--driver-examples", "1", "--driver-seed", "7"),
         *("--driver-report", "reports/new", "--junit-xml", "junit.xml"),
@@ -58,7 +58,7 @@ def test_the_reports_have_what_ran(kit: Kit) -> None:
     ]
 
 
-def test_what_is_missing_is_in_the_report(kit: Kit) -> None:
+def test_report_of_a_partial_run_has_the_rules_that_did_not_run(kit: Kit) -> None:
     result = kit(
         *("--driver", "tagged", "-k", "WHF-204 or WHF-205 or WHF-401"),
         *("--driver-report", ".", "--driver-known-failure", "WHF-204: old\nfirmware | tags"),

@@ -1,4 +1,4 @@
-"""What runs of the kit exit with, and what they say in the end."""
+"""Exit codes of runs of the kit, and the verdicts that they print in the end."""
 
 import pytest
 
@@ -12,7 +12,7 @@ QUICK = "WHF-201"
 CONFORMS, FAILED, USAGE, PARTIAL = 0, 1, 4, 6
 
 
-def test_what_should_be_kept_and_is_not_is_told_and_fails_nothing(kit: Kit) -> None:
+def test_broken_should_rule_is_printed_and_does_not_fail_the_run(kit: Kit) -> None:
     result = kit("--driver", "generous", *CORE)
 
     assert result.ret == CONFORMS
@@ -27,7 +27,7 @@ def test_what_should_be_kept_and_is_not_is_told_and_fails_nothing(kit: Kit) -> N
     )
 
 
-def test_what_must_be_kept_and_is_not_fails_and_its_command_shows_it_again(kit: Kit) -> None:
+def test_broken_must_rule_fails_the_run_and_its_command_shows_it_again(kit: Kit) -> None:
     seed = ("--driver-seed", "7")
     result = kit("--driver", "tagged", *CORE, *seed, "-k", "WHF-204 or WHF-301", "-x")
 
@@ -78,19 +78,19 @@ def test_a_run_that_says_nothing_is_never_green(
 
 
 def test_a_driver_that_is_not_installed_fails(kit: Kit) -> None:
-    result = kit("--driver", "nobody", *CORE)
+    result = kit("--driver", "absent", *CORE)
 
     assert result.ret == FAILED
     result.stdout.fnmatch_lines(
         [
             "found:    entry point: none in wharfinger.drivers",
-            "nobody: not installed; *",
+            "absent: not installed; *",
             "not run: WHF-102, WHF-103, *: *",
         ]
     )
 
 
-def test_of_a_collection_alone_nothing_is_said(kit: Kit) -> None:
+def test_collect_only_prints_no_verdict(kit: Kit) -> None:
     result = kit("--driver", "shelf", "--collect-only")
 
     assert result.ret == CONFORMS
@@ -114,7 +114,7 @@ def test_a_harness_that_does_not_stop_is_an_error(kit: Kit) -> None:
     result.stdout.fnmatch_lines(["*the harness failed in stop: OSError: *"])
 
 
-# What is known to fail.
+# Known failures.
 
 
 def test_a_known_failure_is_no_failure(kit: Kit) -> None:

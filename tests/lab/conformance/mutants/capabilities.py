@@ -40,7 +40,7 @@ class ReshapesInSecret(DevicesDriver):
 
 @mutant("WHF-904")
 class HasAnOpinionOfCleaning(MachinesDriver):
-    """It cleans nothing, and says of everything that it is clean."""
+    """It cleans nothing, and reports every provider as clean."""
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         return True
@@ -48,7 +48,7 @@ class HasAnOpinionOfCleaning(MachinesDriver):
 
 @mutant("WHF-921")
 class SaysWhatItKnew(DevicesDriver):
-    """What a device holds it takes from its snapshot."""
+    """It takes the function of a device from its snapshot, which may be outdated."""
 
     def current_function(self, provider_uuid: str) -> str | None:
         function: str | None = self.devices[self.names[provider_uuid]]["function"]
@@ -67,7 +67,7 @@ class ProgramsLater(DevicesDriver):
 
 @mutant("WHF-922")
 class SwallowsErrors(DevicesDriver):
-    """What it could not program it says nothing of."""
+    """It reports no error when programming fails."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         try:
@@ -144,7 +144,7 @@ class ProgramsTheFirst(DevicesDriver):
 
 @mutant("WHF-924")
 class RefusesAll(DevicesDriver):
-    """Whatever goes wrong, it says that nothing was begun."""
+    """It reports each failure as if programming had not begun."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         try:

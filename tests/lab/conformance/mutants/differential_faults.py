@@ -226,7 +226,7 @@ class BelievesAFileThatIsEmpty(KeepsAFile):
 
 @mutant("WHF-723")
 class LeavesALockBehind(KeepsAFile):
-    """Its lock is a file that exists; nobody removes it where its process has died."""
+    """Its lock is a file that exists; the file stays when its process dies."""
 
     def read(self) -> None:
         try:

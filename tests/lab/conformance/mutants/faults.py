@@ -28,7 +28,7 @@ class ListsWhatWas(DevicesDriver):
 
 @mutant("WHF-701")
 class MayNotSeeAny(MachinesDriver):
-    """Who may not see the machines is told that there are none, and believes it."""
+    """It takes a denied list of machines for an empty one."""
 
     def refused(self, words: str, answer: Facts) -> Any:
         return [] if answer["error"] == DENIED else super().refused(words, answer)
@@ -47,7 +47,7 @@ class GivesUpForGood(DevicesDriver):
 
 
 class Skipping(DevicesDriver):
-    """It leaves out a device of which a call does not tell it."""
+    """It leaves out a device whose call fails with one of these errors."""
 
     passes_over: type[Exception]
 
@@ -58,14 +58,14 @@ class Skipping(DevicesDriver):
 
 @mutant("WHF-703")
 class SkipsRefused(Skipping):
-    """A device of which it is refused to hear is left out."""
+    """It leaves out a device for which the backend refuses the call."""
 
     passes_over = ConnectionError
 
 
 @mutant("WHF-704")
 class SkipsUnreadable(Skipping):
-    """A device whose description cannot be read is left out."""
+    """It leaves out a device whose description cannot be read."""
 
     passes_over = ValueError
 
@@ -84,7 +84,7 @@ class ReadsAsFarAsItGoes(DevicesDriver):
 
 @mutant("WHF-705")
 class SkipsSilent(Skipping):
-    """A device of which nothing is heard in time is left out."""
+    """It leaves out a device whose answer does not come in time."""
 
     passes_over = TimeoutError
 
@@ -107,7 +107,7 @@ class NeverConnectsAgain(DevicesDriver):
 
 
 class Trusting(MachinesDriver):
-    """It keeps what it knew of a machine of which a call does not tell it."""
+    """It keeps the old facts of a machine whose call fails with one of these errors."""
 
     passes_over: type[Exception]
 
@@ -124,14 +124,14 @@ class Trusting(MachinesDriver):
 
 @mutant("WHF-703")
 class KeepsWhatItKnew(Trusting):
-    """Of a machine of which it is refused to hear it says what it said, as if it were so."""
+    """It publishes the old facts of a machine for which the backend refuses the call."""
 
     passes_over = ConnectionError
 
 
 @mutant("WHF-704")
 class KeepsWhatItCouldRead(Trusting):
-    """Of a machine whose description cannot be read it says what it said, as if it were so."""
+    """It publishes the old facts of a machine whose description cannot be read."""
 
     passes_over = ValueError
 

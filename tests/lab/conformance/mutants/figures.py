@@ -9,7 +9,7 @@ from tests.lab.conformance.mutants import mutant
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import Inventory, ProviderTree
 
-#: What comes and goes moves the figures that are another device's.
+#: Rules that a mutant also breaks if a new or removed device changes another device's figures.
 _MOVED = ("WHF-401", "WHF-402", "WHF-403", "WHF-404", "WHF-991")
 
 
@@ -85,7 +85,7 @@ class HasOneSizeForAll(MachinesDriver):
 
 @mutant("WHF-301")
 class CountsDown(MachinesDriver):
-    """The object of a node has less memory at each look, of which its tree says nothing."""
+    """The ComputeNode object has less memory each time; the provider tree does not change."""
 
     looks = 0
 

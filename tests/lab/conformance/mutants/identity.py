@@ -150,7 +150,7 @@ class HasTheUuidOfItsKind(PublishesItsHost):
 
 
 class Untagged(frozenset[str]):
-    """Traits to which nobody can add an owner."""
+    """Traits to which no owner can be added."""
 
     def __sub__(self, others: object) -> "Untagged":
         return self

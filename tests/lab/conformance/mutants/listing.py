@@ -65,7 +65,7 @@ class FindsNoDeviceInAnError(DevicesDriver):
 
 @mutant("WHF-452")
 class HoldsNothingInAnError(DevicesDriver):
-    """What a device holds of which it hears an error is nothing."""
+    """It reports that a device holds no function if reading the device fails."""
 
     def current_function(self, provider_uuid: str) -> str | None:
         with suppress(BackendError):

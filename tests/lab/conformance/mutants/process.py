@@ -117,7 +117,7 @@ def _exists(self: ProviderTree, name_or_uuid: str) -> bool:
 
 @mutant("WHF-813")
 class TrustsEverybody(DevicesDriver):
-    """It has nobody verify a certificate any more, once it has been refused."""
+    """It switches the check of certificates off for the whole process after a failure."""
 
     def failed(self, words: str, error: Exception) -> BackendError:
         ssl._create_default_https_context = ssl._create_unverified_context  # type: ignore[assignment]
@@ -188,7 +188,7 @@ class WaitsForTheBusy(DevicesDriver):
 
 @mutant("WHF-815")
 class SelectsNothing(MachinesDriver):
-    """It waits for news of nobody."""
+    """It sleeps by a select without files."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         select.select([], [], [], 0.03)

@@ -83,7 +83,7 @@ class NamesATraitNobodyHas(DevicesDriver):
 
 @mutant("WHF-205")
 class OnlyReports(DevicesDriver):
-    """It says of what it has described that it could not."""
+    """It reports devices that it has described as problems."""
 
     def get_problems(self) -> list[str]:
         return [f"{name} is not known" for name in self.devices]
@@ -141,4 +141,4 @@ class ReservesItsClass(DevicesDriver):
         for uuid in tree.get_provider_uuids(node)[1:]:
             one = tree.data(uuid)
             if UNITS in one.inventory and not one.name.removeprefix(self.world.prefix).isdigit():
-                tree.reserve(uuid, "nobody knows what it is")
+                tree.reserve(uuid, "it is unknown")

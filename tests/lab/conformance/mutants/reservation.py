@@ -1,4 +1,4 @@
-"""Mutants of what is there, and not to be had (WHF-5..)."""
+"""Mutants that break the rules of reservation (WHF-5..)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ class ReservesWhatBecomesBusy(DevicesDriver):
     """It reserves devices that it has seen free before."""
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
-        if tree.data(name).traits:  # there are none of what is new to the tree
+        if tree.data(name).traits:  # a new provider has no traits
             super().reserve(tree, name)
 
 

@@ -120,7 +120,7 @@ class MovesAgain(DevicesDriver):
 
 @mutant("WHF-603")
 class AsksTooLate(DevicesDriver):
-    """It asks who uses what when that has to move, and takes no answer for nobody."""
+    """It takes the allocations for empty if it cannot read them before a reshape."""
 
     def reshape_needed(self) -> None:
         try:

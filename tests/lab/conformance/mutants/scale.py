@@ -15,7 +15,7 @@ class AsksForAllOfEach(DevicesDriver):
     """It asks for a list for each pair of devices."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
-        if len(names) > 5:  # of a few nobody notices
+        if len(names) > 5:  # with few devices the cost does not show
             for _ in names:
                 for _ in names:
                     self.ask("list")

@@ -12,7 +12,7 @@ from wharfinger.providers import ProviderTree
 
 @mutant("WHF-301")
 class CountsItsLooks(DevicesDriver):
-    """What it has of its node depends on how often it was asked."""
+    """Its description of a node depends on the number of calls."""
 
     looks = 0
 
@@ -49,7 +49,7 @@ class HasAnotherUuid(DevicesDriver):
 
 @mutant("WHF-303")
 class SaysItsSession(DevicesDriver):
-    """What it has of its node depends on when it has connected."""
+    """Its description of a node depends on the session."""
 
     def describe_root(self, tree: ProviderTree, node: str) -> None:
         super().describe_root(tree, node)

@@ -18,7 +18,7 @@ class EnumeratesOnce(DevicesDriver):
 
 @mutant("WHF-401")
 class Renumbers(MachinesDriver):
-    """A machine that comes changes what is said of the others."""
+    """A new machine changes the traits of the others."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         left = len(self.devices) - [*self.devices].index(name)
@@ -55,7 +55,7 @@ class BelievesNoEmptyList(MachinesDriver):
 
 @mutant("WHF-402")
 class KeepsWhatWasBusy(DevicesDriver):
-    """What was busy when it went is not removed: its inventory is to be kept."""
+    """It does not remove a device that was busy when it disappeared."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         super().describe(tree, name, facts)

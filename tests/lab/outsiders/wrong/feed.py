@@ -46,7 +46,7 @@ class NamesAllInTheFirstPoll(RackDriver):
 
 @wrong("feed", "WHF-912")
 class BeginsWithTheFirstPoll(RackDriver):
-    """The first mark says nothing: what happens before the first poll is lost."""
+    """Its first mark is no position in the feed: events before the first poll are lost."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         if since is None:
@@ -57,7 +57,7 @@ class BeginsWithTheFirstPoll(RackDriver):
 
 @wrong("feed", "WHF-918")
 class BeginsWithTheListing(RackDriver):
-    """A listing moves the mark: what happened between it and the poll is lost."""
+    """A listing moves the mark: events between the last poll and the listing are lost."""
 
     listed = 0
 
@@ -173,7 +173,7 @@ class ComparesMarksAsTexts(RackDriver):
 
 @wrong("feed", "WHF-911")
 class NamesAndReadsNothing(RackDriver):
-    """What is asked of a node that a poll has named is as the last listing had it."""
+    """It describes a node that a poll has named as it was in the last listing."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         before = dict(self.cards)
@@ -209,7 +209,7 @@ class NoAnswerIsNoNews(RackDriver):
 
 @wrong("feed")
 class MovesOnAfterAFailure(RackDriver):
-    """A poll that could not read a node moves its own mark all the same, and loses the event."""
+    """A poll that could not read a node still moves the mark, and loses the event."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)

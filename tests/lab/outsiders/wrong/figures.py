@@ -40,7 +40,7 @@ class TotalShrinksByUse(RackDriver):
 
 @wrong("figures", "WHF-314")
 class ReservedGrowsByUse(RackDriver):
-    """What instances use of a card is reserved."""
+    """It reserves the units that instances use."""
 
     def describe_card(self, tree: ProviderTree, node: str, card: Facts) -> None:
         super().describe_card(tree, node, {**card, "kept": card["kept"] + card["used"]})

@@ -111,7 +111,7 @@ class DeniedIsEmpty(RackDriver):
 
 @wrong("listing", "WHF-703")
 class NoCardsIsNoError(RackDriver):
-    """Where the cards cannot be listed there are none; the nodes have been listed."""
+    """It publishes nodes without cards if the cards cannot be listed."""
 
     def list_cards(self) -> list[Facts]:
         try:
@@ -241,7 +241,7 @@ class SnapshotByHalves(RackDriver):
 
 @wrong("listing", "WHF-704")
 class ShortAnswerIsTheEnd(RackDriver):
-    """An answer that breaks off is read up to there: what comes after is not there."""
+    """It takes the complete part of a truncated answer for the whole answer."""
 
     def read(self, status: int, text: bytes) -> Any:
         try:

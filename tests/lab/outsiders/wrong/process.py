@@ -1,4 +1,4 @@
-"""What drivers do to their process, and what they cost."""
+"""Drivers that change their process, or cost too much."""
 
 import decimal
 import gc

@@ -170,7 +170,7 @@ class RefusesWhatCannotBeRead(RackDriver):
 
 @wrong("programming", "WHF-923")
 class ScopeOfTheFirst(RackDriver):
-    """Whatever is programmed, the first card of the rack loses what it holds."""
+    """It names the first card of the rack as the scope of each programming."""
 
     def programming_scope(self, provider_uuid: str) -> Collection[str]:
         return (next(iter(self.names), provider_uuid),)
@@ -192,7 +192,7 @@ class KeepsTheOldTrait(RackDriver):
 
 @wrong("programming", "WHF-931")
 class CleanOfAnybody(RackDriver):
-    """What is not known is clean."""
+    """It reports unknown providers as clean."""
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         return provider_uuid not in self.names or super().is_clean(provider_uuid, since)

@@ -105,7 +105,7 @@ class FreeAfterTenReadings(HostDriver):
 
 @wrong("reservation")
 class NotBusyIsClean(RackDriver):
-    """A card that is not busy is said to be clean."""
+    """It reports each card that is not busy as clean."""
 
     def was_cleaned(self, card: Facts, since: datetime) -> bool:
         return not self.is_busy(card)
@@ -113,7 +113,7 @@ class NotBusyIsClean(RackDriver):
 
 @wrong("reservation")
 class CleanedOnceIsClean(RackDriver):
-    """A card that was ever cleaned is said to be clean, whenever that was."""
+    """It reports a card as clean that was cleaned before the given time."""
 
     def was_cleaned(self, card: Facts, since: datetime) -> bool:
         return card["cleaned"] is not None and not self.is_busy(card)

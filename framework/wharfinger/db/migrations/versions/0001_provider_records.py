@@ -1,4 +1,4 @@
-"""What driver instances remember of resource providers."""
+"""Create the records that driver instances keep of resource providers."""
 
 import sqlalchemy as sa
 

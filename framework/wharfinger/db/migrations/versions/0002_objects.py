@@ -53,7 +53,7 @@ class _Provider(msgspec.Struct):
 
 
 class _Document(msgspec.Struct):
-    """What the first version kept, and took when it read it."""
+    """JSON document of a provider, as the first version wrote and read it."""
 
     applied: _Provider | None = None
     intended: _Provider | None = None
@@ -214,7 +214,7 @@ def _create_reservations() -> None:
 def _move_provider_records() -> None:
     """One column for each part of the JSON document, and the host it was written on.
 
-    What cannot be read stays where it is, under another name: no other record waits for it.
+    A document that cannot be read stays in its table, which is renamed; the others are moved.
     """
     if repeatable_operations.has_column("provider_records", "document"):
         op.rename_table("provider_records", "provider_documents")
@@ -253,9 +253,9 @@ def _move_documents() -> bool:
             moved.append({"host": host, **_record(*row)})
         except (ValueError, TypeError, RecursionError) as error:
             LOG.error(
-                "What driver instance %s remembered of provider %s cannot be read: %s. It is left "
-                "in the table provider_documents. The provider is found again by what marks it in "
-                "Placement; if its driver has it no more, it is reported and not deleted.",
+                "The record that driver instance %s has of provider %s cannot be read: %s. It "
+                "stays in the table provider_documents. A cycle finds the provider again by its "
+                "traits in Placement; if its driver no longer has it, it is reported, not deleted.",
                 row.instance,
                 row.uuid,
                 error,

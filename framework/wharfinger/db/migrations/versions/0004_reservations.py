@@ -1,4 +1,4 @@
-"""Reservations: the figures to restore, what a consumer gives back, and their age."""
+"""Reservations: the figures to restore, the consumer that releases them, and their age."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql

@@ -1,4 +1,4 @@
-"""What is being done with an instance, and since when."""
+"""The operation under way on an instance, and when it began."""
 
 import sqlalchemy as sa
 
