@@ -72,6 +72,7 @@ class EmbeddedPlacement:
                 )
             self.application: Final = self._load(database)
         transport = requests.Session()
+        transport.trust_env = False  # no proxy leads to this process
         transport.mount(_ENDPOINT, _WSGITransport(self.application, database))
         self.adapter: Final = Adapter(
             Session(session=transport),
