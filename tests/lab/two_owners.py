@@ -25,7 +25,7 @@ PROFILE: Final = "cyborg-vgpu"
 
 
 class TwoOwners(fixtures.Fixture):
-    """The sample of accelerators, which the program publishes with two instances of two drivers."""
+    """The GPUs and accelerators of the demo, which two instances of two drivers publish."""
 
     def __init__(self, harness: Harness) -> None:
         super().__init__()
@@ -52,16 +52,17 @@ class TwoOwners(fixtures.Fixture):
         return self._program.config
 
     def _configure(self, directory: Path) -> None:
-        sample = (SAMPLE / "accelerators.conf").read_text()
+        sample = (SAMPLE / "demo.conf").read_text()
         for name, value in {
+            "gpus, metal, fpgas": "gpus, fpgas",
             "@demo@": str(directory),
-            "@placement@": self._harness.placement_url,
             "@cyborg@": self._harness.cyborg.url,
         }.items():
+            assert name in sample
             sample = sample.replace(name, value)
-        # One GPU of nova is enough.
-        sample += "\n[gpus:nvidia-231]\ndevice_addresses = 0000:84:00.0\n"
-        self.config.write_text(sample)
+        url = self._harness.placement_url
+        placement = f"embedded = false\nauth_type = admin_token\ntoken = admin\nendpoint = {url}\n"
+        self.config.write_text(f"{sample}\n[placement]\n{placement}")
 
     def run(self, *arguments: str) -> Done:
         """Run the program."""

@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from cliff.lister import Lister
 from cliff.show import ShowOne
@@ -24,8 +24,6 @@ from wharfinger.exceptions import ObjectError, StateError, printable
 if TYPE_CHECKING:
     from wharfinger.placement.model import ProviderSummary
     from wharfinger.scheduling.provider_details import Details
-
-_UNLIMITED: Final = 1_000_000
 
 
 class ProviderList(WharfingerCommand, Lister):
@@ -134,7 +132,7 @@ class ProviderTreeCommand(ObjectCommand):
         parser.add_argument("--traits", action="store_true", help="with traits")
         parser.add_argument("--usage", action="store_true", help="with usages")
         parser.add_argument(
-            "-f", "--format", choices=("text", "json"), default="text", help="default: text"
+            "-f", "--format", choices=("text", "json", "svg"), default="text", help="default: text"
         )
         return parser
 
@@ -158,11 +156,15 @@ class ProviderTreeCommand(ObjectCommand):
             json.dump(tree.as_data(providers), sys.stdout, indent=2)
             sys.stdout.write("\n")
             return
+        drawings = tree.as_drawing(providers, now())
+        if parsed_args.format == "svg":
+            sys.stdout.write(tree.as_svg(drawings))
+            return
         # Lines are wrapped only on a terminal.
         from rich.console import Console
 
-        console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED)
-        for drawing in tree.as_drawing(providers, now()):
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else tree.UNLIMITED)
+        for drawing in drawings:
             console.print(drawing)
         if not providers:
             self.app.LOG.warning("There are no resource providers in Placement.")

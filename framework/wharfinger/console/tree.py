@@ -1,9 +1,11 @@
-"""Provider trees as drawings and as JSON."""
+"""Provider trees as drawings, as a picture and as JSON."""
 
+import io
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
+from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
@@ -11,6 +13,9 @@ from wharfinger.console import reservations
 from wharfinger.exceptions import printable
 from wharfinger.providers.inventory import Inventory
 from wharfinger.scheduling.provider_details import Details
+
+#: Columns of a console that wraps no line.
+UNLIMITED: Final = 1_000_000
 
 _Children = dict[str | None, list[Details]]
 
@@ -36,6 +41,16 @@ def as_drawing(providers: Iterable[Details], now: datetime) -> Iterator[Tree]:
                 for child in children.get(provider.summary.uuid, [])
             ]
         yield tree
+
+
+def as_svg(trees: Iterable[Tree]) -> str:
+    """Return a picture of a terminal that shows the trees."""
+    drawings = list(trees)
+    console = Console(record=True, file=io.StringIO(), width=UNLIMITED, highlight=False)
+    console.width = max((console.measure(tree).maximum for tree in drawings), default=1)
+    for tree in drawings:
+        console.print(tree)
+    return console.export_svg(title="wharfinger provider tree")
 
 
 def as_data(providers: Iterable[Details]) -> list[dict[str, Any]]:

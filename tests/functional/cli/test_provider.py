@@ -54,6 +54,10 @@ def test_provider_tree_is_drawn(published: Program) -> None:
     assert of_one.startswith("gpu-host-1  OWNER_NOVA\n")
     assert "traits: CUSTOM_VGPU_T4_2Q, CUSTOM_WHARFINGER_GPUS, OWNER_NOVA" in of_one
 
+    picture = tree(published, "--format", "svg").out
+    assert picture.startswith("<svg ")
+    assert picture.count("OWNER_NOVA") == 3
+
     [root] = shown(published, "provider", "tree", "--inventory", "--traits", "--usage")
     child = root["children"][0]
     assert child["inventories"]["VGPU"]["total"] == 8
