@@ -37,7 +37,6 @@ from wharfinger_harnesses.daemons import PythonDaemon
 
 CRASHING, CHANGING, QUIET = "crashing", "changing", "quiet"
 NAMES: Final = (CRASHING, CHANGING, QUIET)
-_ROOT: Final = Path(__file__).resolve().parents[1]
 _MEBIBYTE: Final = 1024 * 1024
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 #: Seconds until Placement has the last changes, and until the agent has ended. An instance that has
@@ -141,12 +140,11 @@ class Soak:
     def agent(self) -> Iterator["subprocess.Popen[bytes]"]:
         """Run the agent in a block."""
         site = fleet_file.install(self._directory)
-        paths = [str(site), str(_ROOT), os.environ.get("PYTHONPATH", "")]
         with (self._directory / "stderr").open("wb") as errors:
             command = (sys.executable, "-m", "wharfinger.cli.app")
             process = subprocess.Popen(
                 [*command, "--config-file", str(self.config), "agent"],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+                env={**os.environ, "PYTHONPATH": fleet_file.python_path(site)},
                 stderr=errors,
             )
         try:

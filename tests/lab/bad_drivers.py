@@ -30,6 +30,7 @@ FORKS: Final = 50
 DESCRIPTORS: Final = 256
 THREADS: Final = 300
 _MEBIBYTE: Final = 1024 * 1024
+_PR_SET_PDEATHSIG: Final = 1
 _SIG_IGN: Final = ctypes.c_void_p(1)
 _SIG_DFL: Final = ctypes.c_void_p(0)
 #: Functions of C that are called with Python's lock.
@@ -175,6 +176,15 @@ def leak_memory() -> None:
     _leaked.append(b"x" * (64 * _MEBIBYTE))
 
 
+def leak_in_forks() -> None:
+    """Have other processes, which end with this one, leak memory."""
+    if not os.fork():
+        _C.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        leak_memory()
+        hang()
+        os._exit(0)
+
+
 def leak_descriptors() -> None:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, hard))
@@ -270,6 +280,7 @@ MISBEHAVIOURS: Final[dict[str, Callable[[], object]]] = {
     "fork_many": fork_many,
     "fork_one": fork_one,
     "leak_memory": leak_memory,
+    "leak_in_forks": leak_in_forks,
     "leak_descriptors": leak_descriptors,
     "leak_threads": leak_threads,
     "leave_thread": leave_thread,

@@ -14,13 +14,12 @@ from tests.lab import inprocess
 from tests.lab.agent_process import TIMEOUT, Process, wait_until
 from tests.lab.bad_drivers import install
 from tests.lab.cycles import everything
-from tests.lab.fleet_file import Fleet
+from tests.lab.fleet_file import Fleet, python_path
 from tests.lab.program import Program
 from wharfinger.agent import listening_sockets
 from wharfinger.agent.status import InstanceStatus
 from wharfinger.agent.status_client import read_status
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 GOOD: Final = "good"
 BAD: Final = "bad"
 #: The program, with less patience for what does not end than an operator's.
@@ -61,8 +60,7 @@ class BesideBad(fixtures.Fixture):
     def _setUp(self) -> None:
         directory = self.program.directory
         site = install(directory, self._misbehaviour, self.switch)
-        path = os.pathsep.join((str(site), str(ROOT)))
-        self.useFixture(fixtures.EnvironmentVariable("PYTHONPATH", path))
+        self.useFixture(fixtures.EnvironmentVariable("PYTHONPATH", python_path(site)))
         for name in (GOOD, BAD):
             self.set_reserved(name, "")
         self._configure()

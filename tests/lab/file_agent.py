@@ -20,7 +20,6 @@ from wharfinger.agent.status import AgentStatus
 from wharfinger.agent.status_client import read_status
 from wharfinger.exceptions import WharfingerError
 
-_ROOT: Final = Path(__file__).resolve().parents[2]
 #: The agent, which waits a short time before it starts an instance again, and for what hangs.
 _IMPATIENT: Final = """
 import sys
@@ -90,11 +89,11 @@ class AgentProcess(fixtures.Fixture):
 
     def start(self) -> None:
         """Start the agent."""
-        paths = [str(self._site), str(_ROOT)]
+        path = fleet_file.python_path(self._site)
         with (self.directory / "stderr").open("ab") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _IMPATIENT, "--config-file", str(self.config), "agent"],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), MARK: self._mark},
+                env={**os.environ, "PYTHONPATH": path, MARK: self._mark},
                 stdin=subprocess.DEVNULL,
                 stderr=errors,
             )

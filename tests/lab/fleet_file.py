@@ -18,6 +18,7 @@ from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDrive
 from wharfinger.objects import Migration
 from wharfinger.providers import ProviderTree
 
+_ROOT: Final = Path(__file__).resolve().parents[2]
 RESOURCE_CLASS: Final = "CUSTOM_GOLD"
 #: Files beside that of the fleet: while one is there, a listing waits, or ends the process once.
 _WAIT: Final = ".wait"
@@ -124,6 +125,12 @@ class FileDriver(ComputeDriver):
             for name, changed in self._fleet["changed"].items()
             if changed > before and name in self._fleet["nodes"]
         }, str(version)
+
+
+def python_path(site: Path) -> str:
+    """Return a PYTHONPATH with the drivers of a site and the tests, before what it has now."""
+    paths = [str(site), str(_ROOT), os.environ.get("PYTHONPATH")]
+    return os.pathsep.join(filter(None, paths))
 
 
 def install(directory: Path, **more: str) -> Path:

@@ -1,14 +1,20 @@
-"""Child processes of the agent, each the leader of a session and process group of its own."""
+"""Child processes of the agent, each the leader of a session and of a process group."""
 
 import os
+import re
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 #: Seconds that a killed process has to end. One in a call that the kernel does not interrupt stays.
 KILL_TIMEOUT: Final = 1.0
 _STEP: Final = 0.01
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+#: Pages that several processes share count as a part for each.
+_PROPORTIONAL: Final = re.compile(r"^Pss: *(\d+) kB$", re.MULTILINE)
 
 
 def has_exited(pid: int) -> bool:
@@ -16,16 +22,51 @@ def has_exited(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def kill_group(pid: int) -> bool:
-    """Kill a child that is not reaped yet, and what it has forked into its group.
+def kill_session(pid: int) -> bool:
+    """Kill a child that is not reaped yet, and all other processes of its session.
 
     Return whether the child has ended within ``KILL_TIMEOUT``.
     """
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
+    for member in _session(pid):  # one may have a group of its own
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(member, signal.SIGKILL)
     end = time.monotonic() + KILL_TIMEOUT
     while not has_exited(pid):
         if time.monotonic() >= end:
             return False
         time.sleep(_STEP)
     return True
+
+
+def memory(pid: int, limit: int) -> int:
+    """Return the resident memory of all processes of a child's session in bytes.
+
+    Pages that forks share count several times, unless the sum would exceed the limit.
+    """
+    members = list(_session(pid))
+    total = sum(map(_resident, members))
+    return total if total <= limit else sum(map(_proportional, members))
+
+
+def _session(leader: int) -> Iterator[int]:
+    for name in os.listdir("/proc"):  # noqa: PTH208 - only names
+        with suppress(ValueError, ProcessLookupError):
+            if os.getsid(int(name)) == leader:
+                yield int(name)
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    except (OSError, IndexError):  # it has just ended
+        return 0
+
+
+def _proportional(pid: int) -> int:
+    try:
+        found = _PROPORTIONAL.search(Path(f"/proc/{pid}/smaps_rollup").read_text())
+    except OSError:  # it has just ended, or may not be read
+        found = None
+    return int(found[1]) * 1024 if found else _resident(pid)

@@ -101,7 +101,7 @@ class ProcessCheck:
     def end(self) -> None:
         """End the process, and all that it has started in its session."""
         self._answer.close()
-        if child_process.kill_group(self._process.pid):
+        if child_process.kill_session(self._process.pid):
             self._process.wait()
         else:
             LOG.error(

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import BinaryIO, Final
 
 from oslo_log import log as logging
@@ -42,15 +41,14 @@ _LONGEST_STACKS: Final = 256 * 1024
 #: Its descriptor: Python has no name for it where it was closed at the start.
 _STANDARD_ERROR: Final = 2
 _MEBIBYTE: Final = 1024 * 1024
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessRunner:
     """Runs a driver instance in a process, and starts the process again when it ends.
 
-    The process ends with the agent. It has a session and a process group of its own. When it has
-    ended, the agent kills the rest of the group: the forks of the driver. Forks with a group of
-    their own stay, and so do all forks if the agent is killed; systemd or the container ends them.
+    The process ends with the agent. It has a session of its own. When it has ended, the agent kills
+    the rest of the session: what the driver has started. What has left the session stays, and so
+    does all of it if the agent is killed; systemd or the container ends it.
     """
 
     def __init__(
@@ -149,7 +147,7 @@ class ProcessRunner:
         """End the process at once, and log if it does not end."""
         if self._process is None or self._survives:
             return
-        if child_process.kill_group(self._process.pid):
+        if child_process.kill_session(self._process.pid):
             return
         self._survives = True
         self._become(State.WEDGED)
@@ -185,10 +183,11 @@ class ProcessRunner:
             )
             return
         limit = self._section.memory_limit
-        memory = self._memory() // _MEBIBYTE
-        if limit and memory > limit:
+        assert self._process is not None
+        memory = limit and child_process.memory(self._process.pid, limit * _MEBIBYTE) // _MEBIBYTE
+        if memory > limit:
             self._end(
-                f"its process has {memory} MiB of memory, and memory_limit is {limit} MiB",
+                f"its processes have {memory} MiB of memory, and memory_limit is {limit} MiB",
                 "If the driver needs so much, raise [agent] memory_limit; otherwise it leaks.",
             )
             return
@@ -259,7 +258,7 @@ class ProcessRunner:
     def _reap(self) -> int:
         """End what the process has left behind in its session, and return its exit code."""
         assert self._process is not None
-        child_process.kill_group(self._process.pid)
+        child_process.kill_session(self._process.pid)
         return self._process.wait()
 
     def _signal(self, number: signal.Signals) -> None:
@@ -285,15 +284,6 @@ class ProcessRunner:
                 text.decode(errors="replace").rstrip(),
             )
             self._logged_stacks = size
-
-    def _memory(self) -> int:
-        """Return the resident memory of the process in bytes; 0 where it has just ended."""
-        assert self._process is not None
-        try:
-            statm = Path(f"/proc/{self._process.pid}/statm").read_text()
-            return int(statm.split()[1]) * _PAGE
-        except (OSError, IndexError):
-            return 0
 
     def _become(self, state: State) -> None:
         if self._status.state is not state:

@@ -16,11 +16,11 @@ from tests.functional.cli.outcomes import failed, shown
 from tests.lab import inprocess
 from tests.lab.agent_process import TIMEOUT, Process, wait_until
 from tests.lab.cycles import everything
+from tests.lab.fleet_file import python_path
 from tests.lab.placement import Requests
 from tests.lab.program import PROGRAM, Program
 from wharfinger.objects import OWNER_TAG_VERSION
 
-ROOT = Path(__file__).resolve().parents[3]
 #: The program, with less patience for what hangs than an operator's.
 IMPATIENT = """
 import sys
@@ -53,7 +53,7 @@ class Acting(list[str]):
 def fleet(program: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
     """The program with two instances, of five nodes each."""
     site = install(program.directory)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(site), str(ROOT))))
+    monkeypatch.setenv("PYTHONPATH", python_path(site))
     monkeypatch.syspath_prepend(str(site))  # for what runs here
     configure(program)
     return program
