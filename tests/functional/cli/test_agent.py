@@ -64,7 +64,7 @@ def configure(program: Program, *more: str) -> None:
     placement = program.config.read_text().partition("[placement]")[2].partition("[agent]")[0]
     instances = "[two]\ndriver = gated\n[one]\ndriver = gated\n" + "\n".join(more)
     program.config.write_text(
-        "[DEFAULT]\nenabled_drivers = one, two\nhost = lab\nservice_down_time = 1\n"
+        "[DEFAULT]\nenabled_drivers = one, two\nhost = lab\nservice_down_time = 60\n"
         f"state_path = {program.directory}\n[placement]{placement}\n"
         f"[agent]\npoll_interval = 0.01\n{instances}\n"
     )
@@ -157,6 +157,8 @@ def test_its_service_is_up_until_ctrl_c_ends_it(fleet: Program) -> None:
         listed: list[dict[str, Any]] = shown(fleet, "service", "list")
         return listed
 
+    text = fleet.config.read_text()
+    fleet.config.write_text(text.replace("service_down_time = 60", "service_down_time = 3"))
     with Process(fleet, "-vv") as agent:
         agent.wait_for("one: 15 changes written", "two: 15 changes written")
         wait_until(lambda: [one["Version"] for one in services()] == [OWNER_TAG_VERSION], services)
