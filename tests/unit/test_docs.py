@@ -155,7 +155,8 @@ def test_each_section_of_options_has_a_table() -> None:
     loaded = [
         found.load()()
         for found in entry_points(group="oslo.config.opts")
-        if found.name.startswith("wharfinger")
+        # nova-drivers.rst has the options of wharfinger_nova, which is not always installed.
+        if found.name.startswith("wharfinger") and found.name != "wharfinger_nova"
     ]
 
     tables = re.findall(r"^\.\. options:: (.+)$", page, re.MULTILINE)

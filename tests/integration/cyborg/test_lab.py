@@ -5,6 +5,7 @@ One test checks that the lab's program needs only files.
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -46,6 +47,21 @@ def test_discovery_publishes_what_was_added_resized_and_removed(harness: Harness
     assert everything().keys() == {harness.hosts[0], harness.name("1c")}
     with pytest.raises(LabError, match="knows no deployable"):
         cyborg.deployable("0c")
+
+
+def test_device_that_cyborg_programs_stays_free_in_placement(harness: Harness) -> None:
+    harness.begin(device("0c", hold=True))
+    cyborg = harness.cyborg
+    uuid, image = cyborg.deployable("0c")["uuid"], cyborg.create_image("4AFB")
+
+    with ThreadPoolExecutor() as pool:
+        programming = pool.submit(cyborg.program, uuid, image)
+        cyborg.wait_for_programming("0c")
+        meanwhile = figures(harness.name("0c"))
+        cyborg.go("0c")
+
+    assert programming.result().ok
+    assert meanwhile == {"FPGA": (1, 0)}
 
 
 def test_device_is_bound_to_a_function_and_then_to_an_image(harness: Harness) -> None:
