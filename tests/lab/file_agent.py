@@ -87,15 +87,15 @@ class AgentProcess(fixtures.Fixture):
         """The file of the log."""
         return self.directory / "agent.log"
 
-    def start(self) -> None:
-        """Start the agent."""
+    def start(self, stderr: int | None = None) -> None:
+        """Start the agent, with this descriptor or else a file as its standard error."""
         path = fleet_file.python_path(self._site)
         with (self.directory / "stderr").open("ab") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _IMPATIENT, "--config-file", str(self.config), "agent"],
                 env={**os.environ, "PYTHONPATH": path, MARK: self._mark},
                 stdin=subprocess.DEVNULL,
-                stderr=errors,
+                stderr=stderr or errors,
             )
 
     def end(self) -> int:

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from contextlib import suppress
 from logging import FileHandler
 from typing import Final
 
@@ -9,6 +10,7 @@ from oslo_config import cfg
 from oslo_log import log as oslo_log
 
 from wharfinger import request_id
+from wharfinger.agent.standard_error import StandardError
 from wharfinger.conf.logging_options import LoggingSection
 from wharfinger.conf.unread_keys import DEFAULT
 from wharfinger.exceptions import ConfigurationError
@@ -43,6 +45,9 @@ def configure(conf: cfg.ConfigOpts, verbose_level: int = 0, log_file: str | None
             handler.close()
     for handler in root.handlers:
         handler.addFilter(_add_request_id)
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr:
+            with suppress(OSError):  # it is no file
+                handler.setStream(StandardError(sys.stderr.fileno()))
         if is_bare and not isinstance(handler, FileHandler):
             handler.setFormatter(logging.Formatter("%(message)s"))
             handler.setLevel(logging.DEBUG if debug else _BARE_LEVELS[verbose_level])
