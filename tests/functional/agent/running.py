@@ -83,6 +83,8 @@ class Running(fixtures.Fixture):
     def _setUp(self) -> None:
         patch = pytest.MonkeyPatch()
         self.addCleanup(patch.undo)
+        # Three reports a second, and yet plans that stay fresh on a busy machine.
+        patch.setattr(heartbeat, "BEATS", 180)
         patch.syspath_prepend(str(install(self._directory)))
         FLEETS.update(self.fleets)
         self.addCleanup(FLEETS.clear)
@@ -111,7 +113,7 @@ class Running(fixtures.Fixture):
         path = self._directory / "wharfinger.conf"
         path.write_text(
             f"[DEFAULT]\nenabled_drivers = {', '.join(names)}\nhost = {HOST}\n"
-            f"state_path = {self.state}\nservice_down_time = 1\n"
+            f"state_path = {self.state}\nservice_down_time = 60\n"
             f"[agent]\nisolation = thread\nhang_timeout = {hang}\n"
             f"poll_interval = {poll}\ndrift_interval = {drift}\nfull_interval = {full}\n"
             + "".join(f"[{name}]\ndriver = fleet\n" for name in self.fleets)

@@ -2,7 +2,11 @@
 
 One attempt after the other fails, and ends in time; the log has one line when the outage begins
 and one when it ends; nothing is removed; and what has changed meanwhile is published then.
-Intervals and time limits are some hundredths of those that an agent has.
+Intervals and time limits are some hundredths of those that an agent has. A slow answer has a byte
+each 0.1 s, where a request may take 2 s: only a deadline for the whole request ends it.
+
+``DEPENDENCIES`` has all dependencies and the ways in which each can be away. Databases and libvirt
+do not speak HTTP, Keystone lists nothing, and SQLite is a file: those have no test of other ways.
 """
 
 import gc
