@@ -1,7 +1,7 @@
 """Distribution of tests to xdist's worker processes, and their order.
 
 The tests of a file share their set-up, so one worker runs them all. The integration tests of a
-directory share a real service, which that worker starts once.
+directory share a real service, which that worker starts once. All packaging tests share the wheels.
 """
 
 from pathlib import PurePosixPath
@@ -24,7 +24,8 @@ class ByFileOrService(LoadScopeScheduling):  # type: ignore[misc]  # xdist has n
 def shared_by(nodeid: str) -> str:
     """Return the path of the file or directory whose tests run in one process."""
     path = PurePosixPath(nodeid.partition("::")[0])
-    return str(path.parent if "integration" in path.parts[:-2] else path)
+    is_shared = "integration" in path.parts[:-2] or "packaging" in path.parts
+    return str(path.parent if is_shared else path)
 
 
 def put_longest_first(items: list[pytest.Item]) -> None:
