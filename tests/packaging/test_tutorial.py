@@ -2,10 +2,7 @@
 
 import os
 import re
-import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
-from doctest import ELLIPSIS, OutputChecker
 from pathlib import Path
 from textwrap import dedent
 from xml.etree import ElementTree
@@ -13,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.lab.drawing import Draw
+from tests.lab.examples import Shell, check, commands
 from tests.packaging import environment
 from tests.packaging.conftest import REPOSITORY
 from wharfinger.conformance.rules import all_rules
@@ -24,27 +22,8 @@ RULES = [rule.id for rule in all_rules()]
 PARTIAL = 6
 
 
-@dataclass
-class Author:
+class Author(Shell):
     """An author in a shell, with Wharfinger's wheel in a new virtual environment."""
-
-    directory: Path
-    environment: dict[str, str]
-
-    def types(self, command: str) -> str:
-        """Run a command; return what it prints. The next one begins in its directory."""
-        done = subprocess.run(
-            ["bash", "-c", f"{command} && pwd >~/directory"],
-            cwd=self.directory,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"$ {command}\n{done.stdout}"
-        self.directory = Path(Path(self.environment["HOME"], "directory").read_text().strip())
-        return done.stdout
 
     def edits(self, difference: str) -> None:
         """Change a file as a difference says; each hunk fits at one place."""
@@ -90,14 +69,9 @@ def test_tutorial_of_the_page_prints_what_it_shows(author: Author, draw: Draw) -
         if block["kind"] != "::":
             author.edits(lines)
             continue
-        for typed, shown in re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", lines, re.MULTILINE):
+        for typed, shown in commands(lines):
             command, expected = (typed, shown) if is_complete else _shortened(typed, shown, rules)
-            printed = author.types(command)
-            # Dots at the end stand for nothing, too.
-            expected = re.sub(r"\.\.\.\n\Z", "...", expected)
-            assert OutputChecker().check_output(expected, printed, ELLIPSIS), (
-                f"$ {command}\nthe page shows:\n{expected}\nthe command prints:\n{printed}"
-            )
+            check(command, expected, author.run(command))
 
     badge = ElementTree.parse(author.directory / "conformance" / "fleet.svg")
     word = "conforms" if is_complete else "partial"

@@ -1,0 +1,102 @@
+"""The examples on the pages of the documentation: commands after ``$``, with what they print.
+
+A comment before an example, ``.. before: NAME`` or ``<!-- before: NAME -->``, names what a test
+does first. ``not run: REASON`` in its place marks an example that needs more than a test has.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
+from pathlib import Path
+from textwrap import dedent
+from typing import Final
+
+#: A block of commands, or a comment for the next one.
+_PART: Final = re.compile(
+    r"^ *(?:\.\.|<!--) (?P<kind>before|not run): (?P<text>.+?)(?: -->)?\n"
+    r"|^(?P<indent> +)\$ .*\n(?:(?P=indent).*\n|\n(?=(?P=indent)))*",
+    re.MULTILINE,
+)
+_COMMAND: Final = re.compile(r"^\$ ((?:.*\\\n)*.+)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+#: What differs from run to run.
+_MASKED: Final = (
+    (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),
+    (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?"), "<time>"),
+    (re.compile(r"\b\d+(s|m|h|d)\b"), "<age>"),
+    (re.compile(r"--+"), "--"),
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Commands with what they print, and what a test does before them.
+
+    ``reason`` says why no test runs them.
+    """
+
+    commands: tuple[tuple[str, str], ...]
+    before: str | None = None
+    reason: str | None = None
+
+
+def blocks(page: str) -> Iterator[Block]:
+    """Yield the examples of a page in reStructuredText or Markdown."""
+    comment: dict[str, str] = {}
+    for part in _PART.finditer(page):
+        if part["kind"]:
+            comment[part["kind"]] = part["text"]
+        else:
+            yield Block(tuple(commands(part[0])), comment.get("before"), comment.get("not run"))
+            comment = {}
+
+
+def commands(block: str) -> Iterator[tuple[str, str]]:
+    """Yield the commands of a block, with what the page shows after each."""
+    return iter(_COMMAND.findall(dedent(block).strip("\n") + "\n"))
+
+
+def check(command: str, shown: str, printed: str, *homes: str) -> None:
+    """Require that a command has printed what its page shows.
+
+    Dots stand for anything, and a page wraps long lines.
+    """
+    shown, printed = masked(shown, *homes), masked(printed, *homes)
+    # Dots at the end stand for nothing, too.
+    expected = re.sub(r"\.\.\.\n+\Z", "...", shown)
+    assert OutputChecker().check_output(expected, printed, ELLIPSIS | NORMALIZE_WHITESPACE), (
+        f"$ {command}\nthe page shows:\n{shown}\nthe command prints:\n{printed}"
+    )
+
+
+def masked(text: str, *homes: str) -> str:
+    """Replace uuids, times, home directories, and the lines of tables, whose widths follow."""
+    for home in homes:
+        text = text.replace(home, "~")
+    for pattern, mask in _MASKED:
+        text = pattern.sub(mask, text)
+    return text
+
+
+@dataclass
+class Shell:
+    """A shell that keeps its directory from command to command."""
+
+    directory: Path
+    environment: Mapping[str, str]
+
+    def run(self, command: str) -> str:
+        """Run a command that succeeds; return what it prints."""
+        done = subprocess.run(
+            ["bash", "-c", f"{command} && pwd >~/directory"],
+            cwd=self.directory,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"$ {command}\n{done.stdout}"
+        self.directory = Path(Path(self.environment["HOME"], "directory").read_text().strip())
+        return done.stdout
