@@ -508,7 +508,8 @@ class ClaimedAnew(AllocationRefused):
     """Another process has released an instance and claimed it again under the same uuid."""
 
     template = (
-        "instance {instance}: another process has released it and claimed it again meanwhile."
+        "instance {instance}: nothing was changed, since another process has released it and "
+        "claimed it again. Check its state, and repeat the command."
     )
 
 
@@ -588,7 +589,7 @@ class ObjectNotFound(ObjectError):
 class ObjectExists(ObjectError):
     """An object that cannot be created or renamed, since another object has its unique value."""
 
-    template = "{kind} {key} cannot be saved: another one has the same {unique}"
+    template = "{kind} {key} cannot be saved: another one has the same {unique}. Change one of them"
     kind: str
     key: str
     unique: str
@@ -600,7 +601,10 @@ class ConcurrentSave(ObjectError):
     ``keys`` are those of the objects. Read the objects again and decide again.
     """
 
-    template = "{kind} {keys!j}: nothing was written, since another process has saved it meanwhile"
+    template = (
+        "{kind} {keys!j}: nothing was written, since another process has saved it meanwhile. Read "
+        "it again, and repeat the change"
+    )
     kind: str
     keys: tuple[str, ...]
 
@@ -614,7 +618,7 @@ class IntentExpired(ObjectError):
 
     template = (
         "provider {provider} ({uuid}) was not written: its plan is older than {seconds:g} s, and "
-        "another host may have taken it over"
+        "another host may have taken it over. The next cycle plans it again"
     )
     provider: str
     uuid: str

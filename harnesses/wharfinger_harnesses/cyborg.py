@@ -159,7 +159,7 @@ class Cyborg(OpenStackService):
     # The hardware.
 
     def set_hardware(self, *devices: Part, host: str | None = None) -> None:
-        """Have these be the devices of a host, as Cyborg finds at its next discovery."""
+        """Replace the devices of a host; Cyborg finds them at its next discovery."""
         hardware = self._read("hardware.json")
         hardware[host or self.host] = devices
         self._write("hardware.json", hardware)
@@ -216,7 +216,7 @@ class Cyborg(OpenStackService):
 
     @contextmanager
     def impatient(self, seconds: int = 1) -> Iterator[None]:
-        """Have Cyborg's API wait so many seconds for an agent, and not a minute."""
+        """Make Cyborg's API wait this long for an agent in the block, not a minute."""
         self._control(f"patience?seconds={seconds}")
         try:
             yield
@@ -232,7 +232,7 @@ class Cyborg(OpenStackService):
     # Programming.
 
     def create_image(self, function: str | None = None) -> str:
-        """Have Glance know an image, with this function in it; return its uuid."""
+        """Create an image with this function in Glance; return its uuid."""
         uuid = str(uuid4())
         self._write("images.json", {**self._read("images.json"), uuid: function})
         return uuid

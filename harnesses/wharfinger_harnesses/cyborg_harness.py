@@ -112,9 +112,9 @@ class CyborgHarness(ServiceHarness):
         self._have_hardware(*self._cyborg.hardware(), self._removed.pop(thing))
 
     def make_busy(self, thing: str) -> None:
-        """Have Cyborg bind an accelerator request, and program the device until it may go on.
+        """Let Cyborg bind an accelerator request; programming waits until the thing is freed.
 
-        With an image of the function that it has: Cyborg will publish no other.
+        The image has the function that the device has already: Cyborg publishes no other one.
         """
         bus = self._device(thing)["bus"]
         held = self._images.get(self._cyborg.programmed(bus) or "", _FUNCTION)

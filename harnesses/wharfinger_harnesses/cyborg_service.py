@@ -185,7 +185,7 @@ def load_beside(name: str) -> Any:
 
 
 def install_hardware(directory: Path) -> None:
-    """Have Cyborg find the tests' driver, as a distribution would have it."""
+    """Install the tests' accelerator driver for Cyborg, as a distribution on the import path."""
     distribution = directory / "lab-0.dist-info"
     distribution.mkdir(exist_ok=True)
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 0\n")
@@ -285,7 +285,7 @@ class Control:
         return [str(self._reports).encode()]
 
     def report(self) -> None:
-        """Have all agents report, for better or worse."""
+        """Let each agent report; log the errors."""
         for host, agent in self._agents.items():
             try:
                 agent.report()
@@ -294,7 +294,7 @@ class Control:
         self._reports += 1
 
     def report_every(self, seconds: float) -> None:
-        """Have all agents report again and again."""
+        """Let all agents report at this interval, for ever."""
         while True:
             time.sleep(seconds)
             self.report()

@@ -97,11 +97,11 @@ class Ironic(OpenStackService):
         self.provision(uuid, "active")
 
     def set_maintenance(self, uuid: str, reason: str) -> None:
-        """Have Ironic leave a node alone."""
+        """Put a node into maintenance."""
         self._succeed("PUT", f"/v1/nodes/{uuid}/maintenance", {"reason": reason})
 
     def end_maintenance(self, uuid: str) -> None:
-        """Have Ironic look after a node again."""
+        """Take a node out of maintenance."""
         self._succeed("DELETE", f"/v1/nodes/{uuid}/maintenance")
 
     def delete_node(self, uuid: str) -> None:

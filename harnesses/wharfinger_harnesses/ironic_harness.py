@@ -62,7 +62,7 @@ class IronicHarness(ServiceHarness):
         self._first = self._read(node)
 
     def reset(self) -> None:
-        """Have three nodes that are available, and nothing known of others."""
+        """Replace all nodes by three available ones, and end all faults."""
         self._proxy.expect()
         self._ironic.rows.clear()
         self._ironic.clear_goes()
@@ -89,15 +89,15 @@ timeout = {_TIMEOUT}
         return uuid
 
     def grow(self, count: int) -> None:
-        """Have that many more nodes, which have been at rest for a while.
+        """Add that many nodes whose last update was a while ago.
 
-        A change feed does not show them: who has to see them lists all nodes.
+        A change feed does not show them; only a listing of all nodes does.
         """
         latest = datetime.now(UTC) - _REST - self._numbered * _APART
         self._make([latest - index * _APART for index in range(count)])
 
     def _make(self, updated: Sequence[datetime]) -> list[str]:
-        """Have as many more nodes, which were updated then; return their uuids."""
+        """Add a node for each of these times of its last update; return their uuids."""
         numbers = range(self._numbered + 1, self._numbered + len(updated) + 1)
         self._numbered += len(updated)
         uuids = [str(UUID(int=number, version=4)) for number in numbers]

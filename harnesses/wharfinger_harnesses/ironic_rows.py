@@ -49,7 +49,7 @@ class Rows:
             )
 
     def write(self, row: Row, nodes: Sequence[Mapping[str, Any]]) -> None:
-        """Have nodes that are like this one, each but for these columns."""
+        """Insert copies of a node, each with other values in some columns."""
         if nodes:
             with self._engine.begin() as connection:
                 connection.execute(insert(self._nodes), [{**row.columns, **node} for node in nodes])
@@ -65,7 +65,7 @@ class Rows:
             connection.execute(insert(self._traits), had)
 
     def clear(self) -> None:
-        """Have no nodes, and nothing that is of any."""
+        """Delete all nodes, and all rows that belong to a node."""
         with self._engine.begin() as connection:
             for table in self._schema.tables.values():
                 if "node_id" in table.c:

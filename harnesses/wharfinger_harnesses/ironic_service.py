@@ -88,7 +88,7 @@ lab = {_HARDWARE}:LabDeploy
 
 
 def install_hardware(directory: Path) -> None:
-    """Have Ironic find the tests' hardware, as a distribution would have it."""
+    """Install the tests' hardware type for Ironic, as a distribution on the import path."""
     distribution = directory / "lab-0.dist-info"
     distribution.mkdir(exist_ok=True)
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 0\n")

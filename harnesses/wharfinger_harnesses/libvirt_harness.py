@@ -61,7 +61,7 @@ class LibvirtHarness(Harness):
         self.reset()
 
     def stop(self) -> None:
-        """Have libvirt as it was."""
+        """Remove the observer of libvirt's calls."""
         self._calls.detach()
 
     def reset(self) -> None:
@@ -103,7 +103,7 @@ class LibvirtHarness(Harness):
         return list(self._gpus)[-1]
 
     def grow(self, count: int) -> None:
-        """Have that many at once."""
+        """Add that many GPUs at once."""
         for _ in range(count):
             self._numbers += 1
             gpu = _gpu(self._numbers)
@@ -125,7 +125,7 @@ class LibvirtHarness(Harness):
         self._hold(thing, OTHER, 1)
 
     def make_free(self, thing: str) -> None:
-        """Have no mdev on a GPU."""
+        """Remove all mdevs from a GPU."""
         self._hold(thing, OFFERED, 0)
 
     def expected(self) -> Mapping[str, Expected]:
@@ -167,10 +167,10 @@ class LibvirtHarness(Harness):
         return self._calls.made
 
     def use_old_layout(self) -> OldLayout:
-        """Have domains with mdevs on two GPUs, as before nova's Stein release.
+        """Create domains with mdevs on two GPUs; return nova's layout before its Stein release.
 
-        One has an mdev on each GPU, the other another on the second one. All vGPUs were the
-        root's then.
+        One domain has an mdev on each GPU, the other one has another mdev on the second GPU. In the
+        old layout, all vGPUs are inventory of the root.
         """
         one, two = self.things()[:_GPUS]
         self._hold(one, OFFERED, 1)

@@ -96,7 +96,7 @@ def test_each_extra_spec_of_nova_is_in_one_table() -> None:
     assert len(ours) == len(set(ours))
 
 
-def test_the_tables_have_nothing_that_nova_does_not_know() -> None:
+def test_tables_have_nothing_that_nova_does_not_know() -> None:
     used = {id(known.find(key)) for key in KEYS}
     by_form = {key for key in known.KEYS if "{" in key}
     listed = {key for key in known.KEYS if "{" not in key}
@@ -105,7 +105,7 @@ def test_the_tables_have_nothing_that_nova_does_not_know() -> None:
     assert all(id(known.find(key)) in used for key in by_form)
 
 
-def test_the_namespaces_are_those_of_nova() -> None:
+def test_namespaces_are_those_of_nova() -> None:
     names = {name for name in validators.NAMESPACES if "(" not in name}
 
     assert names == known.NAMESPACES
@@ -149,7 +149,7 @@ PLAIN = sorted(key for key in KEYS if not split(key))
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.sampled_from(PLAIN), ANY_VALUE)
-def test_a_value_is_taken_where_nova_takes_it(key: str, value: str) -> None:
+def test_value_is_taken_where_nova_takes_it(key: str, value: str) -> None:
     if key in known.find("pci_passthrough:alias").keys:  # type: ignore[union-attr]
         assert not we_take(key, value)
     elif "-" in value and re.search(r"-\d+-", value):
@@ -164,7 +164,7 @@ def test_a_value_is_taken_where_nova_takes_it(key: str, value: str) -> None:
     st.sampled_from(sorted(validators.NAMESPACES)),
     st.from_regex(r"[a-z_:.]{1,12}", fullmatch=True),
 )
-def test_a_key_of_no_table_is_taken_where_nova_takes_it(namespace: str, name: str) -> None:
+def test_key_of_no_table_is_taken_where_nova_takes_it(namespace: str, name: str) -> None:
     key = f"{namespace.partition('(')[0]}:{name}"
     if split(key) or key in NOT_VALIDATED:
         return
@@ -354,7 +354,7 @@ def differs_on_purpose(specs: Mapping[str, str], groups: Groups, error: InvalidR
     ),
     extra_specs(),
 )
-def test_a_flavor_asks_for_what_it_asks_for_in_nova(
+def test_flavor_requests_the_same_as_in_nova(
     figures: dict[str, int], specs: dict[str, str]
 ) -> None:
     assert all(nova_takes(key, value) for key, value in specs.items() if key not in NOT_VALIDATED)

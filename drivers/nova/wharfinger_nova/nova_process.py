@@ -137,7 +137,7 @@ def _choose_threads(section: NovaSection) -> None:
 
 
 def _read_files(section: NovaSection, host: str) -> None:
-    """Have nova read its configuration files, as its own programs do."""
+    """Let nova read its configuration files, as its own programs do."""
     conf = import_module("nova.conf").CONF
     import_module("nova.rpc").set_defaults(control_exchange="nova")
     if find_spec("osprofiler"):
@@ -149,7 +149,7 @@ def _read_files(section: NovaSection, host: str) -> None:
 
 
 def _reach_database() -> None:
-    """Have nova's objects reach its database: through its conductor, directly, or not at all."""
+    """Connect nova's objects to its database: by the conductor, directly, or not at all."""
     conf = import_module("nova.conf").CONF
     base = import_module("nova.objects.base").NovaObject
     rpc = import_module("nova.rpc")

@@ -151,7 +151,8 @@ class Agent:
                 left = self._stop()
         if not heartbeat.has_ended:
             LOG.warning(
-                "the report of the service of %s waits for the database, and is given up",
+                "the agent of %s ends while a report of its service still waits for the database. "
+                "Check the database",
                 self._host,
             )
             left = (*left, "report of the service")
@@ -177,7 +178,8 @@ class Agent:
         statuses = [runner.status() for runner in list(self._runners.values())]
         if statuses and all(one.state in _BROKEN for one in statuses):
             states = ", ".join(f"{one.name}: {one.state}" for one in statuses)
-            raise WharfingerError(reason=f"no driver instance works ({states})")
+            reason = f"no driver instance works ({states}); the log has their errors"
+            raise WharfingerError(reason=reason)
         service_record.report(
             self._context,
             self._host,
@@ -219,7 +221,7 @@ class Agent:
 
     def _refuse(self, error: WharfingerError) -> None:
         text = printable(f"{self._snapshot.name}: {error}").rstrip(".")
-        LOG.error("the new configuration was refused, the one before stays: %s.", text)
+        LOG.error("the new configuration was refused, and the agent keeps the old one: %s.", text)
         self._status = replace(self._status, refused_reload=text, reloaded_at=time.monotonic())
 
     def _use(self, new: Snapshot) -> None:
@@ -304,7 +306,7 @@ class Agent:
             if elapsed >= PATIENCE:
                 break
             if elapsed >= _SAYS_WHAT_IT_WAITS_FOR and not has_said:
-                LOG.info("waits at most %g s for %s", PATIENCE, _work_of(left))
+                LOG.info("the agent waits at most %g s for %s", PATIENCE, _work_of(left))
                 has_said = True
             time.sleep(_STEP)
         for runner in left:

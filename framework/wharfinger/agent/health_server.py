@@ -236,7 +236,10 @@ class _Exchange(BaseHTTPRequestHandler):
             code, content = route(self.headers.get("Accept", ""))
         except Exception:
             # One answer fails; the next may not.
-            LOG.exception("the agent cannot answer %s", printable(self.path))
+            LOG.exception(
+                "the health server cannot answer %s. This is a fault; the agent goes on",
+                printable(self.path),
+            )
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "The log of the agent says why.")
             return
         self._send(code, *content)
@@ -275,14 +278,14 @@ class _Exchange(BaseHTTPRequestHandler):
         LOG.debug("%s: %s", printable(self.requestline), code)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Log what the library tells at DEBUG."""
+        """Log messages of the library at DEBUG."""
         LOG.debug("%s", printable(format % arguments))
 
 
 def _log_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     error = context.get("exception")
     LOG.warning(
-        "the answers of the agent: %s",
+        "the health server failed to answer, and the agent goes on: %s",
         printable(str(context.get("message"))),
         exc_info=error if isinstance(error, BaseException) else None,
     )

@@ -57,7 +57,7 @@ class ThreadRunner:
             )
             self._become(State.WEDGED)
         elif self._status.state is State.WEDGED and not hangs:
-            LOG.warning("%s: the driver has returned", self.name)
+            LOG.warning("%s: the driver has returned, and the cycles go on", self.name)
             self._become(State.STARTING)
         if self._status.state is State.STARTING and self._latest.report.has_published:
             self._become(State.RUNNING)

@@ -42,7 +42,7 @@ class Problems:
         ``is_whole`` says that an error ended the whole check, not a part of it.
         """
         before = self._all()
-        self._found[by] = self._told(errors, before, is_whole=is_whole)
+        self._found[by] = self._log_new(errors, before, is_whole=is_whole)
         now = self._all()
         for key, text in before.items():
             if key not in now:
@@ -50,9 +50,9 @@ class Problems:
 
     def also_found(self, by: Hashable, errors: Iterable[BaseException]) -> None:
         """Note problems of a check that did not look at everything."""
-        self._found.setdefault(by, {}).update(self._told(errors, self._all(), is_whole=False))
+        self._found.setdefault(by, {}).update(self._log_new(errors, self._all(), is_whole=False))
 
-    def _told(
+    def _log_new(
         self, errors: Iterable[BaseException], known: Mapping[str, str], *, is_whole: bool
     ) -> dict[str, str]:
         """Return the texts of problems by their identity; log the new ones."""

@@ -64,10 +64,10 @@ def state_of(instance: Instance) -> str | None:
 
 def is_recent(one: Instance | Migration, time: timedelta) -> bool:
     """Return whether a process has saved an instance or a move within that time."""
-    said = one.updated_at if "updated_at" in one else None
-    if said is None and isinstance(one, Migration):
-        said = one.created_at
-    return said is not None and now() - said < time
+    saved_at = one.updated_at if "updated_at" in one else None
+    if saved_at is None and isinstance(one, Migration):
+        saved_at = one.created_at
+    return saved_at is not None and now() - saved_at < time
 
 
 def moves_of(context: Context, instance_uuid: str) -> list[Migration]:

@@ -135,8 +135,8 @@ class _CandidateCommand(ObjectCommand):
         from wharfinger.placement import owner_trait_reader
         from wharfinger.scheduling.requested_names import unknown
 
-        said = [one for group in parsed_args.groups.values() for one in group]
-        named = {owner for option, owner in said if option == "owner" and owner}
+        chosen = [one for group in parsed_args.groups.values() for one in group]
+        named = {owner for option, owner in chosen if option == "owner" and owner}
         if absent := named - giving:
             known = owner_trait_reader.find(self.placement)
             yield from unknown("trait", [(SUBJECT, "owner", absent)], known)
@@ -222,16 +222,16 @@ class CandidateExplain(_CandidateCommand):
         traits, classes = list(self._traits(request)), list(self._classes(request))
         with naming_unknown(self.placement, traits, classes), usage(self._parser):
             explaining = Explaining(self.placement, filters, self._memory())
-            told = explaining.explain(request)
-        for problem in self._unknown_owners(parsed_args, told.owners) if filters else ():
+            explained = explaining.explain(request)
+        for problem in self._unknown_owners(parsed_args, explained.owners) if filters else ():
             self.app.LOG.warning("%s", problem)
         if parsed_args.format == "json":
-            json.dump(explanation.as_data(told, now()), sys.stdout, indent=2)
+            json.dump(explanation.as_data(explained, now()), sys.stdout, indent=2)
             sys.stdout.write("\n")
             return
         # Lines are wrapped only on a terminal.
         console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED)
-        for line in explanation.as_text(told, now()):
+        for line in explanation.as_text(explained, now()):
             console.print(line)
 
     def _memory(self) -> "Context | None":

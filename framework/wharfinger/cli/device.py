@@ -13,13 +13,13 @@ from wharfinger.cli.object_command import (
     ObjectCommand,
     ObjectLister,
     as_uuid,
+    full_name,
     known,
     row,
     seconds,
     text,
     uuid,
     values,
-    which,
 )
 from wharfinger.exceptions import NotFound, WharfingerError, printable
 
@@ -67,7 +67,7 @@ class _DeviceCommand(ObjectCommand):
                 return driver_instance_loader.load(self.conf, name).driver
         others = "; ".join(f"instance {name} on host {where} does" for where, name in publishers)
         raise WharfingerError(
-            reason=f"{which(provider)}: no driver instance of this host ({host}) publishes it"
+            reason=f"{full_name(provider)}: no driver instance of this host ({host}) publishes it"
             f"{f': {others}. Run this there.' if others else '. Publish it first.'}"
         )
 
@@ -258,7 +258,7 @@ class DeviceResolve(_DeviceCommand):
             done = "the job is deleted; the device no longer exists"
         else:
             done = f"still reserved: {'; '.join(left)}" if left else "free"
-        sys.stdout.write(f"{printable(f'{which(provider) if provider else name}: {done}')}\n")
+        sys.stdout.write(f"{printable(f'{full_name(provider) if provider else name}: {done}')}\n")
 
     def _former(self, name: str) -> str | None:
         """Return the uuid of a deleted provider; None if no job has the name."""

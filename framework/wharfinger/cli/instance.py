@@ -15,13 +15,13 @@ from wharfinger.cli.object_command import (
     ObjectCommand,
     ObjectLister,
     ObjectShow,
+    full_name,
     given,
     known,
     row,
     text,
     uuid,
     values,
-    which,
 )
 from wharfinger.exceptions import ObjectNotFound, printable
 
@@ -66,7 +66,7 @@ class InstanceCommand(ObjectCommand):
         lines = [f"{subject}: {done}"]
         for one in reserved:
             found = self.placement.list_providers(uuid=one.provider_uuid)
-            provider = which(found[0]) if found else one.provider_uuid
+            provider = full_name(found[0]) if found else one.provider_uuid
             lines.append(f"{provider}: reserved until it has been cleaned")
         sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
 
@@ -260,7 +260,7 @@ class InstanceRepair(InstanceCommand):
         for provider, amounts in sorted(repaired.allocations.items()):
             found = self.placement.list_providers(uuid=provider)
             what = " ".join(f"{kind}={amount}" for kind, amount in sorted(amounts.items()))
-            parts.append(f"{what} of {which(found[0]) if found else provider}")
+            parts.append(f"{what} of {full_name(found[0]) if found else provider}")
         self.say(subject, f"it has {', '.join(parts)}")
 
 

@@ -178,14 +178,14 @@ def seconds(text: str) -> float:
     return number
 
 
-def which(provider: "ProviderSummary") -> str:
+def full_name(provider: "ProviderSummary") -> str:
     """Return the name of a provider, with its uuid in brackets."""
     return f"{provider.name} ({provider.uuid})"
 
 
 def print_done(provider: "ProviderSummary", done: str) -> None:
     """Print the result for a provider."""
-    sys.stdout.write(f"{printable(f'{which(provider)}: {done}')}\n")
+    sys.stdout.write(f"{printable(f'{full_name(provider)}: {done}')}\n")
 
 
 def _cell(value: Any) -> Any:

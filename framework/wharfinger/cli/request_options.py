@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduling import RequestGroup, ResourceRequest
 
 #: The options of a group with their values, in their order.
-Said = tuple[tuple[str, Any], ...]
+GroupOptions = tuple[tuple[str, Any], ...]
 
 #: The default limit of candidates, as in nova's scheduler.
 LIMIT: Final = 1000
@@ -130,12 +130,12 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def written(groups: Mapping[str, Said], find: Callable[[str], str]) -> "list[RequestGroup]":
+def written(groups: Mapping[str, GroupOptions], find: Callable[[str], str]) -> "list[RequestGroup]":
     """Return the groups of the options; ``find`` returns the uuid of a provider by its name.
 
     Raises InvalidRequest, and the errors of ``find``.
     """
-    return [_group(suffix, said, find) for suffix, said in groups.items() if suffix or said]
+    return [_group(suffix, chosen, find) for suffix, chosen in groups.items() if suffix or chosen]
 
 
 def whole(
@@ -183,53 +183,53 @@ class _OfGroup(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
     ) -> None:
-        suffix, said = list(namespace.groups.items())[-1]
-        self.check(said, values)
-        namespace.groups = {**namespace.groups, suffix: (*said, (self.dest, values))}
+        suffix, chosen = list(namespace.groups.items())[-1]
+        self.check(chosen, values)
+        namespace.groups = {**namespace.groups, suffix: (*chosen, (self.dest, values))}
 
-    def check(self, said: Said, value: Any) -> None:
+    def check(self, chosen: GroupOptions, value: Any) -> None:
         """Raise ArgumentError if the group's options do not allow this value."""
 
 
 class _Once(_OfGroup):
     """Adds an option that a group may have once."""
 
-    def check(self, said: Said, value: Any) -> None:
-        if self.dest in dict(said):
+    def check(self, chosen: GroupOptions, value: Any) -> None:
+        if self.dest in dict(chosen):
             raise argparse.ArgumentError(self, "occurs twice for one group")
 
 
 class _Resource(_OfGroup):
     """Adds a resource class, which a group may have once."""
 
-    def check(self, said: Said, value: Any) -> None:
-        if value[0] in dict(_all_of(said, self.dest)):
+    def check(self, chosen: GroupOptions, value: Any) -> None:
+        if value[0] in dict(_all_of(chosen, self.dest)):
             raise argparse.ArgumentError(self, f"{value[0]} occurs twice for one group")
 
 
-def _all_of(said: Said, option: str) -> list[Any]:
-    return [value for name, value in said if name == option]
+def _all_of(chosen: GroupOptions, option: str) -> list[Any]:
+    return [value for name, value in chosen if name == option]
 
 
-def _group(suffix: str, said: Said, find: Callable[[str], str]) -> "RequestGroup":
+def _group(suffix: str, chosen: GroupOptions, find: Callable[[str], str]) -> "RequestGroup":
     from wharfinger.providers import ownership
     from wharfinger.scheduling import RequestGroup
     from wharfinger.scheduling.request import invalid
 
     of = f" of group {suffix}" if suffix else ""
-    traits = together(_all_of(said, "traits"), f"required{of}")
+    traits = together(_all_of(chosen, "traits"), f"required{of}")
     named = ownership.owners(traits.wanted)
-    once = {"owner": None if named else ownership.NOVA, "in_tree": None, **dict(said)}
-    if named and not once["owner"] and "owner" in dict(said):
+    once = {"owner": None if named else ownership.NOVA, "in_tree": None, **dict(chosen)}
+    if named and not once["owner"] and "owner" in dict(chosen):
         raise invalid(
             f"owner{of}", _NOBODY, f"--required has {', '.join(sorted(named))}: remove one."
         )
     return RequestGroup(
         suffix=suffix,
-        resources=dict(_all_of(said, "resource")),
+        resources=dict(_all_of(chosen, "resource")),
         traits=traits,
-        member_of=tuple(_all_of(said, "member_of")),
-        forbidden_aggregates=frozenset().union(*_all_of(said, "not_member_of")),
+        member_of=tuple(_all_of(chosen, "member_of")),
+        forbidden_aggregates=frozenset().union(*_all_of(chosen, "not_member_of")),
         in_tree=once["in_tree"] and find(once["in_tree"]),
         owner=once["owner"],
     )

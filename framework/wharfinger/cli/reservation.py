@@ -14,11 +14,11 @@ from wharfinger.cli.object_command import (
     ObjectCommand,
     ObjectLister,
     as_uuid,
+    full_name,
     print_done,
     row,
     text,
     values,
-    which,
 )
 from wharfinger.exceptions import (
     NotFound,
@@ -169,7 +169,7 @@ class ProviderReserve(ObjectCommand):
             if not _stored(self, provider.uuid, holder):
                 raise
             raise WharfingerError(
-                reason=f"{which(provider)}: the reservation is stored, but not all of it is in "
+                reason=f"{full_name(provider)}: the reservation is stored, but not all of it is in "
                 f"Placement. The next cycle (`wharfinger sync`) writes it. {error}"
             ) from error
         end = reservations.moment(held.expected_end)
@@ -183,7 +183,7 @@ class ProviderReserve(ObjectCommand):
         for one in _stored(self, provider.uuid, holder):
             since, reason = values(one, "since", "reason")
             raise WharfingerError(
-                reason=f"{which(provider)}: {holder} has reserved it already, since "
+                reason=f"{full_name(provider)}: {holder} has reserved it already, since "
                 f"{reservations.moment(since)}: {reason}. Release it first "
                 f"(`{_release_command(provider, holder)}`), or use another --holder."
             )
@@ -233,7 +233,7 @@ class ProviderRelease(ObjectCommand):
             if _stored(self, provider.uuid, holder):
                 raise
             raise WharfingerError(
-                reason=f"{which(provider)}: the reservation has ended, but Placement may still "
+                reason=f"{full_name(provider)}: the reservation has ended, but Placement may still "
                 f"have it. The next cycle (`wharfinger sync`) writes that. {error}"
             ) from error
         self._print(provider, left)
@@ -267,7 +267,7 @@ class ProviderRelease(ObjectCommand):
             else "It has no reservation."
         )
         return WharfingerError(
-            reason=f"{which(provider)}: there is no reservation by {holder}. {there}"
+            reason=f"{full_name(provider)}: there is no reservation by {holder}. {there}"
         )
 
 

@@ -127,14 +127,14 @@ def _check_intervals(intervals: dict[str, float]) -> None:
             raise _wrong(
                 name,
                 f"{value:g}",
-                f"it is shorter than the interval of what is done more often, {before:g}.",
-                "It takes poll_interval <= drift_interval <= full_interval.",
+                f"it is shorter than the interval of the more frequent cycles, {before:g}.",
+                "Set poll_interval <= drift_interval <= full_interval.",
             )
         before = value
 
 
 def _no_time(key: str, value: float) -> ConfigurationError:
-    return _wrong(key, f"{value:g}", "this is no time.", "It takes a number above 0.")
+    return _wrong(key, f"{value:g}", "this is not a duration.", "Set seconds, above 0.")
 
 
 def _socket(conf: cfg.ConfigOpts, given: str | None) -> Path:

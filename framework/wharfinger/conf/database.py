@@ -75,8 +75,8 @@ class DatabaseSection:
                 section=GROUP,
                 key="timeout",
                 value=timeout,
-                problem="this is no time.",
-                remedy="Give seconds, 1 or above.",
+                problem="this is not a duration.",
+                remedy="Set seconds, 1 or above.",
             )
         return cls(connection, values, timeout)
 

@@ -50,8 +50,8 @@ def _value(conf: cfg.ConfigOpts, section: str, option: cfg.Opt) -> Any:
         problem, remedy = "the value is empty.", _kind(option.type) or "Set a value, or remove it."
     except (cfg.ConfigFileValueError, cfg.ConfigSourceValueError) as error:
         problem = "this value cannot be used."
-        told = str(error).rpartition(" is not valid: ")[2].rstrip(".")
-        remedy = _kind(option.type) or f"{told[:1].upper()}{told[1:]}."
+        text = str(error).rpartition(" is not valid: ")[2].rstrip(".")
+        remedy = _kind(option.type) or f"{text[:1].upper()}{text[1:]}."
     except (cfg.Error, RecursionError):
         problem = "the name after a $ is not an option, or refers back to this one."
         remedy = "Use the name of an option, or write $$ for the character $."

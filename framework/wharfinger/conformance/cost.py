@@ -105,7 +105,7 @@ def _observing(subject: Subject) -> Iterator[DriverTime]:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Have no garbage be collected meanwhile: that takes its time at moments of its own."""
+    """Switch garbage collection off in the block: it would take time at random moments."""
     gc.collect()
     was_enabled = gc.isenabled()
     gc.disable()

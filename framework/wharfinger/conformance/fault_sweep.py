@@ -68,11 +68,11 @@ class Breaking:
         self._busy: str | None = None
 
     def sweep(self) -> None:
-        """Have each call fail in its turn: while the world changes, and when a driver starts.
+        """Let each call fail in turn: while the backend changes, and when a driver starts.
 
-        One thing is busy all the while, if things can be. Raises Violation where what is published
-        then is neither as it was nor as it is to be, and where a cycle says that all is well and is
-        not; NotShown where the faults are not felt.
+        One thing is busy meanwhile, if the harness supports it. Raises Violation if the published
+        tree is neither the old nor the new one, or if a cycle reports success wrongly; NotShown
+        if the faults have no effect.
         """
         with self._subject.publishing() as publishing:
             publishing.settle()

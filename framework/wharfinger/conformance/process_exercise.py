@@ -101,7 +101,7 @@ class _Exercise:
             self._ask()
 
     def _fail(self) -> None:
-        """Have every call to the backend meet a fault for a while."""
+        """Let every call to the backend meet a fault for a while."""
         harness = self._subject.harness
         for fault in _FAULTS:
             harness.expect(None, fault)

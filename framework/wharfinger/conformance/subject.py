@@ -181,7 +181,7 @@ class Subject:
         return self._directory / f"state-{self._begun}"
 
     def have_begun(self) -> None:
-        """Have everything be as it is before a check, which it may be still."""
+        """Reset the backend and Placement for a check, unless they are still as after a reset."""
         if self._fresh is not None and self._fresh == self.placement.listed():
             self._begin_state()
         else:
@@ -190,9 +190,9 @@ class Subject:
             self._fresh = None if self._harness is None else self.placement.listed()
 
     def begin(self, *, is_whole: bool = False) -> None:
-        """Have everything become as it is before a check.
+        """Reset the backend and Placement for a check.
 
-        A backend that is large from its beginning is made smaller, unless it is to be whole.
+        A backend that is large after a reset is made smaller, unless ``is_whole``.
         """
         self._fresh = None
         self._begin_state()
@@ -219,7 +219,7 @@ class Subject:
                 return
 
     def _begin_state(self) -> None:
-        """Have nothing be remembered of what was, and nothing be broken."""
+        """Use an empty state directory from now on, and end all faults."""
         self._begun += 1
         self.state_path.mkdir()
         if self._harness is not None:

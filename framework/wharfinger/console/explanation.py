@@ -40,10 +40,10 @@ _TREES: Final = {
 }
 
 
-def as_text(told: Explanation, now: datetime) -> Iterator[Text]:
+def as_text(explained: Explanation, now: datetime) -> Iterator[Text]:
     """Yield a table for each part of the request, a table of trees, and one line of advice."""
-    groups = {group.suffix: group for group in told.request.groups}
-    for part in told.parts:
+    groups = {group.suffix: group for group in explained.request.groups}
+    for part in explained.parts:
         yield Text(printable(named(part)), style="bold")
         yield from _table(list(_rows(part, groups[part.suffix])))
         for one in part.holdings:
@@ -52,31 +52,31 @@ def as_text(told: Explanation, now: datetime) -> Iterator[Text]:
             yield _line(f"{miss.name} ({miss.uuid}) {_of_miss(miss, now)}")
         yield Text()
     yield Text("the whole request", style="bold")
-    yield from _table(list(_tree_rows(told)))
-    for tree in told.tree_misses[: part_funnel.NAMED]:
-        yield _line(f"the tree of {tree.name} ({tree.uuid}) {_of_tree(told, tree, now)}")
+    yield from _table(list(_tree_rows(explained)))
+    for tree in explained.tree_misses[: part_funnel.NAMED]:
+        yield _line(f"the tree of {tree.name} ({tree.uuid}) {_of_tree(explained, tree, now)}")
     yield Text()
-    yield Text(printable(request_advice.sentence(told, now)), style="bold")
+    yield Text(printable(request_advice.sentence(explained, now)), style="bold")
 
 
-def as_data(told: Explanation, now: datetime) -> dict[str, Any]:
+def as_data(explained: Explanation, now: datetime) -> dict[str, Any]:
     """Return the explanation as plain data; times are ISO 8601 texts, ages are in seconds."""
     return {
-        "candidates": told.candidates,
-        "dropped": dict(told.dropped),
-        "advice": printable(request_advice.sentence(told, now)),
-        "parts": [_part_data(part, now) for part in told.parts],
-        "trees": [_tree_data(stage) for stage in told.trees],
-        "sharing_not_looked_at": told.not_looked_at,
+        "candidates": explained.candidates,
+        "dropped": dict(explained.dropped),
+        "advice": printable(request_advice.sentence(explained, now)),
+        "parts": [_part_data(part, now) for part in explained.parts],
+        "trees": [_tree_data(stage) for stage in explained.trees],
+        "sharing_not_looked_at": explained.not_looked_at,
         "nearest_trees": [
             {
                 "uuid": one.uuid,
                 "name": one.name,
                 "step": str(one.step),
-                "without": [named(told.parts[number]) for number in one.parts],
+                "without": [named(explained.parts[number]) for number in one.parts],
                 "reasons": [exclusion_reasons.words(reason, now) for reason in one.reasons],
             }
-            for one in told.tree_misses[: part_funnel.NAMED]
+            for one in explained.tree_misses[: part_funnel.NAMED]
         ],
     }
 
@@ -149,27 +149,27 @@ def _line(text: str, style: str = "dim") -> Text:
 def _table(rows: Sequence[_Row]) -> Iterator[Text]:
     """Yield the lines of a table; it ends at the first row whose count is 0."""
     end = next((number for number, row in enumerate(rows, 1) if not row[1]), len(rows))
-    shown = [(printable(name), str(count), printable(said)) for name, count, said in rows[:end]]
+    shown = [(printable(name), str(count), printable(notes)) for name, count, notes in rows[:end]]
     names = max(len(name) for name, _count, _said in shown)
     counts = max(len(count) for _name, count, _said in shown)
-    for name, count, said in shown:
+    for name, count, notes in shown:
         line = Text(f"  {name:<{names}}  ")
         line.append(f"{count:>{counts}}", style="red" if count == "0" else "")
-        yield line.append(f"  {said}", style="dim") if said else line
+        yield line.append(f"  {notes}", style="dim") if notes else line
 
 
 def _rows(part: Part, group: RequestGroup) -> Iterator[_Row]:
     before = part.stages[0].count
     for stage in part.stages:
-        said = []
+        notes = []
         if out := before - stage.count:
             alone = _alone(stage)
-            said.append(f"{out} out" + (f", {alone} for this reason alone" if alone else ""))
+            notes.append(f"{out} out" + (f", {alone} for this reason alone" if alone else ""))
         if stage.step is Step.CLASS and part.not_looked_at:
-            said.append(f"{part.not_looked_at} not examined")
+            notes.append(f"{part.not_looked_at} not examined")
         if stage.step is Step.NOT_RESERVED and part.last_seen:
-            said.append(f"{part.last_seen} by the last report of their drivers")
-        yield _name(stage, part, group), stage.count, "; ".join(said)
+            notes.append(f"{part.last_seen} by the last report of their drivers")
+        yield _name(stage, part, group), stage.count, "; ".join(notes)
         before = stage.count
 
 
@@ -201,16 +201,16 @@ def _traits(conditions: TraitConditions) -> str:
     return f"with {' and '.join(conditions.values())}"
 
 
-def _tree_rows(told: Explanation) -> Iterator[_Row]:
-    for stage in told.trees:
-        said = []
-        if stage.step is TreeStep.PARTS and told.not_looked_at:
-            said.append(f"{told.not_looked_at} sharing providers not examined")
+def _tree_rows(explained: Explanation) -> Iterator[_Row]:
+    for stage in explained.trees:
+        notes = []
+        if stage.step is TreeStep.PARTS and explained.not_looked_at:
+            notes.append(f"{explained.not_looked_at} sharing providers not examined")
         if stage.candidates is not None:
             all_of_them = many(stage.candidates, "candidate")
-            said.append(all_of_them if stage.is_all else f"{stage.candidates} or more candidates")
-        said += [f"{count} dropped by {name}" for name, count in stage.dropped.items()]
-        yield _TREES[stage.step], stage.count, ", ".join(said)
+            notes.append(all_of_them if stage.is_all else f"{stage.candidates} or more candidates")
+        notes += [f"{count} dropped by {name}" for name, count in stage.dropped.items()]
+        yield _TREES[stage.step], stage.count, ", ".join(notes)
 
 
 def _holding(reason: str, providers: int, first: Reserved | None, now: datetime) -> str:
@@ -224,7 +224,7 @@ def _of_miss(miss: Miss, now: datetime) -> str:
     return ", ".join(exclusion_reasons.words(reason, now) for reason in _all(miss))
 
 
-def _of_tree(told: Explanation, one: TreeMiss, now: datetime) -> str:
-    said = [f"has no provider for {named(told.parts[number])}" for number in one.parts]
-    said += [f"has a root that {exclusion_reasons.words(reason, now)}" for reason in one.reasons]
-    return ", ".join(said) or f"is not among the trees {_TREES[one.step]}"
+def _of_tree(explained: Explanation, one: TreeMiss, now: datetime) -> str:
+    notes = [f"has no provider for {named(explained.parts[number])}" for number in one.parts]
+    notes += [f"has a root that {exclusion_reasons.words(reason, now)}" for reason in one.reasons]
+    return ", ".join(notes) or f"is not among the trees {_TREES[one.step]}"

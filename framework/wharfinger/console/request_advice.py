@@ -22,34 +22,34 @@ _KEEPING_OUT: Final = {
 _DISABLED: Final = (Traited(os_traits.COMPUTE_STATUS_DISABLED),)
 
 
-def sentence(told: Explanation, now: datetime) -> str:
+def sentence(explained: Explanation, now: datetime) -> str:
     """Return advice on the first step that leaves nothing; control characters are not escaped."""
-    if told.candidates:
-        return _found(told, now)
-    for part in told.parts:
+    if explained.candidates:
+        return _found(explained, now)
+    for part in explained.parts:
         if not part.survivors:
             return of_part(part, now)
-    for before, after in pairwise(told.trees):
+    for before, after in pairwise(explained.trees):
         if not after.roots:
-            return _of_trees(told, before, after, now)
+            return _of_trees(explained, before, after, now)
     return "Repeat the command: Placement has no candidates, and may have changed meanwhile."
 
 
-def _found(told: Explanation, now: datetime) -> str:
-    there = _there_are(told)
+def _found(explained: Explanation, now: datetime) -> str:
+    there = _there_are(explained)
     steps = [
         (before.count - after.count, before, after, part)
-        for part in told.parts
+        for part in explained.parts
         for before, after in pairwise(part.stages)
         if after.step is not Step.CLASS
     ]
     lost, before, after, part = max(steps, key=lambda one: one[0])
     # Trees that have a provider for each part, and fail a condition of the whole tree.
-    trees = Counter(one.step for one in told.tree_misses if not one.parts)
+    trees = Counter(one.step for one in explained.tree_misses if not one.parts)
     if trees and (most := max(trees, key=lambda step: trees[step])) and trees[most] > lost:
         if most is TreeStep.ROOT:
-            return f"{there}; {_of_roots(told, now)}"
-        dropped = next(stage.dropped for stage in told.trees if stage.step is most)
+            return f"{there}; {_of_roots(explained, now)}"
+        dropped = next(stage.dropped for stage in explained.trees if stage.step is most)
         what = f"{_KEEPING_OUT[most]}{' or request filters' if dropped else ''}"
         return f"{there}; {what} excluded most: {many(trees[most], 'tree')}."
     if not lost:
@@ -58,30 +58,30 @@ def _found(told: Explanation, now: datetime) -> str:
     return f"{there}; {what} narrowed most: {before.count} to {after.count} for {named(part)}."
 
 
-def _there_are(told: Explanation) -> str:
-    last = told.trees[-1]
-    candidates = last.candidates or told.candidates
+def _there_are(explained: Explanation) -> str:
+    last = explained.trees[-1]
+    candidates = last.candidates or explained.candidates
     more = " or more" if not last.is_all else ""
-    listed = f", of which {told.candidates} {are(told.candidates)} listed"
+    listed = f", of which {explained.candidates} {are(explained.candidates)} listed"
     return (
         f"There {are(candidates)} {many(candidates, 'candidate')}{more} in "
-        f"{many(last.count, 'tree')}{' or more' if told.not_looked_at else ''}"
-        f"{listed if told.candidates < candidates else ''}"
+        f"{many(last.count, 'tree')}{' or more' if explained.not_looked_at else ''}"
+        f"{listed if explained.candidates < candidates else ''}"
     )
 
 
-def _of_trees(told: Explanation, before: TreeStage, after: TreeStage, now: datetime) -> str:
+def _of_trees(explained: Explanation, before: TreeStage, after: TreeStage, now: datetime) -> str:
     match after.step:
         case TreeStep.ROOT | TreeStep.PARTS:
-            return _of_roots(told, now) or _of_parts(told)
+            return _of_roots(explained, now) or _of_parts(explained)
         case TreeStep.TRAITS:
-            traits = next(one.traits for one in told.request.groups if not one.suffix)
+            traits = next(one.traits for one in explained.request.groups if not one.suffix)
             return (
                 f"{many(before.count, 'tree')} {have(before.count)} all resources, but their "
                 f"providers do not have {' with '.join(traits.values())} together."
             )
         case TreeStep.POLICY if before.candidates:
-            without = " and without --same-subtree" if told.request.same_subtree else ""
+            without = " and without --same-subtree" if explained.request.same_subtree else ""
             return (
                 f"Use --group-policy none{without} to get {many(before.candidates, 'candidate')}."
             )
@@ -90,16 +90,16 @@ def _of_trees(told: Explanation, before: TreeStage, after: TreeStage, now: datet
     if after.dropped:
         counts = ", ".join(f"{count} by {name}" for name, count in after.dropped.items())
         return f"Request filters dropped all candidates: {counts}."
-    see = f": see the tree of {told.tree_misses[0].name}" if told.tree_misses else ""
+    see = f": see the tree of {explained.tree_misses[0].name}" if explained.tree_misses else ""
     return (
         f"{many(before.count, 'tree')} {have(before.count)} a provider for each group, but not "
         f"enough for all groups together{see}."
     )
 
 
-def _of_roots(told: Explanation, now: datetime) -> str:
+def _of_roots(explained: Explanation, now: datetime) -> str:
     """Return the advice on trees that only their roots exclude; "" if there are none."""
-    roots = [one.reasons for one in told.tree_misses if one.reasons and not one.parts]
+    roots = [one.reasons for one in explained.tree_misses if one.reasons and not one.parts]
     if not roots:
         return ""
     [(wrong, count)] = Counter(roots).most_common(1)
@@ -111,13 +111,13 @@ def _of_roots(told: Explanation, now: datetime) -> str:
     )
 
 
-def _of_parts(told: Explanation) -> str:
-    if not told.tree_misses:
+def _of_parts(explained: Explanation) -> str:
+    if not explained.tree_misses:
         return "No tree has any of the requested resources."
-    fewest = min(len(one.parts) for one in told.tree_misses)
-    near = [one for one in told.tree_misses if len(one.parts) == fewest]
+    fewest = min(len(one.parts) for one in explained.tree_misses)
+    near = [one for one in explained.tree_misses if len(one.parts) == fewest]
     [(numbers, count)] = Counter(one.parts for one in near).most_common(1)
-    lacking = " and ".join(named(told.parts[number]) for number in numbers)
+    lacking = " and ".join(named(explained.parts[number]) for number in numbers)
     first = next(one.name for one in near if one.parts == numbers)
     return (
         f"No tree has all resources: {many(count, 'tree')}, such as that of {first}, "

@@ -57,12 +57,12 @@ def of_part(part: Part, now: datetime) -> str:
     for steps in (_NEAR, _FAR):
         best = max(steps, key=lambda step: len(alone.get(step, ())))
         if misses := alone.get(best, ()):
-            said = _alone(part, best, misses, now)
+            own = _alone(part, best, misses, now)
             held = alone.get(Step.NOT_RESERVED, ()) if best in _OF_OTHERS else ()
             # Reservations end by themselves; the operator has to free the rest.
-            told = f"{_reserved(held, now)} {said}" if held else said
+            advice = f"{_reserved(held, now)} {own}" if held else own
             unseen = part.not_looked_at
-            return f"{told} {unseen} more {were(unseen)} not examined." if unseen else told
+            return f"{advice} {unseen} more {were(unseen)} not examined." if unseen else advice
     before, after = next(pair for pair in pairwise(part.stages) if not pair[1].count)
     return _ended(part, before, after)
 
@@ -93,22 +93,22 @@ def _alone(part: Part, step: Step, misses: Sequence[Miss], now: datetime) -> str
     reasons = [reason for one in misses for reason in one.reasons[step]]
     match step:
         case Step.NOT_RESERVED:
-            said = _reserved(misses, now)
+            own = _reserved(misses, now)
         case Step.TRAITS:
-            said = _traits(misses)
+            own = _traits(misses)
         case Step.OWNER:
-            said = _owner(part, reasons)
+            own = _owner(part, reasons)
         case Step.NOT_USED_UP:
-            said = f"{_suitable(count, len(misses))} {are(len(misses))} used up."
+            own = f"{_suitable(count, len(misses))} {are(len(misses))} used up."
         case Step.ENOUGH:
-            said = _enough(reasons, count)
+            own = _enough(reasons, count)
         case Step.FITTING:
-            said = _fitting(misses)
+            own = _fitting(misses)
         case _:
             where = "in other trees" if step is Step.TREE else "in other aggregates"
             those = f"{_suitable(count, len(misses))} {are(len(misses))} {where}"
-            said = f"{those}: request {named(part)} there."
-    return said
+            own = f"{those}: request {named(part)} there."
+    return own
 
 
 def _suitable(count: str, number: int) -> str:

@@ -324,8 +324,8 @@ class Database:
         if self._engine_name() != "sqlite":
             return _CHECK_SERVER
         cause = reason(error)
-        said = str(cause)
-        if said.startswith("no such ") or "has no column" in said:
+        text = str(cause)
+        if text.startswith("no such ") or "has no column" in text:
             return _SEE_CHECK
         if type(cause) is sqlite3.DatabaseError:
             return (
@@ -370,8 +370,8 @@ def _is_outage(error: Exception) -> bool:
     if isinstance(error, db_exception.DBConnectionError | OSError):
         return True
     cause = error.inner_exception if isinstance(error, db_exception.DBError) else error
-    said = str(reason(error))
-    has_no = said.startswith("no such ") or "has no column" in said
+    text = str(reason(error))
+    has_no = text.startswith("no such ") or "has no column" in text
     return isinstance(cause, _OUTAGES) and not has_no
 
 

@@ -185,7 +185,7 @@ class _Work:
     scope: Sequence[ProviderSummary]
     job: DeviceJob
     down_time: timedelta
-    tell: OnStep
+    report: OnStep
     owners: dict[str, frozenset[str]] = field(default_factory=dict)
     taken: dict[str, ProviderSummary] = field(default_factory=dict)
     beaten: float = field(default_factory=time.monotonic)
@@ -198,8 +198,8 @@ class _Work:
             self._await_idle(wait_for_idle)
             before = self._function()
             traits = [self.client.get_traits(one.uuid).traits for one in self.scope]
-            said = function_traits(frozenset().union(*traits))
-            self._save(state="programming", former_traits=sorted(said))
+            former = function_traits(frozenset().union(*traits))
+            self._save(state="programming", former_traits=sorted(former))
         except BaseException as error:
             self._give_up(error)
             raise
@@ -223,7 +223,7 @@ class _Work:
             self._beat()
         others = ", ".join(one.name for one in self.scope if one.uuid != self.provider.uuid)
         nor = f", nor from {others}" if others else ""
-        self.tell("reserved", f"no new allocations from it{nor}")
+        self.report("reserved", f"no new allocations from it{nor}")
 
     def _await_idle(self, seconds: float) -> None:
         """Wait for the end of allocations; the reservation prevents new ones."""
@@ -239,7 +239,7 @@ class _Work:
                 )
             if self.job.state != "waiting":
                 self._save(state="waiting")
-            self.tell("waiting", why)
+            self.report("waiting", why)
             time.sleep(_INTERVAL)
             self._beat()
 
@@ -284,7 +284,13 @@ class _Work:
                     try:
                         self.reservations.keep(uuid, one.uuid)
                     except _UNREACHABLE as error:
-                        LOG.warning("Programming %s: %s", self.provider.name, error)
+                        LOG.warning(
+                            "device %s (%s): its reservation was not checked while it is "
+                            "programmed; the job tries again: %s",
+                            one.name,
+                            one.uuid,
+                            error,
+                        )
                 loading.join(_INTERVAL)
 
         loading = threading.Thread(target=load, name=HOLDER, daemon=True)
@@ -292,7 +298,7 @@ class _Work:
         try:
             loading.start()
             keeping.start()  # its own thread, so that reports do not wait for Placement
-            self.tell("programming", f"image {job.image}")
+            self.report("programming", f"image {job.image}")
             for thread in (loading, keeping):
                 while thread.is_alive():
                     thread.join(_INTERVAL)
@@ -308,7 +314,7 @@ class _Work:
             ):
                 self._give_up(failure)
                 raise failure
-            problem = f"its image is unknown: {_words(failure)}."
+            problem = f"programming failed, and its image is unknown: {_words(failure)}."
             raise self._unresolved(problem) from failure
 
     def _finish(self) -> None:
@@ -321,7 +327,10 @@ class _Work:
                 held = known.function
                 trait = held and self.driver.function_trait(self.provider.uuid, held)
                 if job.trait not in (None, trait):
-                    raise self._unresolved(f"the device reports the function {held or 'none'}.")
+                    raise self._unresolved(
+                        f"it was programmed, and reports the function {held or 'none'}, not that "
+                        f"of the image ({job.trait})."
+                    )
             for one in self.scope:
                 self.reservations.set_function_trait(one, trait, self.owners[one.uuid])
             job.note_held(trait)
@@ -333,7 +342,7 @@ class _Work:
             problem = f"it was programmed, but its function was not stored: {_words(error)}."
             raise self._unresolved(problem) from error
         try:
-            self.tell("programmed", trait or "its function is unknown")
+            self.report("programmed", trait or "its function is unknown")
         finally:
             self._release()
 
@@ -345,7 +354,7 @@ class _Work:
 
     def _release(self) -> None:
         """End the reservations of this job, and report that."""
-        told: list[str] = []
+        lines: list[str] = []
         for uuid, one in self.taken.items():
             try:
                 left = self.reservations.release_one(uuid)
@@ -360,9 +369,9 @@ class _Work:
                     ) from error
                 left = (f"Placement may show that only after the next cycle: {_words(error)}",)
             free = f"still reserved: {'; '.join(left)}" if left else "free"
-            told.append(f"{one.name}: {free}" if len(self.scope) > 1 else free)
-        for free in told:
-            self.tell("released", free)
+            lines.append(f"{one.name}: {free}" if len(self.scope) > 1 else free)
+        for free in lines:
+            self.report("released", free)
 
     def _beat(self) -> None:
         """Report that the job is in progress; it continues even if an operator has resolved it."""
@@ -372,7 +381,12 @@ class _Work:
             try:
                 self._save(seen_at=now())
             except (JobUnresolved, *_UNREACHABLE) as error:
-                LOG.warning("Programming %s: %s", self.provider.name, error)
+                LOG.warning(
+                    "device %s (%s): the job did not report, and tries again: %s",
+                    self.provider.name,
+                    self.provider.uuid,
+                    error,
+                )
 
     def _function(self) -> _Known | None:
         """Return the function that the device reports, None if that is unknown."""
@@ -400,7 +414,12 @@ class _Work:
             try:
                 self._save(state="unknown", problem=problem)
             except WharfingerError as error:
-                LOG.warning("Device job of %s: %s", self.provider.name, error)
+                LOG.warning(
+                    "device %s (%s): the job was not stored as unresolved: %s",
+                    self.provider.name,
+                    self.provider.uuid,
+                    error,
+                )
         return self._error(
             problem,
             "It stays reserved. Find out which image the device has, and run `wharfinger device "

@@ -61,24 +61,24 @@ class TraitConditions:
         required: set[str] = set()
         any_of: set[Traits] = set()
         forbidden: set[str] = set()
-        said = ""  # what an error names
+        given = ""  # what an error names
         try:
-            for said in values:
-                value = said.strip()
+            for given in values:
+                value = given.strip()
                 if value.startswith(ANY_OF):
                     any_of.add(_choice(value))
                     continue
                 for item in map(str.strip, value.split(",")):
                     traits = forbidden if item.startswith(_FORBIDDEN) else required
                     traits.add(check_name(item.removeprefix(_FORBIDDEN)))
-            said = " ".join(values)
+            given = " ".join(values)
             return cls(
                 required=frozenset(required),
                 any_of=frozenset(any_of),
                 forbidden=frozenset(forbidden),
             )
         except InvalidRequest as error:
-            raise _invalid(said, error.problem, key) from None
+            raise _invalid(given, error.problem, key) from None
 
     def __bool__(self) -> bool:
         return bool(self.required or self.any_of or self.forbidden)

@@ -12,7 +12,7 @@ from wharfinger.providers.provider_record import Record
 DISABLED: Final = frozenset([os_traits.COMPUTE_STATUS_DISABLED])
 
 
-def says_disabled(record: Record | None) -> bool:
+def records_disabled(record: Record | None) -> bool:
     """Return whether we have put the trait on a root; other programs may have put it there, too."""
     return record is not None and record.claimed_traits >= DISABLED
 

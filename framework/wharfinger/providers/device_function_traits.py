@@ -54,7 +54,7 @@ class HeldFunction:
     revision: int = 0
 
 
-def said_since(
+def reported_since(
     wanted: DesiredProvider, live: Provider | None, record: Record, held: HeldFunction
 ) -> frozenset[str]:
     """Return the other functions that were reported for a device since its job programmed it.
@@ -65,8 +65,8 @@ def said_since(
     known = {held.trait} if held.trait else set[str]()
     newer = function_traits(live.traits) - known if live else frozenset[str]()
     if wanted.mode is PublishingMode.OWN:
-        said = function_traits(wanted.provider.traits) - held.stale - known
-        return said | newer - record.claimed_traits
+        reported = function_traits(wanted.provider.traits) - held.stale - known
+        return reported | newer - record.claimed_traits
     return newer - (held.stale & record.claimed_traits)
 
 
@@ -107,11 +107,11 @@ def with_functions(
         if (wanted := desired.get(uuid)) and wanted.stated
     }
     since = {
-        uuid: said_since(desired[uuid], live.get(uuid), records.get(uuid, _NO_RECORD), held)
+        uuid: reported_since(desired[uuid], live.get(uuid), records.get(uuid, _NO_RECORD), held)
         for uuid, held in mine.items()
     }
     anew = {uuid for uuid in mine if uuid in live and mark not in live[uuid].traits}
-    superseded = anew.union(uuid for uuid, said in since.items() if said)
+    superseded = anew.union(uuid for uuid, reported in since.items() if reported)
     changed = {
         uuid: with_function(
             desired[uuid],
@@ -122,7 +122,7 @@ def with_functions(
         for uuid, held in mine.items()
     }
     # A trait from before the job may come from a read of Placement before the job's end.
-    ended = anew.union(uuid for uuid, said in since.items() if said - mine[uuid].stale)
+    ended = anew.union(uuid for uuid, reported in since.items() if reported - mine[uuid].stale)
     return {**desired, **changed}, frozenset(uuid for uuid in ended if mine[uuid].trait is not None)
 
 

@@ -323,7 +323,7 @@ class Writer:
                 if error.status != HTTPStatus.FORBIDDEN:
                     raise
                 self._may_reshape = False
-                LOG.info("inventories are set one by one: %s", error)
+                LOG.info("inventories are written one by one, which is slower: %s", error)
             except (IntentExpired, PlacementError) as error:
                 # One provider refuses the whole batch. Halves show which one.
                 LOG.debug("a batch of %d inventories was refused: %s", len(batch), error)
@@ -511,14 +511,14 @@ class _Run:
         except (IntentExpired, PlacementError) as error:
             tree.failed = tree.failed or error
         else:
-            self._tell(stays)
+            self._report(stays)
 
     def done(self, tree: TreeWrite, step: Step) -> None:
         """Count and report a step that was sent."""
         tree.left.subtract(step.touched)
-        self._tell(step)
+        self._report(step)
 
-    def _tell(self, step: Step) -> None:
+    def _report(self, step: Step) -> None:
         LOG.debug("%s: %s (%s)", step.verb, step.name, step.uuid)
         with self._lock:
             self._on_step(step)

@@ -244,7 +244,12 @@ class Reconciler:
         """Return the plan of a full cycle; write nothing."""
         state, plan = self._dry_run()
         for row in state.takeovers:
-            LOG.warning("node %s comes from host %s with a sync", row.hypervisor_hostname, row.host)
+            LOG.warning(
+                "node %s (%s): a sync takes it over from host %s, which has let it go, or is down",
+                row.hypervisor_hostname,
+                row.uuid,
+                row.host,
+            )
         return plan
 
     @same_request()
@@ -703,7 +708,7 @@ class Reconciler:
             if record.applied
             and record.applied.parent_uuid is None
             and record.absent_since is None
-            and not compute_status.says_disabled(record)
+            and not compute_status.records_disabled(record)
         }
         if not (state.rows.service_disabled and due):
             return

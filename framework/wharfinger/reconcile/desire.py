@@ -190,7 +190,7 @@ def _set_service_status(state: CycleState, answers: _Answers) -> None:
         if (
             wanted
             and wanted.stated
-            and (disabled or compute_status.says_disabled(state.records.get(uuid)))
+            and (disabled or compute_status.records_disabled(state.records.get(uuid)))
         ):
             provider = compute_status.with_status(wanted.provider, disabled=True)
             answers.desired[uuid] = replace(wanted, provider=provider)
@@ -208,7 +208,7 @@ def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Prov
             continue
         record = state.records.get(uuid)
         seen = own_view(provider, record)
-        if seen.traits >= compute_status.DISABLED and compute_status.says_disabled(record):
+        if seen.traits >= compute_status.DISABLED and compute_status.records_disabled(record):
             # The trait is the framework's: the driver does not report it.
             seen = compute_status.with_status(seen, disabled=False)
         trees.setdefault(seen.root_uuid, []).append(seen)

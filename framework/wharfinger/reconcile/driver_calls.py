@@ -128,7 +128,7 @@ def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
         raise BackendError(
             driver=driver,
             operation=operation,
-            reason="it raised ReshapeNeeded, which is for update_provider_tree alone",
+            reason="it raised ReshapeNeeded, which only update_provider_tree may raise",
         ) from error
     except (WharfingerError, KeyboardInterrupt):
         raise
@@ -148,7 +148,7 @@ def guarded_bool(driver: str, operation: str, call: Callable[[], Any]) -> bool:
 
 def wrong_answer(driver: str, operation: str, expected: str, answer: object) -> BackendError:
     """Return the error for an answer that is not what the driver of that name has to return."""
-    reason = f"it has to return {expected}, not {shown(answer)}"
+    reason = f"it must return {expected}, not {shown(answer)}"
     return BackendError(driver=driver, operation=operation, reason=reason)
 
 

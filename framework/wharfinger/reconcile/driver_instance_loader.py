@@ -61,12 +61,12 @@ def check(conf: Options) -> Check:
         try:
             sections += configuration.service_sections(conf, group)
         except WharfingerError:
-            sections.append(group)  # told below
+            sections.append(group)  # reported below
     problems = list(configuration.problems(conf))
     try:
         instances = DefaultSection.read(conf).enabled_drivers
     except WharfingerError:
-        instances = ()  # told already
+        instances = ()  # reported already
     for name in instances:
         sections.append(name)
         try:
@@ -167,7 +167,7 @@ def _unknown(conf: Options, driver: ComputeDriver) -> Iterator[ConfigurationFile
     for section in conf.list_all_sections():
         if section.startswith(f"{driver.name}:") and section not in known:
             yield ConfigurationFileError(
-                problem=f"driver instance {driver.name} has no use for section [{section}].",
+                problem=f"driver instance {driver.name} does not read section [{section}].",
                 remedy=f"It reads {', '.join(f'[{one}]' for one in known)}.",
             )
     for section in known:

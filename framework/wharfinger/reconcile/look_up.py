@@ -150,7 +150,11 @@ class LookUp:
         if state.is_listing:
             released = self._takeovers.released(self._published_before(state))
             for uuid in sorted(uuid for uuid, is_over in released.items() if is_over):
-                LOG.info("node %s is another host's now; its records are deleted here", uuid)
+                LOG.info(
+                    "node %s: another host or driver instance publishes it now, so the records of "
+                    "this instance are deleted",
+                    uuid,
+                )
             state = state.block(released.keys())
         strays = state.strays
         if strays:

@@ -326,8 +326,8 @@ class Reservations:
                     provider=provider.name,
                     uuid=provider.uuid,
                     problem=f"{used[name]} {name} of it would be in use, and its capacity is "
-                    f"{inventory.capacity if inventory else 0:g}.",
-                    remedy="Other consumers have it by now.",
+                    f"{inventory.capacity if inventory else 0:g}: other consumers use it by now.",
+                    remedy="Release them, or this instance.",
                 )
         change = SetInventories(**step_target(live), before=live.inventories, after=room)
         own = stored.own_record

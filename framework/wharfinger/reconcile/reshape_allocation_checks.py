@@ -23,11 +23,11 @@ def edited(
     """
 
     def invalid(what: str, given: object, problem: str) -> InvalidTree:
-        problem = f"its driver left {what} as {shown(given)}: it {problem}"
+        problem = f"its driver changed {what} to {shown(given)}: it {problem}"
         return InvalidTree(driver=driver, provider=node, problem=problem)
 
     if not isinstance(after, dict) or after.keys() != before.keys():
-        raise invalid("all allocations", after, "has to have the same consumers")
+        raise invalid("all allocations", after, "must have the same consumers as before")
     done = {}
     for consumer, its in before.items():
         # Only answers have a generation for each provider.
@@ -49,18 +49,18 @@ def _providers(given: Any) -> Iterator[tuple[str, dict[str, dict[str, int]]]]:
     for uuid, part in providers.items() if isinstance(providers, Mapping) else ():
         resources = part.get("resources") if isinstance(part, Mapping) else None
         if not isinstance(resources, Mapping):
-            raise ValueError("has to name resources for each provider")
+            raise ValueError("must name resources for each provider")
         amounts = {names.check_resource_class(kind): n for kind, n in resources.items()}
         provider = names.check_uuid(uuid)
         if not all(type(amount) is int and amount > 0 for amount in amounts.values()):
-            raise ValueError("has to have whole amounts above 0")
+            raise ValueError("must have whole amounts above 0")
         if provider in found:
-            raise ValueError(f"has to name provider {provider} once")
+            raise ValueError(f"must name provider {provider} only once")
         if amounts:
             found.add(provider)
             yield provider, {"resources": amounts}
     if not found:
-        raise ValueError("must not be lost: move them")
+        raise ValueError("must not lose all resources: move them to another provider")
 
 
 def _check_moves(before: _Parts, after: _Parts, within: Collection[str]) -> None:
@@ -69,13 +69,12 @@ def _check_moves(before: _Parts, after: _Parts, within: Collection[str]) -> None
     for name in sorted(had.keys() | has.keys()):
         if had[name] != has[name]:
             raise ValueError(
-                f"has to have as much as before of each class: of {name} that was {had[name]}, "
-                f"and is {has[name]}"
+                f"must keep the total of each class: {name} was {had[name]}, and is {has[name]}"
             )
     for uuid in sorted((before.keys() | after.keys()) - set(within)):
         if before.get(uuid) != after.get(uuid):
             raise ValueError(
-                f"has to leave what it has of provider {uuid}, which is not of this tree"
+                f"must not change its part from provider {uuid}, which is not in this tree"
             )
 
 

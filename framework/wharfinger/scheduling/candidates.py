@@ -64,8 +64,8 @@ class CandidateSearch:
         isolates = has_mappings and _is_mixed_up(request)
         asked = replace(request, group_policy="none") if isolates else request
         for limit in self._limits(request.limit):
-            narrowed, told = self._ask(replace(asked, limit=limit))
-            answer = from_answer(narrowed, told, has_mappings=has_mappings)
+            narrowed, found = self._ask(replace(asked, limit=limit))
+            answer = from_answer(narrowed, found, has_mappings=has_mappings)
             good, dropped = self._checked(narrowed, answer, isolates=isolates)
             is_all = limit is None or len(answer) < limit
             if is_all or not dropped or len(good) >= (request.limit or 0):
@@ -122,8 +122,8 @@ class CandidateSearch:
                     reason = one.objection(request, candidate)
                 if reason:
                     if not dropped[name]:
-                        told = printable(str(reason))
-                        LOG.info("Filter %s drops candidates. The first: %s", name, told)
+                        first = printable(str(reason))
+                        LOG.info("Filter %s drops candidates. The first: %s", name, first)
                     dropped[name] += 1
                     break
             else:

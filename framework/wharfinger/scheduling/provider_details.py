@@ -238,7 +238,7 @@ def _record(one: ProviderRecord) -> Record | None:
         return record_store.to_record(one)
     except (FieldUnset, ValueError) as error:
         uuid = _known(one, "provider_uuid")
-        LOG.warning("the record of provider %s cannot be read: %s", uuid, error)
+        LOG.warning("provider %s is shown without its record, which is damaged: %s", uuid, error)
         return None
 
 
@@ -263,7 +263,7 @@ def _side(record: ProviderRecord, side: str) -> Provider | None:
     try:
         return None if document is None else decode(document)
     except ValueError as error:
-        LOG.warning("%s of %s cannot be read: %s", side, record.subject, error)
+        LOG.warning("%s of %s is not used, since it is damaged: %s", side, record.subject, error)
         return None
 
 
@@ -276,5 +276,5 @@ def _moment(seconds: float) -> datetime | str:
     try:
         return datetime.fromtimestamp(int(seconds), UTC)
     except (OSError, OverflowError, ValueError):
-        LOG.warning("%s s since the epoch is no time", seconds)
+        LOG.warning("a time is shown as unknown: %s s after 1970 is out of range", seconds)
         return UNKNOWN

@@ -56,10 +56,10 @@ class RequestGroup:
         object.__setattr__(self, "owner", self._the_owner())
 
     @property
-    def says_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Return whether the group has neither resources nor conditions."""
-        said = self.traits, self.member_of, self.forbidden_aggregates, self.in_tree
-        return not self.resources and not any(said)
+        conditions = self.traits, self.member_of, self.forbidden_aggregates, self.in_tree
+        return not self.resources and not any(conditions)
 
     def _check_uuids(self) -> None:
         try:
@@ -136,7 +136,7 @@ class ResourceRequest:
                     "",
                     f"{_name(group.suffix)} has no resources, and is in no same_subtree.",
                 )
-            elif group.says_nothing:
+            elif group.is_empty:
                 yield invalid(
                     "resources",
                     "",

@@ -225,7 +225,9 @@ class Claims:
 
     def _begun(self, instance: Instance, migration_type: str, node: str) -> Migration:
         if instance.host is None or instance.node is None:
-            raise self._refused(instance, node, "it is nowhere, and cannot move")
+            raise self._refused(
+                instance, node, "it is on no node, so it cannot move. Claim it first"
+            )
         self._refuse_second(instance, node)
         return Migration(
             self._context,
@@ -242,7 +244,7 @@ class Claims:
         """Raise ClaimRefused if an instance has a move in progress."""
         for one in MigrationList.get_by_filters(self._context, instance_uuid=instance.uuid):
             if one.is_in_progress:
-                problem = f"it is on its way by migration {one.uuid}: end that first"
+                problem = f"its migration {one.uuid} is in progress. Confirm or revert that first"
                 raise self._refused(instance, node, problem)
 
     def _steps(self, instance: Instance, migration: Migration, end: End) -> tuple[str, ...]:
@@ -257,7 +259,7 @@ class Claims:
             instance,
             f"{migration.source_node} or {migration.dest_node}",
             f"migration {migration.uuid}, of instance {migration.instance_uuid}, is "
-            f"{migration.status}: what is claimed at its {end} cannot be dropped",
+            f"{migration.status}, so its claim at the {end} cannot be dropped",
         )
 
     def _refused(self, instance: Instance, node: str, problem: str) -> ClaimRefused:

@@ -119,7 +119,7 @@ class NodeRows:
         return [row for row in rows if row is not None]
 
     def follow_names(self, nodes: Iterable[Node], records: Mapping[str, Record]) -> None:
-        """Have instances and migrations follow nodes that were renamed; raises ObjectError."""
+        """Store the new names of renamed nodes in instances and migrations; raises ObjectError."""
         names = {
             before.hypervisor_hostname: node.name
             for node, _root in _published(nodes, records)

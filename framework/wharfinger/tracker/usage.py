@@ -118,5 +118,5 @@ def _of(owner: Instance | Migration, field: str) -> Usage:
         flavor: Flavor = getattr(owner, field)
         return Usage(flavor.vcpus, flavor.memory_mb, flavor.root_gb + flavor.ephemeral_gb)
     except FieldUnset as error:
-        LOG.error("%s counts for nothing on its node: %s", owner.subject, error)
+        LOG.error("%s does not count in the usage of its node: %s", owner.subject, error)
         return _NOTHING

@@ -135,7 +135,7 @@ def sees_others_go_on(
 # Cycles.
 
 
-def test_all_instances_are_published_and_what_changes_then_by_a_poll(
+def test_agent_publishes_all_instances_and_later_changes_by_polls(
     running: Running, placement: PlacementFixture, metal: Fleet, spare: Fleet
 ) -> None:
     running.start()
@@ -176,7 +176,7 @@ def test_drift_cycle_repairs_changes_of_others_without_another_listing(
     assert metal.calls("get_available_nodes") == 1
 
 
-def test_one_line_names_some_of_many(running: Running, metal: Fleet) -> None:
+def test_line_of_a_cycle_names_some_of_many_reserved_nodes(running: Running, metal: Fleet) -> None:
     metal.nodes |= {f"n-{number:02}": "cleaning" for number in range(12)}
 
     running.start()
@@ -217,7 +217,7 @@ def test_failing_instance_is_tried_again_and_the_others_go_on(
     running.log.wait_for("metal: 6 changes written")
 
 
-def test_an_instance_that_another_process_has_is_taken_when_it_is_free(
+def test_instance_locked_by_another_process_starts_when_it_is_free(
     running: Running, placement: PlacementFixture, spare: Fleet
 ) -> None:
     """And one that cannot be loaded is reported; the others go on."""
@@ -338,7 +338,7 @@ def test_outage_in_a_part_of_a_drift_cycle_is_over_with_the_next_one(
 # Hanging drivers, and the service.
 
 
-def test_while_a_driver_hangs_the_others_go_on_and_the_service_is_up(
+def test_hanging_driver_leaves_the_others_running_and_the_service_up(
     running: Running, placement: PlacementFixture, reports: Reports, hanging: Hanging
 ) -> None:
     metal, spare = running.fleets.values()
@@ -437,7 +437,7 @@ def test_failing_service_report_is_logged_once_and_the_agent_goes_on(
 # The end.
 
 
-def test_stopped_it_lets_go_of_the_backends_and_of_the_instances(
+def test_stopped_agent_releases_backends_and_locks(
     running: Running, metal: Fleet, spare: Fleet
 ) -> None:
     running.start()
@@ -454,7 +454,7 @@ def test_stopped_it_lets_go_of_the_backends_and_of_the_instances(
     assert running.log.lines()[-1] == "the agent of test-host stops"
 
 
-def test_a_cycle_that_is_under_way_comes_to_its_end(
+def test_cycle_that_is_under_way_comes_to_its_end(
     running: Running, placement: PlacementFixture, metal: Fleet, hanging: Hanging
 ) -> None:
     metal.acts["get_available_nodes"] = hanging
@@ -495,7 +495,7 @@ def test_agent_that_ends_names_and_abandons_a_hanging_instance(
         thread.join(TIMEOUT)
 
 
-def test_stopped_before_it_runs_it_ends_at_once(
+def test_agent_stopped_before_its_start_ends_at_once(
     running: Running, placement: PlacementFixture
 ) -> None:
     stopped = running.make_agent(running.configure())

@@ -64,7 +64,7 @@ def test_agent_stopped_while_drivers_are_imported_ends(tmp_path: Path, url: str)
             "import",
         )
         ends(agent)
-        assert agent.lines("waits at most 3 s for hanging (its end, driver call import)")
+        assert agent.lines("the agent waits at most 3 s for hanging (its end, driver call import)")
         assert agent.lines("hanging: still at work after 3 seconds, and ended")
 
 
@@ -113,7 +113,9 @@ def test_agent_stopped_in_a_cycle_completes_it(tmp_path: Path, url: str, moment:
         if moment == "at once":
             assert reserved()["one-0"] == 1
         else:
-            assert agent.lines("waits at most 3 s for one (full cycle, driver call get_available")
+            assert agent.lines(
+                "the agent waits at most 3 s for one (full cycle, driver call get_available"
+            )
 
 
 @starting

@@ -102,7 +102,7 @@ class Refused:
 
 REFUSED = {
     "bad value": Refused("poll_interval = soon", (("interval = 1", "interval = soon"),)),
-    "interval of none": Refused("this is no time", (("interval = 1", "interval = 0"),)),
+    "interval of none": Refused("this is not a duration", (("interval = 1", "interval = 0"),)),
     "intervals in the wrong order": Refused("shorter", (("interval = 1", "interval = 61"),)),
     "unknown option": Refused("polls", (("[agent]", "[agent]\npolls = 1"),)),
     "unknown section": Refused("section [agents] is unknown", more="[agents]\n"),
@@ -266,7 +266,7 @@ def test_stop_waits_for_an_instance_that_a_reload_has_removed(
     stand_in.reload()
     stand_in.stop()
 
-    stand_in.log.wait_for("waits at most 3 s for b")
+    stand_in.log.wait_for("the agent waits at most 3 s for b")
     assert stand_in.calls == ["stop b", "stop a", "kill b"]
     assert stand_in.left == ("b",)
 

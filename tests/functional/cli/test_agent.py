@@ -60,7 +60,7 @@ def fleet(program: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
 
 
 def configure(program: Program, *more: str) -> None:
-    """Have two instances in place of the sample's; the first may have more options."""
+    """Configure two instances in place of the sample's; the first may have more options."""
     placement = program.config.read_text().partition("[placement]")[2].partition("[agent]")[0]
     instances = "[two]\ndriver = gated\n[one]\ndriver = gated\n" + "\n".join(more)
     program.config.write_text(
@@ -103,7 +103,7 @@ def test_agent_without_verbose_logs_nothing_when_all_is_well(
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
-def test_with_v_there_is_a_line_for_the_beginning_each_cycle_that_wrote_and_the_end(
+def test_agent_with_verbose_logs_its_start_writing_cycles_and_end(
     fleet: Program,
 ) -> None:
     with Process(fleet, "-v") as agent:
@@ -117,7 +117,7 @@ def test_with_v_there_is_a_line_for_the_beginning_each_cycle_that_wrote_and_the_
 
     assert (done.code, done.out) == (0, "")
     # Its Placement refuses the role that writing many at once needs, and the agent logs that.
-    told = "inventories are set one by one"
+    told = "inventories are written one by one"
     lines = [line for line in done.err.splitlines() if not line.startswith(told)]
     assert (lines[0], lines[-1]) == ("the agent of lab runs one, two", "the agent of lab stops")
     assert sorted(lines[1:-1]) == [
@@ -152,7 +152,7 @@ def test_log_file_of_the_configuration_has_the_lines_with_their_request_id(
     assert all(one.startswith("req-") for one in ids)
 
 
-def test_its_service_is_up_until_ctrl_c_ends_it(fleet: Program) -> None:
+def test_service_is_up_until_ctrl_c_ends_the_agent(fleet: Program) -> None:
     def services() -> list[dict[str, Any]]:
         listed: list[dict[str, Any]] = shown(fleet, "service", "list")
         return listed
@@ -174,7 +174,7 @@ def test_its_service_is_up_until_ctrl_c_ends_it(fleet: Program) -> None:
 # How it starts.
 
 
-def test_with_a_configuration_that_cannot_be_it_does_not_start(fleet: Program) -> None:
+def test_agent_with_an_invalid_configuration_does_not_start(fleet: Program) -> None:
     start = f"[DEFAULT]\nstate_path = {fleet.directory}\n"
     fleet.config.write_text(start)
     failed(inprocess.run(fleet, "agent"), "no driver instance is enabled")
@@ -223,7 +223,7 @@ def test_agent_that_ends_lets_a_writing_cycle_end_first(fleet: Program, requests
         assert inprocess.run(fleet, "sync", "--driver", name).out == f"{name}: no change\n"
 
 
-def test_a_listing_that_is_under_way_is_published_first(fleet: Program, gate: Path) -> None:
+def test_agent_that_ends_publishes_a_listing_under_way_first(fleet: Program, gate: Path) -> None:
     with Process(fleet, "-v") as agent:
         agent.wait_for("one waits", "two: 15 changes written")
         agent.process.send_signal(signal.SIGTERM)
@@ -236,7 +236,7 @@ def test_a_listing_that_is_under_way_is_published_first(fleet: Program, gate: Pa
     has_nothing_to_do(fleet)
 
 
-def test_a_driver_that_hangs_is_named_and_does_not_keep_it_from_ending(
+def test_hanging_driver_is_named_and_does_not_keep_the_agent_from_ending(
     fleet: Program, gate: Path
 ) -> None:
     with Process(fleet, "-v", command=(sys.executable, "-c", IMPATIENT)) as agent:

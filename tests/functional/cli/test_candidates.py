@@ -266,7 +266,7 @@ def test_verbose_names_why_the_first_candidate_was_dropped(
     assert f"for OWNER_NOVA from {uuid('u')}, which belongs to no owner" in done.err
 
 
-def test_candidate_list_without_candidates_says_so(hosts: Program) -> None:
+def test_candidate_list_without_candidates_prints_that(hosts: Program) -> None:
     for form, out in (("table", ""), ("json", "[]")):
         done = run(hosts, "--resource", "VGPU=5", "-f", form)
         assert (done.code, done.out.strip()) == (0, out)
@@ -416,7 +416,7 @@ def test_flavor_with_invalid_extra_spec_fails_with_its_key(
     assert not requests
 
 
-def test_device_profile_requests_what_cyborg_would(hosts: Program, kept: KeptInFile) -> None:
+def test_device_profile_makes_the_request_of_cyborg(hosts: Program, kept: KeptInFile) -> None:
     close_gates(kept, "OWNER_CYBORG")
     has_profiles(hosts, gold=[{"resources:VGPU": "1", "accel:function_id": "3AFB"}])
 

@@ -68,7 +68,7 @@ def test_drivers_are_listed_and_checked(program: Program) -> None:
         ),
         ("state_path = ", "state_path = relative/", "[DEFAULT] state_path = relative/"),
         ("state_path = ", "state_path = /tmp/what?/", "a path with ?, # or %"),
-        ("nvidia-232]", "nvidia-999]", "has no use for section [gpus:nvidia-999]"),
+        ("nvidia-232]", "nvidia-999]", "does not read section [gpus:nvidia-999]"),
         ("[gpus]", "[placement]\nembedded = false\n[gpus]", "no auth_type is set"),
     ],
 )

@@ -20,14 +20,14 @@ def examined(name: str, rule: str, examiner: Examiner) -> Result:
 
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize("rule", ["WHF-721", "WHF-722", "WHF-723"])
-def test_a_driver_that_keeps_answers_with_their_tags_passes(rule: str, examiner: Examiner) -> None:
+def test_driver_that_keeps_answers_with_their_tags_passes(rule: str, examiner: Examiner) -> None:
     result = examined("tags", rule, examiner)
 
     assert result.status is Status.PASSED, result
     assert "faults were tried (seed 1)" in result.found
 
 
-def test_a_driver_that_keeps_a_tag_without_its_answer_fails(examiner: Examiner) -> None:
+def test_driver_that_keeps_a_tag_without_its_answer_fails(examiner: Examiner) -> None:
     examiner.seconds["WHF-721"] = 60.0
     result = examined("tags-before-reading", "WHF-721", examiner)
 

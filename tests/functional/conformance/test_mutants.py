@@ -28,7 +28,7 @@ KEPT = {Status.PASSED, Status.EXEMPT}
 
 
 @pytest.mark.parametrize("kind", [DevicesDriver, MachinesDriver])
-def test_an_honest_driver_conforms(kind: type[LabDriver], examiner: Examiner, draw: Draw) -> None:
+def test_honest_driver_conforms(kind: type[LabDriver], examiner: Examiner, draw: Draw) -> None:
     ids = sorted(draw(sorted(RULES.keys() - SLOW), 16) + draw(sorted(SLOW), 1))
 
     results = examined(kind, [RULES[id] for id in ids], examiner, examples=2)
@@ -64,15 +64,13 @@ def cases(drivers: Iterable[tuple[str, type[LabDriver]]], *, slow: bool) -> list
 
 @pytest.mark.drawn(14)
 @pytest.mark.parametrize(("rule", "kind"), cases(MUTANTS, slow=False))
-def test_a_mutant_breaks_its_rule(rule: str, kind: type[LabDriver], examiner: Examiner) -> None:
+def test_mutant_breaks_its_rule(rule: str, kind: type[LabDriver], examiner: Examiner) -> None:
     see_broken(rule, kind, examiner)
 
 
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize(("rule", "kind"), cases(MUTANTS, slow=True))
-def test_a_mutant_breaks_its_slow_rule(
-    rule: str, kind: type[LabDriver], examiner: Examiner
-) -> None:
+def test_mutant_breaks_its_slow_rule(rule: str, kind: type[LabDriver], examiner: Examiner) -> None:
     see_broken(rule, kind, examiner)
 
 
@@ -96,7 +94,7 @@ ALSO_BROKEN = {"ThinksItIsTheProgram": {"WHF-102"}}
 @pytest.mark.parametrize(
     ("rule", "kind"), [*cases(MUTANTS, slow=False), *cases(MUTANTS, slow=True)]
 )
-def test_a_mutant_keeps_the_core_and_the_rules_before_its_own(
+def test_mutant_keeps_the_core_and_the_rules_before_its_own(
     rule: str, kind: type[LabDriver], examiner: Examiner
 ) -> None:
     core = {one.id for one in RULES.values() if one.profile is Profile.CORE}
@@ -112,7 +110,7 @@ def test_a_mutant_keeps_the_core_and_the_rules_before_its_own(
 
 @pytest.mark.drawn(10)
 @pytest.mark.parametrize(("rule", "kind"), cases(UNUSUAL, slow=False))
-def test_an_unusual_driver_that_is_right_keeps_its_rule(
+def test_unusual_driver_that_is_right_keeps_its_rule(
     rule: str, kind: type[LabDriver], examiner: Examiner
 ) -> None:
     see_kept(rule, kind, examiner)
@@ -120,7 +118,7 @@ def test_an_unusual_driver_that_is_right_keeps_its_rule(
 
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize(("rule", "kind"), cases(UNUSUAL, slow=True))
-def test_an_unusual_driver_that_is_right_keeps_a_slow_rule(
+def test_unusual_driver_that_is_right_keeps_a_slow_rule(
     rule: str, kind: type[LabDriver], examiner: Examiner
 ) -> None:
     see_kept(rule, kind, examiner)
@@ -134,7 +132,7 @@ def see_kept(rule: str, kind: type[LabDriver], examiner: Examiner) -> None:
 
 @pytest.mark.drawn(0)
 @pytest.mark.parametrize("kind", CONFORMING)
-def test_an_unusual_driver_that_is_right_conforms(
+def test_unusual_driver_that_is_right_conforms(
     kind: type[LabDriver], examiner: Examiner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(change_feed, "_QUIET", 30.0)  # one of them names a machine for 5 s
@@ -158,7 +156,7 @@ def told(result: Result) -> str:
 # The registry.
 
 
-def test_each_rule_has_a_mutant_that_says_its_defect() -> None:
+def test_rule_has_a_mutant_with_a_description() -> None:
     assert {rule for rule, _ in MUTANTS} == RULES.keys()
     for _, kind in MUTANTS:
         assert kind.__doc__ and kind.__doc__ != LabDriver.__doc__, kind

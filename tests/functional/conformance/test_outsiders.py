@@ -62,7 +62,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize("outsider", right.all.values(), ids=name)
-def test_a_right_driver_breaks_no_rule(outsider: Outsider, examiner: Examiner, draw: Draw) -> None:
+def test_right_driver_breaks_no_rule(outsider: Outsider, examiner: Examiner, draw: Draw) -> None:
     ids = draw([rule.id for rule in RULES], 12)
 
     with examining(outsider, examiner.directory, examiner.placement) as examination:
@@ -76,7 +76,7 @@ def test_a_right_driver_breaks_no_rule(outsider: Outsider, examiner: Examiner, d
 
 
 @pytest.mark.drawn(0)
-def test_a_right_driver_with_two_thousand_nodes_breaks_no_rule(examiner: Examiner) -> None:
+def test_right_driver_with_two_thousand_nodes_breaks_no_rule(examiner: Examiner) -> None:
     with examining(MANY, examiner.directory, examiner.placement, examples=0) as examination:
         results = examination.look_at(RULES)
 
@@ -86,7 +86,7 @@ def test_a_right_driver_with_two_thousand_nodes_breaks_no_rule(examiner: Examine
 
 @pytest.mark.drawn(3)
 @pytest.mark.parametrize("outsider", cases(apart=False))
-def test_the_defect_of_a_wrong_driver_is_found(outsider: Outsider, examiner: Examiner) -> None:
+def test_defect_of_a_wrong_driver_is_found(outsider: Outsider, examiner: Examiner) -> None:
     with examining(outsider, examiner.directory, examiner.placement) as examination:
         results = look_until_found(examination, RULES, outsider.rules)
 
@@ -96,7 +96,7 @@ def test_the_defect_of_a_wrong_driver_is_found(outsider: Outsider, examiner: Exa
 
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize("outsider", cases(apart=True))
-def test_the_command_finds_a_defect_that_spoils_its_process(
+def test_command_finds_a_defect_that_spoils_its_process(
     outsider: Outsider, tmp_path: Path, installed: Path
 ) -> None:
     done = run_command(outsider.name, tmp_path, installed, "--timeout=30", *outsider.selected)
@@ -104,7 +104,7 @@ def test_the_command_finds_a_defect_that_spoils_its_process(
     assert done.returncode == ExitCode.FAILED, f"{outsider.driver.__doc__}\n{done.stdout[-2000:]}"
 
 
-def test_each_wrong_driver_says_its_defect() -> None:
+def test_wrong_driver_has_a_description_of_its_defect() -> None:
     for outsider in wrong.all.values():
         assert outsider.driver.__doc__, outsider.name
         assert {*outsider.rules} <= {rule.id for rule in RULES}, outsider.name

@@ -124,7 +124,7 @@ class SaysNoUses(DevicesHarness):
         return replace(super().use_old_layout(), uses=None)
 
 
-def test_reshape_is_unproven_where_the_harness_says_no_uses(examiner: Examiner) -> None:
+def test_reshape_without_uses_of_the_harness_is_unproven(examiner: Examiner) -> None:
     (rule,) = (one for one in all_rules() if one.id == "WHF-604")
     harness = SaysNoUses(examiner.directory, examiner.placement)
     with examiner.examining("devices", harness) as examination:
@@ -191,7 +191,7 @@ def test_core_alone_is_asked_for(examiner: Examiner) -> None:
 # The harness.
 
 
-def test_without_a_harness_what_asks_for_one_is_not_run(examiner: Examiner) -> None:
+def test_rule_for_a_harness_without_one_is_not_run(examiner: Examiner) -> None:
     asks = a_rule("WHF-102", lambda subject: subject.harness.restart())
     with examiner.examining("machines", None) as examination:
         core, asking, extended = examination.look_at([a_rule(), asks, EXTENDED])
@@ -311,7 +311,7 @@ def knowing(examiner: Examiner) -> Iterator[Examination]:
         yield one
 
 
-def test_failure_that_was_declared_is_known_and_what_comes_after_is_not_run(
+def test_declared_failure_is_known_and_dependent_rules_are_not_run(
     knowing: Examination,
 ) -> None:
     for level in Level:

@@ -13,7 +13,9 @@ THREADS = 8
 TIMES = 10
 
 
-def test_beside_the_embedded_placement(file: Place, placement: PlacementFixture) -> None:
+def test_threads_write_beside_the_embedded_placement(
+    file: Place, placement: PlacementFixture
+) -> None:
     context, client = file.open_as_our_own(), placement.client
 
     def work(number: int) -> None:

@@ -196,7 +196,7 @@ def reads(said: list[str]) -> list[str]:
     return [one for one in said if "services" in one]
 
 
-def test_a_hundred_requests_within_the_cache_time_cost_one_read(searching: Searching) -> None:
+def test_hundred_requests_within_the_cache_time_cost_one_read(searching: Searching) -> None:
     publish_owners(searching.placement.client)
     has(searching, 1, TAGS, NOVA)
     has(searching, 2, TAGS, CYBORG)

@@ -197,7 +197,7 @@ def test_claim_that_contradicts_the_place_of_an_instance_is_refused(
         error = refused(publishing, where, here.instance_claim, one, "cn-0")
         assert error.facts.keys() >= {"instance", "node", "host"}
         assert (one.host, one.node) == place
-    refused(publishing, "it is nowhere", here.move_claim, small(context), large(), "cn-0")
+    refused(publishing, "it is on no node", here.move_claim, small(context), large(), "cn-0")
     one, other = small(context, ONE), small(context, ONE)
     for status in ("confirmed", "reverted", "failed", "error", "completed"):
         ended = migration(context, one, ONE, status=status)
@@ -501,7 +501,7 @@ def test_unreadable_instance_is_logged_and_the_others_count(
         assert noted(publishing.context) == {ONE: SMALL_SUM, OTHER: SMALL_SUM}
         assert not cycle().problems
     assert noted(publishing.context) == {ONE: SMALL_SUM, OTHER: SMALL_SUM}
-    assert f"Instance {spoilt.uuid} counts for nothing" in caplog.text
+    assert f"Instance {spoilt.uuid} does not count in the usage" in caplog.text
 
 
 def test_instance_with_an_empty_field_does_not_affect_the_others(

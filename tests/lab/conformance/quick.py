@@ -82,7 +82,7 @@ class QuickSubject(Subject):
 
 
 class InOneProcess(fixtures.Fixture):
-    """Have databases stay open, and what is installed be listed and loaded once."""
+    """Keeps databases open, and lists and loads installed drivers only once."""
 
     def _setUp(self) -> None:
         self.useFixture(StayingOpen())

@@ -110,7 +110,7 @@ class Authors(fixtures.Fixture):
 
 
 class HereAndQuick(fixtures.Fixture):
-    """Have runs of the kit in this process use its one Placement, and look at few rules."""
+    """Makes runs of the kit in this process use its one Placement, and only few rules."""
 
     def __init__(self, service: EmbeddedPlacement) -> None:
         super().__init__()

@@ -46,7 +46,7 @@ class RackHarness(Harness):
         self.server.start()
 
     def reset(self) -> None:
-        """Have new cards, in two racks."""
+        """Replace everything by new cards in two racks."""
         with self.rack.lock:
             for one in (self.rack.nodes, self.rack.cards, self.rack.images, self.pulled):
                 one.clear()

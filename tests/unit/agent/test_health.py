@@ -341,7 +341,7 @@ def test_health_as_json_has_a_time_in_each_check_and_no_text_of_others(status: A
     assert socket.gethostname() not in text
 
 
-def test_health_as_json_tells_the_time_of_the_fact() -> None:
+def test_health_as_json_has_the_time_of_the_fact() -> None:
     body = health(agent(), NOW).as_json(NOW, clock=1_700_000_000.0)
 
     assert body["status"] == "pass"

@@ -87,7 +87,7 @@ def log_secrets() -> None:
 # Where it goes.
 
 
-def test_without_options_standard_error_has_bare_warnings_and_more_with_v(
+def test_standard_error_without_options_has_bare_warnings_and_more_with_v(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for verbose, told in ((0, "W\n"), (1, "I\nW\n"), (2, "D\nI\nW\n"), (3, "D\nI\nW\n")):

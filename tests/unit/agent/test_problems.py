@@ -90,7 +90,7 @@ def test_partial_look_ends_no_problem(problems: Problems, caplog: pytest.LogCapt
     ]
 
 
-def test_an_address_or_the_id_of_a_request_makes_no_other_problem(
+def test_address_or_the_id_of_a_request_makes_no_other_problem(
     problems: Problems, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(3):
@@ -145,7 +145,7 @@ def database(problem: str) -> DatabaseUnavailable:
     ],
     ids=lambda errors: type(errors[0]).__name__,
 )
-def test_an_outage_is_one_problem_whatever_is_asked_and_however_it_fails(
+def test_outage_is_one_problem_whatever_is_asked_and_however_it_fails(
     problems: Problems,
     caplog: pytest.LogCaptureFixture,
     outage: tuple[WharfingerError, ...],

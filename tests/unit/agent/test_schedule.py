@@ -30,7 +30,7 @@ def times(done: list[tuple[float, CycleType]], pace: CycleType) -> list[float]:
     return [when for when, which in done if which is pace]
 
 
-def test_each_pace_comes_when_its_interval_is_over() -> None:
+def test_cycle_is_due_when_its_interval_is_over() -> None:
     done = run(Timetable(SECTION), until=601)
 
     assert times(done, CycleType.FULL) == [0, 300, 600]
@@ -59,7 +59,7 @@ def test_equal_intervals_leave_the_pace_that_does_most() -> None:
     assert done == [(when, CycleType.FULL) for when in (0, 5, 10, 15)]
 
 
-def test_until_a_full_cycle_has_succeeded_there_is_nothing_else() -> None:
+def test_full_cycle_that_fails_keeps_other_cycles_waiting() -> None:
     timetable, now = Timetable(SECTION), 0.0
     for interval in (1, 2, 4, 8, 16, 30, 30):
         assert timetable.due(now) is CycleType.FULL
@@ -84,7 +84,7 @@ def test_interval_of_a_retry_begins_with_the_attempt() -> None:
     assert timetable.next == 131
 
 
-def test_a_success_begins_with_the_shortest_backoff_again() -> None:
+def test_success_begins_with_the_shortest_backoff_again() -> None:
     timetable = Timetable(SECTION)
     for now in (0, 1, 3):
         timetable.due(now)
@@ -114,7 +114,7 @@ def test_failures_of_one_pace_leave_the_others_alone() -> None:
     assert (timetable.next, timetable.due(63)) == (63, CycleType.POLL)
 
 
-def test_a_poll_that_fails_waits_for_its_interval_and_then_longer() -> None:
+def test_poll_that_fails_waits_for_its_interval_and_then_longer() -> None:
     timetable, now, waited = Timetable(SECTION), 0.0, []
     timetable.due(now)
     timetable.ended(CycleType.FULL, now)
@@ -140,7 +140,7 @@ def test_no_retry_waits_longer_than_the_interval_of_the_drift_cycles() -> None:
 
 
 @pytest.mark.parametrize("takes", [0.0, 0.5, 7.0, 29.0, 30.0], ids=str)
-def test_after_ten_minutes_of_an_outage_work_goes_on_within_thirty_seconds(takes: float) -> None:
+def test_work_after_ten_minutes_of_an_outage_goes_on_within_thirty_seconds(takes: float) -> None:
     """Each attempt fails after ``takes`` seconds; whenever the outage ends, one begins soon."""
     timetable, now, begins = Timetable(SECTION), 0.0, []
     while now < 700:

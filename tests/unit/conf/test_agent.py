@@ -36,10 +36,10 @@ def test_intervals_may_be_fractions_of_a_second_and_equal(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("value", "remedy"),
     [
-        ("0", "It takes a number above 0."),
-        ("-1", "It takes a number above 0."),
-        ("nan", "It takes a number above 0."),
-        ("-inf", "It takes a number above 0."),
+        ("0", "Set seconds, above 0."),
+        ("-1", "Set seconds, above 0."),
+        ("nan", "Set seconds, above 0."),
+        ("-inf", "Set seconds, above 0."),
         ("inf", "2147483647"),
         ("1e300", "2147483647"),
         ("2s", "2147483647"),

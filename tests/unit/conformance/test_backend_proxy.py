@@ -125,7 +125,7 @@ def hanging(proxy: Proxy) -> Iterator["Future[bool]"]:
             proxy.expect()
 
 
-def test_a_call_and_its_answer_pass_as_they_are(backend: Backend, proxy: Proxy) -> None:
+def test_call_and_its_answer_pass_as_they_are(backend: Backend, proxy: Proxy) -> None:
     backend.status, backend.reason, backend.more = 404, "Not Here", [("X-A", "1"), ("X-A", "2")]
     answer = requests.request(
         *("PATCH", f"{proxy.url}/v1/nodes/n%201?fields=uuid%2Cname"),
@@ -149,7 +149,7 @@ def test_links_that_a_backend_makes_of_its_host_lead_to_the_proxy(
     assert f"http://{headers['Host']}" == proxy.url
 
 
-def test_a_url_keeps_its_path(backend: Backend) -> None:
+def test_url_keeps_its_path(backend: Backend) -> None:
     proxy = Proxy(f"{backend.url}/accelerator/v2")
     proxy.start()
     get(proxy, "/devices")
@@ -169,12 +169,12 @@ def test_bodies_are_only_where_there_are_any(
     assert answer.headers.get("Content-Length") == bare.headers.get("Content-Length")
 
 
-def test_an_answer_in_chunks_comes_whole(backend: Backend, proxy: Proxy) -> None:
+def test_answer_in_chunks_comes_whole(backend: Backend, proxy: Proxy) -> None:
     backend.is_chunked = True
     assert get(proxy).content == BODY
 
 
-def test_a_body_in_chunks_is_refused(backend: Backend, proxy: Proxy) -> None:
+def test_body_in_chunks_is_refused(backend: Backend, proxy: Proxy) -> None:
     answer = requests.post(proxy.url, data=iter([b"body"]), timeout=TIMEOUT)
     assert answer.status_code == 411
     assert not backend.asked
@@ -192,7 +192,7 @@ def test_calls_are_written_down_since_the_last_expect_each_with_its_connection(
     assert not proxy.calls
 
 
-def test_a_call_that_is_refused_is_reset_and_not_made(backend: Backend, proxy: Proxy) -> None:
+def test_call_that_is_refused_is_reset_and_not_made(backend: Backend, proxy: Proxy) -> None:
     proxy.expect(fault=Fault.RAISE)
     assert is_reset(proxy)
     assert is_reset(proxy)
@@ -200,7 +200,7 @@ def test_a_call_that_is_refused_is_reset_and_not_made(backend: Backend, proxy: P
     assert len(proxy.calls) == 2
 
 
-def test_an_answer_that_breaks_off_is_a_whole_message(backend: Backend, proxy: Proxy) -> None:
+def test_answer_that_breaks_off_is_a_whole_message(backend: Backend, proxy: Proxy) -> None:
     backend.more = [("X-A", "1")]
     proxy.expect(fault=Fault.HALF)
     answer = get(proxy)
@@ -220,7 +220,7 @@ def test_half_of_an_answer_without_a_body_is_a_reset(
     assert len(backend.asked) == 2
 
 
-def test_a_call_that_hangs_is_reset_at_the_next_expect(backend: Backend, proxy: Proxy) -> None:
+def test_call_that_hangs_is_reset_at_the_next_expect(backend: Backend, proxy: Proxy) -> None:
     with hanging(proxy) as waiting:
         with pytest.raises(requests.ReadTimeout):
             requests.get(proxy.url, timeout=0.2)
@@ -231,7 +231,7 @@ def test_a_call_that_hangs_is_reset_at_the_next_expect(backend: Backend, proxy: 
     assert get(proxy).ok
 
 
-def test_a_call_that_hangs_is_reset_when_the_proxy_stops(proxy: Proxy) -> None:
+def test_call_that_hangs_is_reset_when_the_proxy_stops(proxy: Proxy) -> None:
     with hanging(proxy) as waiting:
         proxy.stop()
         assert waiting.result(TIMEOUT)
@@ -250,7 +250,7 @@ def test_only_the_call_of_an_index_meets_a_fault(proxy: Proxy, fault: Fault) -> 
     assert len(proxy.calls) == 3
 
 
-def test_a_stale_answer_is_the_last_one_to_the_same_request(backend: Backend, proxy: Proxy) -> None:
+def test_stale_answer_is_the_last_one_to_the_same_request(backend: Backend, proxy: Proxy) -> None:
     assert get(proxy, "/a").content == BODY
     backend.body = b'{"nodes": []}'
     proxy.expect(0, Fault.STALE)
@@ -259,9 +259,7 @@ def test_a_stale_answer_is_the_last_one_to_the_same_request(backend: Backend, pr
     assert get(proxy, "/a").content == backend.body
 
 
-def test_a_request_without_an_earlier_answer_has_no_stale_one(
-    backend: Backend, proxy: Proxy
-) -> None:
+def test_request_without_an_earlier_answer_has_no_stale_one(backend: Backend, proxy: Proxy) -> None:
     get(proxy, "/a")
     requests.get(f"{proxy.url}/b", headers={"If-None-Match": "1"}, timeout=TIMEOUT)
     backend.body = b"new"
@@ -274,16 +272,14 @@ def test_a_request_without_an_earlier_answer_has_no_stale_one(
     assert get(proxy, "/a").content == b"new"
 
 
-def test_a_request_that_changes_something_has_no_stale_answer(
-    backend: Backend, proxy: Proxy
-) -> None:
+def test_request_that_changes_something_has_no_stale_answer(backend: Backend, proxy: Proxy) -> None:
     requests.post(proxy.url, timeout=TIMEOUT)
     proxy.expect(fault=Fault.STALE)
     requests.post(proxy.url, timeout=TIMEOUT)
     assert len(backend.asked) == 2
 
 
-def test_a_late_answer_was_made_before_and_comes_with_the_next_expect(
+def test_late_answer_was_made_before_and_comes_with_the_next_expect(
     backend: Backend, proxy: Proxy
 ) -> None:
     proxy.expect(0, Fault.LATE)
@@ -298,7 +294,7 @@ def test_a_late_answer_was_made_before_and_comes_with_the_next_expect(
         assert waiting.result(TIMEOUT).content == BODY
 
 
-def test_a_late_answer_finds_nobody_who_waits_for_it(
+def test_late_answer_is_dropped(
     backend: Backend, proxy: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proxy.expect(0, Fault.LATE)
@@ -325,7 +321,7 @@ def test_one_of_several_simultaneous_calls_meets_the_fault(proxy: Proxy) -> None
     assert len(answers) - answers.count(BODY) == 1
 
 
-def test_while_the_backend_is_down_calls_are_reset() -> None:
+def test_proxy_without_its_backend_resets_calls() -> None:
     with serving(Backend()) as other:
         port = other.server_port
         proxy = Proxy(other.url)
@@ -338,7 +334,7 @@ def test_while_the_backend_is_down_calls_are_reset() -> None:
     proxy.stop()
 
 
-def test_a_client_that_has_given_up_is_no_news(
+def test_client_that_has_given_up_is_no_news(
     backend: Backend, proxy: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     backend.body = b"x" * 10_000_000

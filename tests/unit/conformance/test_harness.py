@@ -42,9 +42,9 @@ class OldHarness(Harness):
         return ()
 
 
-def test_a_harness_with_a_proxy_has_all_faults() -> None:
+def test_harness_with_a_proxy_has_all_faults() -> None:
     assert OldHarness(Proxy("http://127.0.0.1:1")).faults == {*Fault}
 
 
-def test_a_harness_without_a_proxy_has_the_common_faults() -> None:
+def test_harness_without_a_proxy_has_the_common_faults() -> None:
     assert OldHarness(None).faults == COMMON_FAULTS

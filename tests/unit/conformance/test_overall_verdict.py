@@ -36,7 +36,7 @@ CODES = {
 
 
 @pytest.mark.parametrize(("level", "status", "word"), TABLE)
-def test_the_verdict_of_a_profile(level: Level, status: Status, word: Word) -> None:
+def test_verdict_of_a_profile(level: Level, status: Status, word: Word) -> None:
     good = [Result(_rule("WHF-1", CORE), Status.PASSED), Result(_rule("WHF-2"), Status.PASSED)]
     other = Result(_rule("WHF-3", CORE, level), status)
     results = [*good, other]
@@ -60,7 +60,7 @@ def test_failure_counts_more_than_missing_or_known_results() -> None:
     assert judge(rules[:2], results[:2])[0].word is Word.PARTIAL
 
 
-def test_a_rule_without_a_result_was_not_run() -> None:
+def test_rule_without_a_result_was_not_run() -> None:
     rules = [_rule("WHF-1", CORE), _rule("WHF-2")]
 
     core, extended = judge(rules, [Result(rules[0], Status.PASSED)])
@@ -69,7 +69,7 @@ def test_a_rule_without_a_result_was_not_run() -> None:
     assert extended.counts[MUST] == {Status.NOT_RUN: 1}
 
 
-def test_without_rules_nothing_conforms() -> None:
+def test_verdict_without_rules_never_conforms() -> None:
     assert {one.word for one in judge([], [])} == {Word.PARTIAL}
 
 
@@ -77,9 +77,7 @@ def test_without_rules_nothing_conforms() -> None:
     ("status", "word"),
     [(Status.NOT_ASKED, Word.NOT_ASKED), (Status.UNEXPECTED, Word.FAILED)],
 )
-def test_where_the_core_alone_is_asked_for_the_rest_is_not_missing(
-    status: Status, word: Word
-) -> None:
+def test_verdict_of_the_core_alone_lacks_no_other_rule(status: Status, word: Word) -> None:
     results = [
         Result(_rule("WHF-1", CORE), Status.PASSED),
         Result(_rule("WHF-2"), status),
@@ -100,7 +98,7 @@ def test_where_the_core_alone_is_asked_for_the_rest_is_not_missing(
         ((Word.PARTIAL, Word.FAILED), 1),
     ],
 )
-def test_a_run_exits_with_the_worst(words: tuple[Word, ...], code: int) -> None:
+def test_run_exits_with_the_worst(words: tuple[Word, ...], code: int) -> None:
     verdicts = [Verdict(profile, word, {}) for profile, word in zip(Profile, words, strict=True)]
     assert exit_code(verdicts) == code
 

@@ -29,19 +29,19 @@ def test_tables_are_well_formed_for_any_text(found: str, reason: str, name: str)
 
 
 @given(TEXTS)
-def test_a_text_is_read_as_it_was_written_and_no_mark(text: str) -> None:
+def test_text_is_read_as_it_was_written_and_no_mark(text: str) -> None:
     cell = _row(text).removeprefix("| WHF-101 | core | failed | ").removesuffix(" |")
     assert re.sub(r"\\(\W|_)", r"\1", cell) == printable(text)
     assert not set("*`<>[]&~$|\\") & set(re.sub(r"\\.", "", cell))
 
 
-def test_an_underscore_within_a_word_is_one() -> None:
+def test_underscore_within_a_word_is_one() -> None:
     assert _row("CUSTOM_CARD_UNIT: total 3").endswith("| CUSTOM_CARD_UNIT: total 3 |")
     assert _row("__init__ of <Driver>").endswith(r"| \_\_init\_\_ of \<Driver\> |")
 
 
 @given(TEXTS, WORDS, WORDS)
-def test_a_badge_is_xml_and_says_the_verdicts(name: str, core: Word, extended: Word) -> None:
+def test_badge_is_xml_with_the_verdicts(name: str, core: Word, extended: Word) -> None:
     facts = _facts("", "", printable(name))
     facts["verdicts"] = {"core": core, "extended": extended}
 

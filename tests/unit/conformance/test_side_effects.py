@@ -19,7 +19,7 @@ late = Late()
 """
 
 
-def test_watch_that_is_over_says_nothing_when_the_process_ends() -> None:
+def test_ended_watch_prints_nothing_when_the_process_ends() -> None:
     done = subprocess.run([sys.executable, "-c", _ENDS], capture_output=True, text=True, check=True)
 
     assert done.stderr == ""

@@ -161,5 +161,5 @@ def test_concerned_are_parents_and_sharing_providers_and_no_siblings() -> None:
     assert concerned(found, {}, "node_b") == {"node", "node_a", "node_b", "node_c", "pool"}
 
 
-def test_at_and_below_of_what_there_is_not_is_nothing() -> None:
+def test_at_and_below_an_unknown_thing_is_empty() -> None:
     assert at_and_below(contents(provider("node")), "other") == []

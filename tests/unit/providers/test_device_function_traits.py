@@ -14,7 +14,7 @@ from wharfinger.providers.device_function_traits import (
     HeldFunction,
     function_trait,
     function_traits,
-    said_since,
+    reported_since,
     with_claims,
     with_function,
 )
@@ -56,7 +56,7 @@ def published(
 ) -> tuple[Provider, Record]:
     """Return provider and record after a cycle of a device that was programmed."""
     [record] = with_claims({DEVICE: record}, {DEVICE: held}).values()
-    superseded = bool(said_since(wanted, live, record, held))
+    superseded = bool(reported_since(wanted, live, record, held))
     wanted = with_function(wanted, record, held, superseded=superseded)
     return merge(US, wanted, live, record, now=0.0)
 
@@ -131,7 +131,7 @@ def test_held_function_is_published_on_a_device_without_another(mode: Publishing
     wanted = said(mode, HARDWARE)
     for live in (None, provider(), provider(HARDWARE), provider(HELD)):
         held = HeldFunction(HELD, STALE)
-        assert not said_since(wanted, live, Record(mode=mode), held)
+        assert not reported_since(wanted, live, Record(mode=mode), held)
         found = with_function(wanted, Record(mode=mode), held, superseded=False)
         assert found.provider.traits == {HARDWARE, HELD}
 
@@ -140,7 +140,7 @@ def test_held_function_is_published_on_a_device_without_another(mode: Publishing
 def test_held_function_that_is_published_already_changes_nothing(mode: PublishingMode) -> None:
     wanted = said(mode, HELD)
     held = HeldFunction(HELD)
-    assert not said_since(wanted, provider(HELD), remembered(HELD), held)
+    assert not reported_since(wanted, provider(HELD), remembered(HELD), held)
     assert with_function(wanted, Record(mode=mode), held, superseded=False) is wanted
 
 

@@ -50,7 +50,7 @@ def test_uuids_are_sent_in_their_canonical_form() -> None:
     ids=["none", "list", "text", "one less", "one more"],
 )
 def test_added_or_removed_consumer_is_refused(after: Any) -> None:
-    with pytest.raises(InvalidTree, match="has to have the same consumers"):
+    with pytest.raises(InvalidTree, match="must have the same consumers"):
         edited("gpus", "host", BEFORE, after, within=TREE)
 
 
@@ -58,13 +58,13 @@ def test_added_or_removed_consumer_is_refused(after: Any) -> None:
     "part", [None, {}, {"resources": None}, {"resources": ["VGPU"]}, "VGPU"], ids=repr
 )
 def test_provider_without_resources_key_is_refused(part: Any) -> None:
-    with pytest.raises(InvalidTree, match="has to name resources for each provider"):
+    with pytest.raises(InvalidTree, match="must name resources for each provider"):
         edited("gpus", "host", BEFORE, given({GPU: part}), within=TREE)
 
 
 @pytest.mark.parametrize("amount", [0, -1, 1.0, "1", None, True], ids=repr)
 def test_amount_that_is_no_positive_integer_is_refused(amount: Any) -> None:
-    with pytest.raises(InvalidTree, match="has to have whole amounts above 0"):
+    with pytest.raises(InvalidTree, match="must have whole amounts above 0"):
         edited("gpus", "host", BEFORE, given({GPU: {"resources": {"VGPU": amount}}}), within=TREE)
 
 
@@ -78,22 +78,22 @@ def test_invalid_class_or_uuid_is_refused(uuid: str, kind: str) -> None:
 
 @pytest.mark.parametrize("allocations", [{}, None, {GPU: {"resources": {}}}], ids=repr)
 def test_consumer_that_loses_an_amount_is_refused(allocations: Any) -> None:
-    with pytest.raises(InvalidTree, match="must not be lost"):
+    with pytest.raises(InvalidTree, match="must not lose all resources"):
         edited("gpus", "host", BEFORE, given(allocations), within=TREE)
 
 
 @pytest.mark.parametrize(
     ("allocations", "told"),
     [
-        ({GPU: {"resources": {"VGPU": 2}}}, "of VGPU that was 1, and is 2"),
+        ({GPU: {"resources": {"VGPU": 2}}}, "VGPU was 1, and is 2"),
         (
             {HOST: {"resources": {"VGPU": 1}}, GPU: {"resources": {"VGPU": 1}}},
-            "of VGPU that was 1, and is 2",
+            "VGPU was 1, and is 2",
         ),
-        ({GPU: {"resources": {"PGPU": 1}}}, "of PGPU that was 0, and is 1"),
+        ({GPU: {"resources": {"PGPU": 1}}}, "PGPU was 0, and is 1"),
         (
             {GPU: {"resources": {"VGPU": 1}}, HOST: {"resources": {"VCPU": 1}}},
-            "of VCPU that was 0, and is 1",
+            "VCPU was 0, and is 1",
         ),
     ],
 )
@@ -104,7 +104,7 @@ def test_lost_or_doubled_amount_is_refused(allocations: Any, told: str) -> None:
 
 def test_provider_named_twice_is_refused() -> None:
     part = {"resources": {"VGPU": 1}}
-    with pytest.raises(InvalidTree, match=f"has to name provider {GPU} once"):
+    with pytest.raises(InvalidTree, match=f"must name provider {GPU} only once"):
         edited("gpus", "host", BEFORE, given({GPU: part, GPU.upper(): part}), within=TREE)
 
 
@@ -112,7 +112,7 @@ def test_amount_that_moves_to_another_tree_is_refused() -> None:
     moved = given({GPU: {"resources": {"VGPU": 1}}})
     assert edited("gpus", "host", BEFORE, moved, within=[HOST, GPU]) == moved
     for within in ([HOST], [GPU], []):
-        with pytest.raises(InvalidTree, match="which is not of this tree"):
+        with pytest.raises(InvalidTree, match="which is not in this tree"):
             edited("gpus", "host", BEFORE, moved, within=within)
 
 

@@ -359,7 +359,7 @@ def test_cyborg_without_an_answer_is_an_error_of_the_profile(tmp_path: Path) -> 
         read_from(opts, "fast")
 
 
-def test_without_configuration_a_profile_is_an_error_with_the_remedy(tmp_path: Path) -> None:
+def test_device_profile_without_a_source_is_an_error_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_from(configured(tmp_path), "fast")
     assert (caught.value.section, caught.value.key) == ("accelerator", "auth_type")

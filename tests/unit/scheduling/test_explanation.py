@@ -65,7 +65,7 @@ def trees(told: Explanation) -> dict[str, int]:
     return {str(stage.step): stage.count for stage in told.trees}
 
 
-def test_each_step_counts_what_passes_it_and_all_before(world: World) -> None:
+def test_step_counts_providers_that_pass_it_and_all_before(world: World) -> None:
     world.has("cpu", {"VCPU": stock(4)}, NOVA)
     world.has("theirs", {"VGPU": stock(4)}, CYBORG)
     world.has("slow", {"VGPU": stock(4)}, NOVA)

@@ -107,7 +107,7 @@ def returned(subject: Subject) -> None:
     after=("WHF-303", "WHF-403"),
 )
 def not_renumbered(subject: Subject) -> None:
-    """Have four things; remove the first, a middle one and the last in turn, and put each back.
+    """Add things up to four; remove the first, a middle and the last in turn, and restore each.
 
     Then remove two at once. Start the driver anew each time: numbers may be given then.
     """

@@ -64,7 +64,7 @@ def nests_not(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def reshapes_not(subject: Subject) -> None:
-    """Have each node described from nothing, as it is published, and with all on its root."""
+    """Let the driver describe each node three times: new, as published, and all on its root."""
     with subject.driver() as driver:
         try:
             said = describe(driver, subject.placement.contents())

@@ -192,7 +192,7 @@ def feeds_or_raises(subject: Subject) -> None:
 
 
 def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> None:
-    """Have every call meet a fault and ask, until there was a call; raises Violation."""
+    """Ask while each call meets a fault, until there was a call; raises Violation."""
     harness = subject.harness
     harness.expect(None, fault)
     answer: object = None

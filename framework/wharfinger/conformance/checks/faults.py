@@ -25,7 +25,7 @@ _REFUSALS = (Fault.ERROR, Fault.DENIED)
     after=("WHF-208",),
 )
 def raises(subject: Subject) -> None:
-    """Have every call be refused, and every answer break off."""
+    """List the nodes while each call is refused, and while each answer breaks off."""
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
         for fault in (Fault.RAISE, Fault.HALF, *_REFUSALS):
@@ -48,7 +48,7 @@ def raises(subject: Subject) -> None:
     after=("WHF-301", "WHF-701"),
 )
 def recovers(subject: Subject) -> None:
-    """Have every call be refused for a cycle, and pass again; while one thing is busy."""
+    """Run each type of cycle while calls are refused, and then without faults; a thing is busy."""
     with subject.publishing() as publishing:
         if can_be_busy(subject):
             subject.harness.make_busy(subject.harness.things()[0])
@@ -151,7 +151,7 @@ def errors_are_none(subject: Subject) -> None:
     after=("WHF-703", "WHF-705", "WHF-708"),
 )
 def gone_for_good(subject: Subject) -> None:
-    """Have every call from one of a listing on be refused, or be answered with an error."""
+    """Let each call fail from one call of a listing on."""
     for fault in (Fault.RAISE, *_REFUSALS):
         Breaking(subject, fault).lasting()
 

@@ -35,7 +35,7 @@ _FAULTS: Final = (Fault.ERROR, Fault.DENIED, Fault.RAISE, Fault.HALF)
     after=("WHF-401",),
 )
 def complete_or_none(subject: Subject) -> str:
-    """Have many things, and have one of the later calls of a listing fail."""
+    """Add many things, and let one of the later calls of a listing fail."""
     harness = subject.harness
     deadline = time.monotonic() + _TRYING
     with subject.driver() as driver:

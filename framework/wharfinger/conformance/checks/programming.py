@@ -75,7 +75,7 @@ def says_what_is_held(subject: Subject) -> None:
     after=("WHF-922", "WHF-925"),
 )
 def says_no_failure(subject: Subject) -> None:
-    """Have all calls of a programming fail, then one after the other, and ask."""
+    """Program while all calls fail, then while one call after the other fails; compare answers."""
     for fault in _NOT_DONE:
         _see_failed(subject, None, fault)
     for fault in (Fault.RAISE, Fault.HALF):

@@ -85,7 +85,7 @@ def nodes_described(subject: Subject) -> None:
     after=("WHF-201",),
 )
 def well_formed(subject: Subject) -> None:
-    """Have each node described."""
+    """Let the driver describe each node."""
     with subject.driver() as driver:
         try:
             said = describe(driver, subject.placement.contents())

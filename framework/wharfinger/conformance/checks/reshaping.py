@@ -115,7 +115,7 @@ def _breaks(subject: Subject, publishing: Publishing, at: int) -> bool:
 
 
 def _publish_old(subject: Subject, publishing: Publishing, layout: OldLayout) -> None:
-    """Have Placement hold the node as an instance of ours has published it long ago.
+    """Publish the node in its old layout, as an earlier release of the driver would.
 
     Each consumer also has a part of another program's provider.
     """

@@ -57,7 +57,7 @@ def test_run_passes_its_arguments_to_the_kit(kit: Kit, tmp_path: Path) -> None:
     }
 
 
-def test_the_rules_are_listed(kit: Kit, capfd: pytest.CaptureFixture[str]) -> None:
+def test_rules_are_listed(kit: Kit, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "rules", "-f", "json"]) == 0
 
     rules = json.loads(capfd.readouterr().out)

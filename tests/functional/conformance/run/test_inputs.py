@@ -64,7 +64,7 @@ def test_report_that_cannot_be_written_is_refused(kit: Kit) -> None:
         ),
     ],
 )
-def test_a_configuration_that_is_wrong_is_no_word_on_the_driver(
+def test_configuration_that_is_wrong_is_no_word_on_the_driver(
     kit: Kit, text: str, line: str
 ) -> None:
     (kit.directory / "wharfinger.conf").write_text(text)

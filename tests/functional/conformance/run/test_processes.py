@@ -76,7 +76,7 @@ def test_driver_that_ends_every_process_ends_the_run(authors: Authors) -> None:
     assert results[3].found == "the process of the rules was lost 3 times"
 
 
-def test_harness_that_hangs_says_nothing_of_the_driver(authors: Authors) -> None:
+def test_hanging_harness_is_no_verdict_on_the_driver(authors: Authors) -> None:
     with Run(Asked(driver="waiting", known={}, seed=1, timeout=1)) as run:
         result = run.check(RULES["WHF-201"])
 

@@ -14,7 +14,7 @@ pytest_plugins = ["pytester"]
 REPORTS = ("racks.json", "racks.md", "racks.svg")
 
 
-def test_the_reports_have_what_ran(kit: Kit) -> None:
+def test_reports_have_the_results_of_the_run(kit: Kit) -> None:
     """The terminal and all reports of one complete run with a harness agree."""
     result = kit(
         *("--driver", "racks", "--driver-examples", "1", "--driver-seed", "7"),
@@ -78,7 +78,7 @@ def test_report_of_a_partial_run_has_the_rules_that_did_not_run(kit: Kit) -> Non
     assert facts["verdicts"] == {"core": "PARTIAL", "extended": "PARTIAL"}
 
 
-def test_without_a_driver_there_is_no_report(kit: Kit) -> None:
+def test_run_without_a_driver_has_no_report(kit: Kit) -> None:
     result = kit("--driver-report", "reports")
 
     assert result.ret == 6

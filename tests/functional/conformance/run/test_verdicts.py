@@ -67,7 +67,7 @@ def test_broken_must_rule_fails_the_run_and_its_command_shows_it_again(kit: Kit)
         ),
     ],
 )
-def test_a_run_that_says_nothing_is_never_green(
+def test_run_without_results_is_never_green(
     kit: Kit, arguments: tuple[str, ...], line: str
 ) -> None:
     result = kit(*arguments, "--color=yes")
@@ -77,7 +77,7 @@ def test_a_run_that_says_nothing_is_never_green(
     assert any("extended: PARTIAL" in line or "core: PARTIAL" in line for line in result.outlines)
 
 
-def test_a_driver_that_is_not_installed_fails(kit: Kit) -> None:
+def test_driver_that_is_not_installed_fails(kit: Kit) -> None:
     result = kit("--driver", "absent", *CORE)
 
     assert result.ret == FAILED
@@ -107,7 +107,7 @@ def test_tests_that_fail_beside_the_rules_are_failures(kit: Kit) -> None:
     assert "core: CONFORMS, extended: NOT ASKED" in result.outlines
 
 
-def test_a_harness_that_does_not_stop_is_an_error(kit: Kit) -> None:
+def test_harness_that_does_not_stop_is_an_error(kit: Kit) -> None:
     result = kit("--driver", "staying", "-k", "WHF-101")
 
     result.assert_outcomes(passed=1, errors=1, deselected=len(FEW) - 1)
@@ -117,7 +117,7 @@ def test_a_harness_that_does_not_stop_is_an_error(kit: Kit) -> None:
 # Known failures.
 
 
-def test_a_known_failure_is_no_failure(kit: Kit) -> None:
+def test_known_failure_is_no_failure(kit: Kit) -> None:
     reason = "the | firmware\ntags"
     result = kit(
         *("--driver", "tagged", *CORE, "-k", "WHF-204"),
@@ -134,7 +134,7 @@ def test_a_known_failure_is_no_failure(kit: Kit) -> None:
     )
 
 
-def test_a_rule_that_was_declared_to_fail_and_does_not_fails(kit: Kit) -> None:
+def test_rule_that_was_declared_to_fail_and_does_not_fails(kit: Kit) -> None:
     known = (f"--driver-known-failure={rule}: it is old" for rule in (QUICK, "WHF-901"))
     result = kit("--driver", "shelf", "-k", f"{QUICK} or WHF-901", *known)
 
