@@ -24,6 +24,7 @@ from tests.lab.background import InBackground
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger_harnesses.cyborg import Cyborg
+from wharfinger_harnesses.daemons import LabError
 from wharfinger_harnesses.ironic import Ironic
 from wharfinger_harnesses.openstack import OpenStackService
 
@@ -73,7 +74,7 @@ class Demo:
 
     def run(self) -> None:
         """Run all steps. The services start while earlier steps run."""
-        ironic = self._services.enter_context(InBackground(IronicWithNodes))
+        ironic = self._services.enter_context(InBackground[Ironic](IronicWithNodes))
         placement = RunPlacement(EmbeddedPlacement(self._directory / "placement.sqlite"))
         self._services.callback(placement.close)
         self.publish()
@@ -81,15 +82,15 @@ class Demo:
         cyborg = self._services.enter_context(
             InBackground(partial(Cyborg, placement.url, host=HOST, hardware=hardware))
         )
-        self.reserve_while_cleaning(self._ready(ironic))
-        self.program(self._ready(cyborg))
+        self.reserve_while_cleaning(ironic)
+        self.program(cyborg)
         self.request_without_mixing_owners()
         self.explain_a_refusal()
 
     def fail(self, error: Exception) -> None:
         """Log an error, and print its first line."""
         traceback.print_exception(error, file=self._log)
-        reason = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0].rstrip(".:")
         self._console.print(f"\n{self.title}: failed: {reason}. See {self._log.name}.", style="red")
 
     def publish(self) -> None:
@@ -101,9 +102,10 @@ class Demo:
         self._wharfinger("provider tree --inventory", HOST, f"{VGPU_OF_NOVA}  OWNER_NOVA")
         self._wharfinger("sync --driver gpus", "gpus: no change")
 
-    def reserve_while_cleaning(self, ironic: Ironic) -> None:
+    def reserve_while_cleaning(self, starting: InBackground[Ironic]) -> None:
         """Reserve a node until its cleaning ends."""
         self._heading("2/5 Reserve a bare metal node while Ironic cleans it")
+        ironic = self._ready("Ironic", starting)
         self._wharfinger("sync --driver metal", show="written")
         tree = f"provider tree --inventory {NODE}"
         self._wharfinger(tree, "reserved: cleaning", "CUSTOM_BAREMETAL_GOLD 1  fully reserved\n")
@@ -113,9 +115,10 @@ class Demo:
         self._wharfinger("sync --driver metal", "metal: 1 change written", show="written")
         self._wharfinger(tree, "CUSTOM_BAREMETAL_GOLD 1\n")
 
-    def program(self, cyborg: Cyborg) -> None:
+    def program(self, starting: InBackground[Cyborg]) -> None:
         """Reserve an FPGA while it is programmed, and set the trait of its new function."""
         self._heading("3/5 Program an FPGA of Cyborg, and reserve it meanwhile")
+        cyborg = self._ready("Cyborg", starting)
         function = "d8424dc4-a4a3-c413-f89e-433683f9040b"
         self._wharfinger("sync --driver fpgas", "fpgas: 2 changes written", show="written")
         image = cyborg.create_image(function)
@@ -167,9 +170,13 @@ class Demo:
             show="^group|open to|used|belongs",
         )
 
-    def _ready(self, starting: InBackground[S]) -> S:
+    def _ready(self, name: str, starting: InBackground[S]) -> S:
         """Wait for a service and add it to the configuration."""
-        service = starting.ready()
+        try:
+            with self._console.status(f"Waiting for {name}"):
+                service = starting.ready()
+        except LabError as error:
+            raise DemoError(f"{name} did not start") from error
         self._services.callback(lambda: self._log.write(service.log()))
         self._urls[service.name] = service.url
         self._configure()
