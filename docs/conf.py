@@ -14,6 +14,7 @@ release = version = installed_version("wharfinger")
 extensions = [
     "sphinx.ext.autodoc",
     "object_tables",
+    "command_tables",
     "conformance_tables",
     "extra_spec_tables",
     "option_tables",

@@ -4,7 +4,6 @@
 share. oslo.config's own directive cannot show sections such as [<instance with driver = libvirt>].
 """
 
-import re
 from collections.abc import Iterator
 from functools import cache, reduce
 from importlib.metadata import entry_points
@@ -14,7 +13,7 @@ from docutils.nodes import Node
 from oslo_config import cfg
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
-from tables import table
+from tables import markup, table
 
 _DRIVER: Final = "<instance with driver = {}>"
 #: Sections with the options of keystoneauth.
@@ -74,7 +73,7 @@ def _default(option: cfg.Opt) -> str:
 
 
 def _meaning(option: cfg.Opt) -> Iterator[str]:
-    yield _text(option.help)
+    yield markup(option.help)
     kind = option.type
     if getattr(kind, "min", None) is not None:
         yield f"At least {kind.min}."
@@ -82,14 +81,7 @@ def _meaning(option: cfg.Opt) -> Iterator[str]:
         yield f"At most {kind.max}."
     for value, says in (getattr(kind, "choices", None) or {}).items():
         if says:
-            yield f"``{value}``: {_text(says.rstrip('.'))}."
-
-
-def _text(text: str) -> str:
-    """Return a text with its literals in double backquotes, and nothing else as markup."""
-    parts = " ".join(text.split()).split("`")
-    parts[::2] = [re.sub(r"([*_|])", r"\\\1", part) for part in parts[::2]]
-    return "``".join(parts)
+            yield f"``{value}``: {markup(says.rstrip('.'))}."
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

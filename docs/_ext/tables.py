@@ -1,5 +1,6 @@
 """Tables as reStructuredText."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 Row = Sequence[str]
@@ -12,3 +13,10 @@ def table(head: Row, rows: Iterable[Row]) -> Iterator[str]:
         for number, cell in enumerate(row):
             yield f"   {' ' if number else '*'} - {cell}"
     yield ""
+
+
+def markup(text: str) -> str:
+    """Return a text with its literals in double backquotes, and nothing else as markup."""
+    parts = " ".join(text.split()).split("`")
+    parts[::2] = [re.sub(r"([*_|])", r"\\\1", part) for part in parts[::2]]
+    return "``".join(parts)

@@ -164,6 +164,15 @@ def test_each_section_of_options_has_a_table() -> None:
     assert sorted(tables) == sorted(section for options in loaded for section, _ in options)
 
 
+def test_each_command_has_a_section() -> None:
+    page = (DOCS / "reference" / "commands.rst").read_text()
+    commands = {found.name.replace("_", " ") for found in entry_points(group="wharfinger.cli")}
+
+    documented = re.findall(r"^\.\. command:: (.+)$", page, re.MULTILINE)
+    # It has the options of candidate list.
+    assert sorted([*documented, "candidate explain"]) == sorted(commands)
+
+
 # Code on the pages.
 
 _IMPORT = re.compile(r"^ *from (wharfinger[\w.]*) import ([\w, ]+)$", re.MULTILINE)
