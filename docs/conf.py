@@ -16,6 +16,7 @@ extensions = [
     "object_tables",
     "command_tables",
     "conformance_tables",
+    "exception_messages",
     "extra_spec_tables",
     "option_tables",
 ]
