@@ -64,7 +64,10 @@ def instance(name: str = "metal", **changes: Any) -> InstanceStatus:
 def agent(*instances: InstanceStatus, **changes: Any) -> AgentStatus:
     """Return an agent with these instances, by default one healthy instance."""
     usual = AgentStatus(
-        started_at=NOW - 1501, intervals=INTERVALS, instances=instances or (instance(),)
+        started_at=NOW - 1501,
+        looked_at=NOW - 1,
+        intervals=INTERVALS,
+        instances=instances or (instance(),),
     )
     return replace(usual, **changes)
 
@@ -123,6 +126,7 @@ statuses_of_instances: Final = strategies.builds(
 statuses: Final = strategies.builds(
     AgentStatus,
     started_at=strategies.just(NOW - 10_000),
+    looked_at=strategies.just(NOW),
     intervals=strategies.just(INTERVALS),
     instances=statuses_of_instances.map(lambda one: (instance("gpus"), one)),
     is_stopping=strategies.booleans(),

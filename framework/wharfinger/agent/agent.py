@@ -86,7 +86,8 @@ class Agent:
         self._waiting: list[Runner] = []
         # Unlike an Event, it may be written by a signal's handler while this thread waits for it.
         self._events: Final = SimpleQueue[_Event]()
-        self._status = AgentStatus(started_at=time.monotonic(), intervals=_intervals(snapshot))
+        self._looked_at = now = time.monotonic()
+        self._status = AgentStatus(started_at=now, looked_at=now, intervals=_intervals(snapshot))
         #: The error of the last report of the service, empty after a success, and its moment.
         self._service: tuple[str, float | None] = ("", None)
 
@@ -110,6 +111,7 @@ class Agent:
         error, reported_at = self._service
         return replace(
             self._status,
+            looked_at=self._looked_at,
             instances=instances,
             service_error=error,
             service_reported_at=reported_at,
@@ -146,6 +148,7 @@ class Agent:
                         self._begin_reload()
                     self._continue_reload()
                     self._look_after_instances()
+                    self._looked_at = time.monotonic()
                     self._notify_systemd()
             finally:
                 left = self._stop()

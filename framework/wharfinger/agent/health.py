@@ -24,6 +24,8 @@ STALE_INTERVALS: Final = 2
 TOLERATED_UNREACHABLE_CYCLES: Final = 3
 #: Seconds that a first full cycle may take until it is a failure. Nothing says how long it takes.
 FIRST_FULL_CYCLE: Final = 3600.0
+#: Seconds after which an agent that does not look after its instances, usually each second, hangs.
+AGENT_HANGS_AFTER: Final = 30.0
 #: States in which an instance runs cycles.
 _AT_WORK: Final = frozenset({State.STARTING, State.RUNNING})
 _NO_CYCLES: Final = CycleCounts()
@@ -94,7 +96,7 @@ class Health:
 
 def health(status: AgentStatus, now: float) -> Health:
     """Return whether the agent and its driver instances do their work."""
-    checks = list(_agent_checks(status))
+    checks = list(_agent_checks(status, now))
     for one in status.instances:
         checks += _instance_checks(one, status.intervals, now)
     return Health(tuple(checks))
@@ -111,8 +113,17 @@ def ready(status: AgentStatus) -> Health:
     return Health(tuple(checks))
 
 
-def _agent_checks(status: AgentStatus) -> Iterator[Check]:
-    yield _agent_state(status, Verdict.WARN)
+def _agent_checks(status: AgentStatus, now: float) -> Iterator[Check]:
+    idle = now - status.looked_at
+    if idle >= AGENT_HANGS_AFTER and not status.is_stopping:
+        yield Check(
+            name=CheckName.AGENT_STATE,
+            at=status.looked_at,
+            verdict=Verdict.FAIL,
+            output=f"The agent has not looked after its instances for {idle:.0f} s.",
+        )
+    else:
+        yield _agent_state(status, Verdict.WARN)
     yield Check(
         name=CheckName.CONFIGURATION,
         at=_known(status.reloaded_at, status.started_at),

@@ -163,6 +163,7 @@ class Intervals:
 class AgentStatus:
     """Status of an agent: of all its driver instances, in the order of the configuration.
 
+    ``looked_at`` is the moment at which the agent looked after its instances last.
     ``reloads`` counts the configurations that were taken after the first one. ``refused_reload`` is
     the text of the problems for which the last new configuration was refused, empty if it was
     taken; ``reloaded_at`` is the moment of either. ``service_error`` is the error of the last
@@ -171,6 +172,7 @@ class AgentStatus:
     """
 
     started_at: float
+    looked_at: float
     intervals: Intervals
     instances: tuple[InstanceStatus, ...] = ()
     is_stopping: bool = False

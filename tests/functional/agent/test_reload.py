@@ -186,7 +186,9 @@ def test_reload_during_the_check_of_another_reads_the_file_again(stand_in: Stand
     stand_in.agent.reload()
     stand_in.agent.look()
     checks = stand_in.runner("a").checks
+    looked_at = stand_in.agent.status().looked_at
     wait_until(lambda: stand_in.runner("a").checks > checks + 2)  # it looks after its instances
+    assert stand_in.agent.status().looked_at > looked_at
     assert len(stand_in.checks) == 1
     stand_in.check_holds.clear()
     wait_until(lambda: stand_in.agent.status().reloads == 2)

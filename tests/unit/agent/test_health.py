@@ -48,7 +48,10 @@ def test_health_of_agent_at_work_passes() -> None:
 
 
 def test_health_of_agent_without_instance_passes() -> None:
-    assert health(AgentStatus(started_at=NOW, intervals=INTERVALS), NOW).verdict is Verdict.PASS
+    assert (
+        health(AgentStatus(started_at=NOW, looked_at=NOW, intervals=INTERVALS), NOW).verdict
+        is Verdict.PASS
+    )
 
 
 def test_health_of_starting_instance_passes() -> None:
@@ -242,6 +245,13 @@ def test_health_of_refused_reload_and_failed_service_report_warns() -> None:
 
     [check] = problems(agent(service_error="no database", service_reported_at=NOW - 8))
     assert (check.name, check.verdict, check.at) == (CheckName.SERVICE, Verdict.WARN, NOW - 8)
+
+
+def test_health_of_agent_that_does_not_look_after_its_instances_fails() -> None:
+    assert problems(agent(looked_at=NOW - 29)) == []
+
+    [check] = problems(agent(looked_at=NOW - 30))
+    assert (check.name, check.verdict) == (CheckName.AGENT_STATE, Verdict.FAIL)
 
 
 def test_health_of_stopping_agent_warns() -> None:

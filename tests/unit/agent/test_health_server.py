@@ -43,8 +43,9 @@ def instance(state: State = State.STARTING) -> InstanceStatus:
 
 
 def agent(*instances: InstanceStatus) -> AgentStatus:
+    now = time.monotonic()
     return AgentStatus(
-        started_at=time.monotonic(), intervals=INTERVALS, instances=instances or (instance(),)
+        started_at=now, looked_at=now, intervals=INTERVALS, instances=instances or (instance(),)
     )
 
 
