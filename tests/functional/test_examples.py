@@ -148,6 +148,16 @@ def a_rack(reader: Reader) -> None:
     reader.run(f"wharfinger sync{_EXIT_CODE}")
 
 
+def a_fleet(reader: Reader) -> None:
+    """Have two nodes that the driver finds, of which one is being cleaned."""
+    machine = {"class": "CUSTOM_BAREMETAL_GOLD"}
+    machines = {
+        "3a44b44e-48ed-4c9a-a642-8b04e84e3866": {**machine, "busy": "cleaning"},
+        "6a831f96-e8df-477f-bdab-214247f6f8f7": machine,
+    }
+    _install_rack(reader, machines, "metal", "owner = OWNER_NOVA\n")
+
+
 def a_fleet_of_nova(reader: Reader) -> None:
     """Have two nodes that nova published; the first is in use, and the driver finds both."""
     used, free = "359e2170-8f4f-48b1-b27d-96e69ae7fe46", "c21d0780-4890-41e8-adb6-820318262f79"
@@ -243,6 +253,7 @@ def a_job_is_interrupted(reader: Reader) -> None:
 SETUPS: Final[dict[str, Callable[[Reader], None]]] = {
     "README.md": a_package,
     "docs/tutorials/first-sync.rst": a_clone,
+    "docs/how-to/bare-metal.rst": a_fleet,
     "docs/how-to/confine-nova-flavors.rst": a_host,
     "docs/how-to/fpga.rst": an_fpga,
     "docs/how-to/migrate-from-nova-ironic.rst": a_fleet_of_nova,
@@ -287,6 +298,7 @@ def reader(
     directory.mkdir()
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     pip = {"TARGET": str(site), "QUIET": "2", "NO_DEPS": "1", "NO_INDEX": "1"}
     for name, value in {**pip, "NO_BUILD_ISOLATION": "0"}.items():
         monkeypatch.setenv(f"PIP_{name}", value)
