@@ -18,7 +18,7 @@ from tables import markup, table
 
 
 class CommandArguments(SphinxDirective):
-    """What ``wharfinger help COMMAND`` says."""
+    """The text of ``wharfinger help COMMAND``, as a table."""
 
     required_arguments = 1
     final_argument_whitespace = True
