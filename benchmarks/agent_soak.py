@@ -177,7 +177,7 @@ class Soak:
                 self._reload(agent)
 
     def difference(self, client: PlacementClient) -> list[str]:
-        """Return in what Placement differs from the backends."""
+        """Return the differences between Placement and the backends."""
         found = {one.name: one.uuid for one in client.list_providers()}
         expected = {
             name: why for fleet in self.fleets.values() for name, why in fleet.nodes.items()

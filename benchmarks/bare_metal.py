@@ -147,7 +147,7 @@ def inventories(client: PlacementClient, uuid: str) -> list[Inventory]:
 
 
 def changes(ironic: Ironic, count: int) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Nodes, and what takes each out of use."""
+    """Yield random nodes, each with a function that takes the node out of use."""
     listed = ironic.ask("GET", f"/v1/nodes?fields=uuid&limit=1000&marker={_first(ironic)}").json()
     uuids = [node["uuid"] for node in listed["nodes"]]
     for number, uuid in enumerate(random.sample(uuids, count)):

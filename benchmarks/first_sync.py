@@ -148,7 +148,7 @@ def sync(server: PostgreSQL, directory: Path, nodes: int) -> tuple[Cost, list[Wr
 
 
 def raw(server: PostgreSQL, writes: Sequence[Write]) -> Cost:
-    """Measure the same writes: those of one node in their order, and then the rest."""
+    """Measure the same writes: several nodes at a time, and then the writes without a node."""
     by_node: dict[str, list[Write]] = {}
     rest: list[Write] = []
     first: list[Write] = []

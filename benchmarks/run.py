@@ -1,9 +1,8 @@
-"""How long the pure rooms take for a fleet, and whether that grows with it.
+"""Cost of the pure packages for each root of a fleet, for fleets of several sizes.
 
-Processor time of the fastest of several repeats, in microseconds for each root: a driver
-building the tree by the operations it would use, the framework making a tree of what
-Placement has, listing what is desired, and planning, for a fleet that is new and for one
-that is unchanged. No thresholds: a person compares.
+Processor time of the fastest of several repeats, in microseconds for each root. Measured are: a
+driver builds the tree; the framework makes a tree of Placement's providers; it lists the desired
+providers; and it plans, for a new fleet and for an unchanged one. No thresholds: a person compares.
 """
 
 import argparse

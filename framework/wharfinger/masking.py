@@ -166,9 +166,9 @@ def mask_handlers(logger: logging.Logger, *, is_json: bool = False) -> None:
 
 
 def _print_log_error(record: logging.LogRecord) -> None:
-    """Print why a record was not logged, a full disk perhaps.
+    """Print the reason why a record was not logged, such as a full disk.
 
-    logging itself prints the record and its arguments beside it, as they are.
+    The function of the logging module would also print the record and its arguments, unmasked.
     """
     text = f"line {record.lineno} of {record.pathname} was not logged:\n{traceback.format_exc()}"
     with suppress(AttributeError, OSError):  # there may be no standard error

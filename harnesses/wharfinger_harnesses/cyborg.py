@@ -201,8 +201,8 @@ class Cyborg(OpenStackService):
     def discover(self, host: str | None = None) -> None:
         """Let an agent read its hardware and report it now.
 
-        Raises LabError, with what Cyborg says, when the report as a whole failed. Where Cyborg
-        fails to add one device it goes on with the others, and only its log tells.
+        Raises LabError, with Cyborg's error, if the whole report failed. If Cyborg cannot add one
+        device, it goes on with the others, and only logs the error.
         """
         self._control(f"discover?host={host or self.host}")
 

@@ -108,7 +108,7 @@ class CyborgHarness(ServiceHarness):
         self._have_hardware(*(had for had in self._cyborg.hardware() if _thing(had) != thing))
 
     def put_back(self, thing: str) -> None:
-        """Plug it into where it was: Cyborg has new uuids for it, and the same for its provider."""
+        """Plug a device back in: it gets new uuids in Cyborg, and its provider keeps its own."""
         self._have_hardware(*self._cyborg.hardware(), self._removed.pop(thing))
 
     def make_busy(self, thing: str) -> None:

@@ -43,7 +43,7 @@ def _has_go(node: Any) -> bool:
 
 
 def _do(task: Any, what: str, waiting: str | None = None) -> str | None:
-    """Do as the node says; return what a step is to return."""
+    """Hold, wait or fail as the node's ``extra["lab"]`` orders; return the result of the step."""
     match task.node.extra.get("lab", {}).get(what):
         case "hold":
             while not _has_go(task.node):
@@ -57,7 +57,7 @@ def _do(task: Any, what: str, waiting: str | None = None) -> str | None:
 
 
 class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
-    """Deployment and cleaning without hardware, as told."""
+    """Deployment and cleaning without hardware, as the node's ``extra["lab"]`` orders."""
 
     @base.clean_step(priority=10, abortable=True)  # type: ignore[untyped-decorator]
     def lab_clean(self, task: Any) -> str | None:
@@ -82,15 +82,15 @@ class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
         predicate=_has_go,
     )
     def lab_resume(self, task: Any, _manager: Any, _context: Any) -> None:
-        """Continue a waiting node that has a go."""
+        """Continue a waiting node that a test lets go on."""
         _go(task.node).unlink()
         _WAITING[task.node.provision_state](task)
 
 
 class LabHardware(fake_hardware.FakeHardware):  # type: ignore[misc]
-    """Ironic's own fake hardware, deployed as told."""
+    """Ironic's own fake hardware, with the deployment above."""
 
     @property
     def supported_deploy_interfaces(self) -> list[type]:
-        """The one above."""
+        """Return the class above."""
         return [LabDeploy]

@@ -39,8 +39,9 @@ TAKEN: Final = {"cn": Machine(32, own=2, vgpus=8)}
 
 
 class Pausing(fixtures.Fixture):
-    """Cycles of one host, each from the same beginning; ``points`` are where one can be paused.
+    """Pauses a cycle of one host while another process publishes the same node.
 
+    Each cycle starts from the same state. ``points`` are the moments at which it can be paused.
     ``taker`` is the host of the other process.
     """
 

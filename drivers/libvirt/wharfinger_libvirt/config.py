@@ -23,10 +23,11 @@ _TYPE_ID: Final = re.compile(r"[A-Za-z0-9_.+-]+\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MdevTypeSection:
-    """How one mdev type is offered.
+    """Settings of an mdev type.
 
-    ``addresses`` are PCI addresses in lower case; none: it is the default for whatever
-    offers it. ``max_instances`` holds for the whole host, None is no limit.
+    ``addresses`` are the PCI addresses, in lower case, of the devices that offer the type; without
+    addresses, the type is the default of all devices that support it. ``max_instances`` is the
+    limit for the whole host, None for no limit.
     """
 
     section: str
@@ -197,7 +198,7 @@ def section_of(instance: str, type_id: str) -> str:
 
 
 def enabled_type_ids(conf: cfg.ConfigOpts, instance: str) -> tuple[str, ...]:
-    """The types that an instance enables, as they are written, right or wrong."""
+    """Return the types that an instance enables, as configured; they may be invalid."""
     type_ids: tuple[str, ...] = options.read(conf, instance, options.INSTANCE)["enabled_mdev_types"]
     return type_ids
 

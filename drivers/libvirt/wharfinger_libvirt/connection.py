@@ -23,12 +23,12 @@ _KINDS: Final = (
     | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV_TYPES
     | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV
 )
-#: libvirt's codes for what it does not have.
+#: libvirt's error codes for a device or domain that does not exist.
 _NOT_THERE: Final = (libvirt.VIR_ERR_NO_NODE_DEVICE, libvirt.VIR_ERR_NO_DOMAIN)
 
 
 class Vanished(Exception):
-    """A device or domain that was listed is not there any more."""
+    """A listed device or domain that no longer exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class HostFigures:
 
 
 class Connection:
-    """An open connection. Every method raises BackendError where libvirt refuses."""
+    """An open connection. Every method raises BackendError for an error of libvirt."""
 
     def __init__(self, handle: Any, instance: str) -> None:
         """``handle`` is a virConnect; ``instance`` is named in errors."""
@@ -50,7 +50,7 @@ class Connection:
     @classmethod
     @contextmanager
     def open(cls, uri: str, instance: str) -> Iterator[Self]:
-        """Connect for as long as the context lasts."""
+        """Connect; the connection is closed when the context ends."""
         # libvirt would print every error to stderr before it raises it.
         libvirt.registerErrorHandler(_say_nothing, None)
         with _translated(instance, f"connecting to {uri}"):
@@ -68,7 +68,7 @@ class Connection:
             return str(self._handle.getHostname())
 
     def figures(self) -> HostFigures:
-        """The host's size."""
+        """Return the CPUs and the memory of the host."""
         with _translated(self._instance, "asking for the host's CPUs and memory"):
             _, memory_mb, cpus, *_ = self._handle.getInfo()
         if cpus < 1 or memory_mb < 1:
@@ -80,9 +80,9 @@ class Connection:
         return HostFigures(cpus, memory_mb)
 
     def devices(self) -> list[NodeDevice]:
-        """All PCI devices, mdev parents and mdevs, active or not.
+        """Return all PCI devices, mdev parents and mdevs, active or not.
 
-        Raises Vanished where one went away while they were read.
+        Raises Vanished if one disappears while they are read.
         """
         with _translated(self._instance, "listing the host's devices"):
             handles = self._handle.listAllDevices(_KINDS)
@@ -105,9 +105,9 @@ class Connection:
         return self._parsed(partial(parse, xml, active=device_is_active), operation)
 
     def domains(self) -> list[Domain]:
-        """All domains, running or not, with the devices that they have, or will when started.
+        """Return all domains, running or not, with their devices now or after their next start.
 
-        Raises Vanished where one went away while they were read.
+        Raises Vanished if one disappears while they are read.
         """
         with _translated(self._instance, "listing the host's domains"):
             handles = self._handle.listAllDomains(0)
@@ -129,10 +129,9 @@ class Connection:
 
 
 def _is_active(handle: Any) -> bool:
-    """Whether a device exists, rather than being defined only.
+    """Return whether a device is active, and not only defined.
 
-    A libvirt that cannot tell (the test driver, and any before 7.3) knows no devices
-    that are only defined.
+    libvirt before 7.3 and its test driver do not report this: all their devices are active.
     """
     try:
         return bool(handle.isActive())

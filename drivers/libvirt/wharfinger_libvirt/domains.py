@@ -1,7 +1,7 @@
-"""Libvirt's domains as values: which mediated devices each has.
+"""Libvirt's domains as values: the mediated devices of each.
 
-The format is that of https://libvirt.org/formatdomain.html, of which a domain's uuid and
-its devices are all that is read.
+The format is described at https://libvirt.org/formatdomain.html. This module reads only the uuid of
+a domain and its devices.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The driver: what the framework asks, answered from a snapshot of the host."""
+"""The driver: answers the framework from a snapshot of the host."""
 
 import re
 from collections import Counter
@@ -59,11 +59,11 @@ class LibvirtDriver(ComputeDriver):
         return [section_of(name, type_id) for type_id in enabled_type_ids(conf, name)]
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """The host, alone.
+        """Return the name of the host, the only node.
 
-        Raises BackendError where libvirt cannot describe all of it, or calls it by another
-        name than before; ConfigurationError where a type or device is not there, or more is
-        kept for the host than it has. The last snapshot then stays as it was.
+        Raises BackendError if libvirt cannot describe the whole host, or reports another name than
+        before; ConfigurationError if a configured type or device does not exist, or if more is
+        reserved for the host than it has. The last snapshot then stays.
         """
         if refresh or self._snapshot is None:
             return [self._node_name(self._refresh())]
@@ -176,7 +176,7 @@ class LibvirtDriver(ComputeDriver):
         provider_tree.remove_unreported_children(nodename)
 
     def get_problems(self) -> list[str]:
-        """Return that nova-compute of this host cannot create its root, if that is so.
+        """Return a problem if nova-compute of this host cannot create its root.
 
         Placement keeps the root of a deleted compute service while a child of it has allocations.
         A new nova-compute has another uuid, and the same name, which Placement refuses.

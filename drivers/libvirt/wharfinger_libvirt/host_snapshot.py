@@ -55,10 +55,9 @@ class HostSnapshot:
 def take_snapshot(uri: str, instance: str, *, with_domains: bool = False) -> HostSnapshot:
     """Describe the host.
 
-    A connection lasts for one snapshot: none is ever found stale, a libvirt that was
-    restarted is simply connected to, and libvirt's test driver, which reads its file when
-    it is opened, sees the file as it is. Raises BackendError; a host is never described in
-    part.
+    Each snapshot has a connection of its own. So no connection can be stale after a restart of
+    libvirt, and libvirt's test driver, which reads its file when a connection is opened, reads the
+    present file. Raises BackendError if the host cannot be described completely.
     """
     with Connection.open(uri, instance) as connection:
         figures = connection.figures()
@@ -76,7 +75,7 @@ def take_snapshot(uri: str, instance: str, *, with_domains: bool = False) -> Hos
 
 
 def read_devices(source: DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
-    """The devices by name, read until two readings agree; raises BackendError."""
+    """Read the devices, by name, until two readings agree; raises BackendError."""
     devices = _agreed(lambda: _devices(source), "devices", instance)
     _check_names(devices, instance)
     return devices
@@ -85,7 +84,7 @@ def read_devices(source: DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
 def read_devices_and_domains(
     source: Source, instance: str
 ) -> tuple[tuple[NodeDevice, ...], tuple[Domain, ...]]:
-    """The devices by name and the domains by uuid, read until two readings of both agree.
+    """Read the devices by name and the domains by uuid until two readings of both agree.
 
     Raises BackendError.
     """

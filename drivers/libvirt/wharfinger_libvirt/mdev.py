@@ -1,7 +1,7 @@
-"""Which device offers how many mediated devices of which type.
+"""The number and type of mediated devices that each device of a host offers.
 
-Pure: a host's devices and the configuration in, shares out. The rules are nova's
-(``[devices]enabled_mdev_types`` and the sections of the types), with the named exceptions.
+Pure: from the host's devices and the configuration to shares. The rules are nova's
+(``[devices]enabled_mdev_types`` and the sections of the types); exceptions are described below.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

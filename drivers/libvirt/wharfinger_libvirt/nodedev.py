@@ -1,7 +1,7 @@
 """Libvirt's node devices as values: PCI functions, mdev parents and mdevs.
 
-The format is that of https://libvirt.org/formatnode.html. Nothing in it that is not
-understood is passed over.
+The format is described at https://libvirt.org/formatnode.html. A part that cannot be read is an
+error, and is not skipped.
 """
 
 import re
@@ -56,9 +56,9 @@ class MdevType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mdev:
-    """A mediated device of a type; one that is only defined (not active) takes nothing.
+    """A mediated device of a type. One that is only defined (not active) uses no capacity.
 
-    By its ``uuid`` a domain has it; None where libvirt does not tell.
+    Domains refer to it by ``uuid``, which is None if libvirt does not report it.
     """
 
     type_id: str
@@ -82,7 +82,7 @@ class NodeDevice:
 
 
 def parse(xml: str, *, active: bool = True) -> NodeDevice:
-    """Parse a ``<device>``; ``active`` is what libvirt says beside it.
+    """Parse a ``<device>``; ``active`` is not in the XML, libvirt reports it by another call.
 
     Raises InvalidXML.
     """

@@ -1,8 +1,7 @@
-"""An old layout made new: what the root gave to its instances, moved to the devices.
+"""Move of vGPU allocations from the root to the devices, for a layout before nova's Stein release.
 
-Before nova's Stein release the host's root offered the vGPUs of all its devices. Pure: the
-host's devices and domains and the allocations from its tree in, the allocations as they
-have to be out.
+In that layout, the host's root has the vGPUs of all its devices. Pure: from the host's devices,
+domains and allocations to the new allocations.
 """
 
 from collections import Counter
@@ -74,10 +73,10 @@ class Move:
 
 
 class _Filling:
-    """Devices while amounts come to them, and consumers while theirs go there.
+    """State of a move: amounts go from the root to the devices.
 
-    ``left`` is what each consumer still has on the root, ``moved`` what has gone from there to
-    each device; ``totals`` what each device holds, with what it held before.
+    ``left`` is the amount that each consumer still has on the root, ``moved`` its amounts that went
+    to each device. ``totals`` is the amount on each device, including former allocations.
     """
 
     def __init__(self, move: Move, allocations: Allocations) -> None:
@@ -129,7 +128,7 @@ class _Filling:
 
 
 def _capacities(move: Move) -> dict[str, int]:
-    """How much each device can hold: what is there already, where it can take no more."""
+    """Return the capacity of each device; a blocked device can hold only its active mdevs."""
     active = Counter(uuid for uuid, mdev in move.mdevs() if mdev.active)
     return {
         uuid: active[uuid] if share.blocked else share.total for uuid, share in move.devices.items()

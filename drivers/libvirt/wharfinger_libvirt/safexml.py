@@ -18,11 +18,11 @@ _SHOWN: Final = 80
 
 
 class InvalidXML(ValueError):
-    """A description that is not what libvirt documents; the message says what is wrong."""
+    """A description that differs from libvirt's documented format; the message has the fault."""
 
 
 def parse_root(xml: str, tag: str) -> Element:
-    """The element of that tag which the whole description is; raises InvalidXML."""
+    """Return the root element, which must have this tag; raises InvalidXML."""
     try:
         root: Element = fromstring(xml, forbid_dtd=True)
     except DefusedXmlException as error:
@@ -35,7 +35,7 @@ def parse_root(xml: str, tag: str) -> Element:
 
 
 def text_of(element: Element, tag: str) -> str:
-    """The text of a child that has to be there."""
+    """Return the text of a child element; raises InvalidXML without the child."""
     text = (element.findtext(tag) or "").strip()
     if not text:
         raise InvalidXML(f"it has no <{tag}>")
@@ -63,5 +63,5 @@ def shown(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """A value as an error repeats it: not all of it, where it has no end."""
+    """Return a value for an error, shortened if it is long."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -21,9 +21,9 @@ class TimeLimit:
         self._hanging: threading.Thread | None = None
 
     def run(self, operation: str, call: Callable[[], _T]) -> _T:
-        """Return what a call returns, and raise what it raises; BackendError after the time.
+        """Make a call; return its result, or raise its error, or BackendError after the time limit.
 
-        A call that was given up goes on in its thread, since libvirt cannot cancel it. No other
+        A call that takes too long goes on in its thread, since libvirt cannot cancel it. No other
         call is made until it has ended, so no more than one thread hangs.
         """
         if self._hanging is not None:

@@ -1,4 +1,4 @@
-"""The driver: what the framework asks, answered by a compute driver of nova."""
+"""The driver: a compute driver of nova answers the framework."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -123,7 +123,7 @@ def _configure(section: NovaSection, host: str) -> None:
 
 
 def _choose_threads(section: NovaSection) -> None:
-    """Choose native threads for libraries of OpenStack, and see that nothing is patched."""
+    """Choose native threads for libraries of OpenStack; raises BackendError if that is too late."""
     backend = import_module("oslo_service.backend")
     try:
         backend.init_backend(backend.BackendType.THREADING)

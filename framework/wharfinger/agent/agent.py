@@ -120,10 +120,10 @@ class Agent:
     # For the main thread.
 
     def run(self) -> tuple[str, ...]:
-        """Run until it is stopped; return the names of what had not ended then.
+        """Run until the agent is stopped; return the names of the parts that did not end.
 
-        Those are instances in threads that hang, instances in processes that were killed, and a
-        report of the service that waits for the database. The end of the process ends them. Raises
+        These are hanging instances in threads, killed instances in processes, and a report of the
+        service that waits for the database. The end of the process ends them. Raises
         ConfigurationError if the agent cannot listen for requests.
         """
         LOG.info("the agent of %s runs %s", self._host, ", ".join(self._runners))
@@ -328,7 +328,7 @@ def _kill(runner: Runner) -> None:
 
 
 def _work_of(runners: Iterable[Runner]) -> str:
-    """Return what instances are doing, in words."""
+    """Return a text with the cycle and the driver call of each instance."""
     parts = []
     for runner in runners:
         status = runner.status()

@@ -108,7 +108,7 @@ class HealthServer:
             )
 
     async def _end_connections(self) -> None:
-        """End what the loop has in progress, after it was stopped."""
+        """Close the servers and cancel all tasks, after the loop was stopped."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -163,7 +163,7 @@ class HealthServer:
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
-    """Return a request up to the end of its headers, or what there is of it."""
+    """Return a request up to the end of its headers, or the part that arrived."""
     request = b""
     while len(request) <= LONGEST_REQUEST and not _is_whole(request):
         more = await reader.read(LONGEST_REQUEST)

@@ -47,8 +47,8 @@ class ProcessRunner:
     """Runs a driver instance in a process, and starts the process again when it ends.
 
     The process ends with the agent. It has a session of its own. When it has ended, the agent kills
-    the rest of the session: what the driver has started. What has left the session stays, and so
-    does all of it if the agent is killed; systemd or the container ends it.
+    the processes that its driver has started in the session. A process that has left the session
+    stays, and all of them stay if the agent is killed; systemd or the container ends them.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class ProcessRunner:
             self._become(State.RUNNING)
 
     def _hang(self, status: InstanceStatus, now: float) -> str:
-        """Return in what the process hangs, empty if it does not.
+        """Return the reason why the process counts as hanging; empty if it does not.
 
         A process that is stopped, or in which a thread keeps Python's lock, shows no sign of life.
         """
@@ -256,7 +256,7 @@ class ProcessRunner:
         )
 
     def _reap(self) -> int:
-        """End what the process has left behind in its session, and return its exit code."""
+        """End all processes that are left in its session, and return its exit code."""
         assert self._process is not None
         child_process.kill_session(self._process.pid)
         return self._process.wait()
@@ -269,8 +269,8 @@ class ProcessRunner:
     def _log_stacks(self) -> None:
         """Log the stacks that the process has written since the last look.
 
-        The process does not log them itself: the file of its log may have another name by now, and
-        what writes the stacks knows no format.
+        The process does not log them itself: its log file may have been renamed by now, and
+        faulthandler does not use the configured format.
         """
         if self._stacks is None:
             return

@@ -140,7 +140,7 @@ class WorkReport:
 
 
 def became_reserved(step: Step) -> bool:
-    """Return whether a step reserves a provider fully that was not."""
+    """Return whether a step makes a provider fully reserved."""
     return isinstance(step, SetInventories) and _is_full(step.after) and not _is_full(step.before)
 
 

@@ -135,7 +135,7 @@ def register_services(conf: Options) -> None:
 
 
 def _check_file(path: Path) -> None:
-    """Check that a file, if it exists, is a text file; oslo.config would wait for a pipe."""
+    """Refuse a pipe, for which oslo.config would wait, and a file that is not text."""
     if path.exists() and not path.is_file():
         raise _unreadable(f"{path} is not a regular file")
     try:

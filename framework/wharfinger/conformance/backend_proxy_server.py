@@ -35,7 +35,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """The fault of a call, and the end of its wait if it hangs."""
+    """The fault that a call meets, and the event that releases a hanging call."""
 
     fault: Fault | None
     over: threading.Event

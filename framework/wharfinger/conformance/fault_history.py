@@ -307,14 +307,14 @@ class History:
         return len(self._subject.harness.calls) > case.at
 
     def meet(self, case: Case) -> None:
-        """Let go of the driver that has met a case, and hangs."""
+        """End the fault that a driver has met if the driver hangs in it."""
         if case.fault is Fault.HANG:
             self._subject.harness.expect()
 
     # Cycles.
 
     def _cycle(self, pace: str, case: Case | None) -> None:
-        """Run a cycle; one that meets the case ends, and what it raises is what it may raise."""
+        """Run a cycle, with the fault of a case if it has not been met; keep its problems."""
         if case is None or case in self.met:
             self._problems = self._driving.run(pace)
             if self._problems and self._late is not None:
@@ -354,7 +354,7 @@ class History:
         return problems
 
     def _deliver(self) -> None:
-        """Let a late answer come."""
+        """Deliver the late answer."""
         self._late = None
         self._subject.harness.expect()
         time.sleep(_TAKES_IN)

@@ -82,7 +82,7 @@ class _Owner:
 
 
 class Patches:
-    """The shared modules and classes, as they were when they were first seen."""
+    """Attributes of shared modules and classes, as they were at the first look."""
 
     def __init__(self) -> None:
         self._owners: dict[int, _Owner] = {}
@@ -90,7 +90,7 @@ class Patches:
         self._see_new()
 
     def look(self) -> list[str]:
-        """Return the names of what was replaced since the last look, and put it back."""
+        """Restore all attributes that were replaced or added; return their names."""
         found = [name for one in self._owners.values() for name in one.repair()]
         self._see_new()
         return found

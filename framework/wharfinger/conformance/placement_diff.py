@@ -33,7 +33,7 @@ def trees(contents: Contents) -> dict[str, Contents]:
 
 
 def at_and_below(contents: Contents, name: str) -> list[str]:
-    """The names of a provider, and of all that have it above them; none if there is no such one."""
+    """Return the names of a provider and its descendants; none if the provider does not exist."""
     found = [name] if name in contents else []
     for above in found:  # grows meanwhile
         uuid = contents[above].uuid
@@ -42,10 +42,10 @@ def at_and_below(contents: Contents, name: str) -> list[str]:
 
 
 def concerned(before: Contents, after: Contents, *things: str) -> set[str]:
-    """The names of the providers that may differ when something has become of these things.
+    """Return the names of the providers that may differ when these things have changed.
 
-    Those are the things with all below and above them, and the sharing providers: the parents of a
-    thing may count what is below them.
+    These are the things, their descendants and ancestors, and the sharing providers: an ancestor
+    may have the sum of its descendants.
     """
     found = {
         name
@@ -70,7 +70,7 @@ def without(contents: Contents, names: Collection[str]) -> Contents:
 
 
 def is_reserved(provider: Provider) -> bool:
-    """Whether a provider has inventory, and nothing of it can be had."""
+    """Return whether a provider has inventory and all of it is reserved."""
     figures = provider.inventories.values()
     return bool(figures) and all(one.is_fully_reserved for one in figures)
 

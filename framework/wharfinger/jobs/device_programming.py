@@ -173,8 +173,9 @@ class _Work:
     """A device job in progress.
 
     ``scope`` are the providers of the device, and ``owners`` their owner traits. ``taken`` are the
-    providers that may be reserved, by reservation uuid. The job reports several times within
-    ``down_time``, and did so last at ``beaten``. ``is_ours``: no operator has resolved it.
+    providers that this job reserves, by reservation uuid. The job stores a sign of life several
+    times within ``down_time``, and did so last at ``beaten``. ``is_ours``: no operator has
+    resolved it.
     """
 
     client: PlacementClient

@@ -81,10 +81,10 @@ class RecordBatch(WharfingerObject):
 
         Afterwards the objects have their new revisions, and count as unchanged.
 
-        Raises ConcurrentSave if anything is not as it was read. Its ``keys`` are the uuids of all
-        nodes and providers concerned, so that the caller can save the other trees. A reservation
-        stands for its provider. Raises ObjectExists if the holder of a new reservation has one of
-        that provider already.
+        Raises ConcurrentSave if a row has changed since it was read. Its ``keys`` are the uuids of
+        all nodes and providers concerned, so that the caller can save the other trees. A
+        reservation stands for its provider. Raises ObjectExists if the holder of a new reservation
+        has one of that provider already.
         """
         self.obj_set_defaults()
         self._settle(write_checked(self._context.db, _TABLES, self._write))

@@ -24,9 +24,9 @@ _Revisions = Mapping[str, int]
 class HostState(WharfingerObject):
     """State of one driver instance on one host, at one moment.
 
-    A row that the caller knows already, by its revision, is not read again. A row whose revision
-    cannot be read is in the list, but not among the revisions. So a caller has all rows if it
-    drops those without a revision here, and then adds those in the lists.
+    Rows that the caller has in the same revision are not read again. The caller updates its rows in
+    two steps: it drops the rows without a revision here, and then adds the rows of the lists. A
+    row whose revision cannot be read is in the list, but not among the revisions.
 
     - ``service_disabled``: whether an operator has disabled the service of the host; False without
       a service, None if it cannot be read.

@@ -13,7 +13,7 @@ DISABLED: Final = frozenset([os_traits.COMPUTE_STATUS_DISABLED])
 
 
 def records_disabled(record: Record | None) -> bool:
-    """Return whether we have put the trait on a root; other programs may have put it there, too."""
+    """Return whether the record shows the trait on a root as ours."""
     return record is not None and record.claimed_traits >= DISABLED
 
 
@@ -23,7 +23,10 @@ def with_status(root: Provider, *, disabled: bool) -> Provider:
 
 
 def desired_from_record(live: Provider, record: Record, *, disabled: bool) -> DesiredProvider:
-    """Return a provider as it is, for a driver that was not asked; a root may become disabled."""
+    """Return the desired state of a provider whose driver was not called: its present state.
+
+    With ``disabled``, it also has the trait.
+    """
     mine = own_view(live, record)
     return DesiredProvider(
         provider=with_status(mine, disabled=True) if disabled else mine,

@@ -51,7 +51,7 @@ class Inventory:
             object.__setattr__(self, "allocation_ratio", exact)
 
     def check(self) -> Self:
-        """Return it; raise InvalidInventory for figures that contradict each other.
+        """Return this inventory; raise InvalidInventory if its figures contradict each other.
 
         Do not call it for inventories from Placement, since other programs may write such figures.
         """

@@ -51,7 +51,7 @@ def check_provider_name(name: str) -> str:
     name = plain(name)
     if not isinstance(name, str) or not 0 < len(name) <= MAX_PROVIDER_NAME:
         raise InvalidName(
-            kind="provider", name=name, problem=f"must be 1 to {MAX_PROVIDER_NAME} characters"
+            kind="provider", name=name, problem=f"must have 1 to {MAX_PROVIDER_NAME} characters"
         )
     if not name.isprintable():
         raise InvalidName(kind="provider", name=name, problem="must not contain control characters")

@@ -242,7 +242,7 @@ def _renamed(
 
 
 def _reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
-    """Return what the driver could not publish of the nodes that it was asked for."""
+    """Return the problems that the driver reports for the nodes of this cycle."""
     problems = guarded(driver.name, "get_problems", lambda: list(driver.get_problems()))
     return [
         BackendError(driver=driver.name, operation=REPORTED, reason=str(problem))

@@ -50,7 +50,7 @@ def _group(suffix: str, group: Mapping[str, object]) -> RequestGroup | None:
             kind, _none, its = parts
             draft.read(key, kind, its.strip(), value)
         elif not key.startswith(_FOR_CYBORG):
-            raise invalid(key, value, "a key is resources:CLASS, trait:TRAIT or accel:NAME.")
+            raise invalid(key, value, "use resources:CLASS, trait:TRAIT or accel:NAME.")
     for owner in draft.owners - {ownership.CYBORG}:
         raise invalid(
             draft.keys["trait", owner],

@@ -41,7 +41,7 @@ class Clock(fixtures.Fixture):
 
 
 class Seeing(RequestFilter):
-    """Accepts all candidates, and keeps them."""
+    """A request filter that accepts all candidates and notes them in ``candidates``."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.candidates: list[Candidate] = []

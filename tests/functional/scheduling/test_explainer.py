@@ -228,7 +228,7 @@ def gpus(count: int, **stock: int) -> list[forests.Provider]:
 
 
 def _otherwise(one: forests.Provider) -> forests.Provider:
-    """Return a provider with the opposite reservation."""
+    """Return the provider with free classes reserved and reserved classes free."""
     stocks = {
         kind: replace(its, reserved=0 if its.reserved else its.total)
         for kind, its in one.inventories.items()

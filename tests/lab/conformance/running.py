@@ -80,7 +80,7 @@ _FEW: Final = {rule.id: rule for rule in rules.all_rules() if rule.id in FEW}
 
 
 class Authors(fixtures.Fixture):
-    """The authors' package: its drivers, and harnesses for some, are found by name."""
+    """An installed distribution with drivers of outside authors, and harnesses for some of them."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()

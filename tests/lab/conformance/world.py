@@ -87,7 +87,7 @@ class World:
 
     @staticmethod
     def found(name: str) -> "World":
-        """The one of that name in this process, or in another one that serves it."""
+        """Return the world of that name, which is in this process or served by another one."""
         if name in WORLDS:
             return WORLDS[name]
         return cast(World, RemoteWorld(**json.loads((Path(name) / "served.json").read_text())))

@@ -118,7 +118,7 @@ class RackHarness(Harness):
             self.rack.free(self.rack.cards[thing])
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """As the contract says."""
+        """Let the proxy break a call; see Harness.expect."""
         if self.proxy is not None:
             self.proxy.expect(at, fault)
 

@@ -335,7 +335,7 @@ def test_share_is_at_least_the_active_and_at_most_the_possible_mdevs(
 
 
 class Readings:
-    """A host with these readings in order, the last one for ever."""
+    """A host that returns these readings in order, and then the last one again and again."""
 
     def __init__(self, readings: Sequence[Sequence[NodeDevice] | None]) -> None:
         self._readings = list(readings)

@@ -60,7 +60,7 @@ def test_provider_names_have_1_to_200_characters() -> None:
     for name in ("a", "ü b", "a" * 200):
         assert names.check_provider_name(name) == name
     for wrong in ("", "a" * 201):
-        with pytest.raises(InvalidName, match="must be 1 to 200 characters"):
+        with pytest.raises(InvalidName, match="must have 1 to 200 characters"):
             names.check_provider_name(wrong)
 
 

@@ -273,7 +273,7 @@ def test_reshape_excludes_a_provider_of_another_owner() -> None:
 
 
 def test_reshape_of_allocations_only_includes_their_unchanged_inventories() -> None:
-    """POST /reshaper takes no request without inventories."""
+    """POST /reshaper refuses a request without inventories."""
     tree = Tree(ours(HOST, VGPU=some(4)), ours(GPU, VGPU=some(4)))
     plan = tree.plan(holding(one={HOST: {"VGPU": 1}}), holding(one={GPU: {"VGPU": 1}}))
     assert sent(plan) == {"gpu": {"VGPU": some(4)}}

@@ -117,7 +117,7 @@ def test_profile_without_resources_is_refused(
     ],
 )
 def test_profile_with_unknown_key_is_refused(key: str) -> None:
-    told = "a key is resources:CLASS, trait:TRAIT or accel:NAME."
+    told = "use resources:CLASS, trait:TRAIT or accel:NAME."
 
     assert refusal(FPGA, {**FPGA, key: "1"}) == (key, "1", told)
 

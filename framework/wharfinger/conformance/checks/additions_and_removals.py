@@ -109,7 +109,7 @@ def returned(subject: Subject) -> None:
 def not_renumbered(subject: Subject) -> None:
     """Add things up to four; remove the first, a middle and the last in turn, and restore each.
 
-    Then remove two at once. Start the driver anew each time: numbers may be given then.
+    Then remove two at once. Restart the driver each time: it may number things at its start.
     """
     harness = subject.harness
     with subject.publishing() as publishing:

@@ -304,7 +304,7 @@ def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
 
 
 def _named_until(follower: Follower, node: str) -> set[str]:
-    """Return the nodes that the feed names until it has named one."""
+    """Poll until the feed names this node; return all nodes that it has named until then."""
     named: set[str] = set()
 
     def is_named() -> bool:

@@ -22,7 +22,7 @@ from wharfinger.driver import loader
     "morning.",
 )
 def declared(subject: Subject) -> None:
-    """See that the loader finds nothing wrong."""
+    """Raise Violation for a fault that the loader finds."""
     for problem in loader.check(subject.name):
         raise Violation(f"{problem.subject}: {problem.found}", problem.expected)
 

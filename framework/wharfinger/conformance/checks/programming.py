@@ -228,7 +228,10 @@ def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> No
 
 
 def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
-    """Program with a fault, compare the answers after it, and return the number of calls."""
+    """Program while a call fails; raises Violation if the driver then reports a wrong function.
+
+    Returns the number of calls. Without ``at``, all calls fail.
+    """
     subject.begin()
     says, later_says, function, calls = _fail(subject, at, fault)
     told = "every call" if at is None else f"call {at}"

@@ -62,7 +62,7 @@ def conserved(subject: Subject) -> None:
     after=("WHF-303", "WHF-601"),
 )
 def over(subject: Subject) -> None:
-    """Reshape, and run full cycles again."""
+    """Reshape, and run a full cycle before and after a restart."""
     layout = subject.harness.use_old_layout()
     with subject.publishing() as publishing:
         _publish_old(subject, publishing, layout)

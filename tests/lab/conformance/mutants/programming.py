@@ -12,7 +12,7 @@ from wharfinger.providers import Inventory, ProviderTree
 
 @mutant("WHF-925")
 class EchoesWhatItLoaded(DevicesDriver):
-    """It notes what it has loaded, and says that."""
+    """It reports the function that it loaded last, also if the device holds another one."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         super().program(provider_uuid, image, function)

@@ -1,4 +1,4 @@
-"""Values of a provider that another program has undone, with counts."""
+"""Writes that another program undid again, with counts, for each provider."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
