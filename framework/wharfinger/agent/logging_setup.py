@@ -46,7 +46,7 @@ def configure(conf: cfg.ConfigOpts, verbose_level: int = 0, log_file: str | None
     for handler in root.handlers:
         handler.addFilter(_add_request_id)
         if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr:
-            with suppress(OSError):  # it is no file
+            with suppress(AttributeError, OSError):  # it is closed, or no file
                 handler.setStream(StandardError(sys.stderr.fileno()))
         if is_bare and not isinstance(handler, FileHandler):
             handler.setFormatter(logging.Formatter("%(message)s"))
