@@ -95,7 +95,7 @@ def test_service_delete_keeps_device_in_use_and_root(nova: "Nova", cards: Wharfi
 
     assert devices() == {CARD_2: FREE}
     assert users(CARD_2) == {consumer: 1}
-    cards.sync()
+    assert f"cannot be deleted: {CARD_2} below it" in cards.run("sync").err
     assert everything() == before
 
 
