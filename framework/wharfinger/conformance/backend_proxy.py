@@ -1,7 +1,7 @@
-"""Between a driver and a backend that answers over HTTP: counts the calls, and breaks them.
+"""A proxy between a driver and its HTTP backend: counts the calls, and breaks them.
 
-For a harness whose driver finds its backend at a URL: the driver is configured with the proxy's.
-The harness itself asks the backend directly: the proxy neither counts nor breaks such calls.
+A harness configures its driver with the URL of the proxy in place of the backend's. The harness
+itself calls the backend directly: the proxy neither counts nor breaks its calls.
 """
 
 import threading
@@ -28,19 +28,20 @@ class _Expected:
 
 
 class Proxy:
-    """Passes calls on to the backend whose root is ``url``, unless they are to meet a fault.
+    """Passes calls on to the backend whose root is ``url``, unless they meet a fault.
 
-    RAISE resets the connection; HANG leaves it unanswered until the next ``expect``, and resets
-    it then. ERROR answers 503 and DENIED 401, with a body that is JSON ({}). The backend sees none
-    of these calls. HALF passes a call on, and the answer back with the first half of its body as if
-    that were all: only who looks at the content notices. Where there is no body, it resets the
-    connection after the call. STALE gives the last answer to the same request (method, path and
-    conditions) once more, and the backend does not see the call. A call that changes something,
-    and a request without an earlier answer, pass. LATE passes a call on at once, and the answer
-    back at the next ``expect``.
+    RAISE resets the connection. HANG leaves the call unanswered until the next ``expect``, and
+    resets the connection then. ERROR answers 503 and DENIED 401, with the body ``{}``. The backend
+    sees none of these calls. HALF passes a call on, and returns the first half of the answer's body
+    as if it were the whole: only the content shows that. Without a body, it resets the connection
+    after the call. STALE returns the last answer to the same request (method, path and conditions)
+    again, and the backend does not see the call. A call that changes the backend passes, and so
+    does a request without an earlier answer. LATE passes a call on at once, and the answer back at
+    the next ``expect``.
 
-    A backend that is down resets calls too. Any number of clients are served at once, each call on
-    a connection of its own. The body of a request has to come with its length, or is refused (411).
+    If the backend is down, calls are reset, too. The proxy serves any number of clients at once,
+    each call on a connection of its own. It refuses a request whose body comes without its length
+    (411).
     """
 
     #: The URL for the driver in place of the backend's; the same from ``start`` to ``stop``.
@@ -53,13 +54,13 @@ class Proxy:
         self._relay: Relay | None = None
 
     def start(self) -> None:
-        """Listen on a free port of 127.0.0.1; the backend need not be there yet."""
+        """Listen on a free port of 127.0.0.1; the backend need not run yet."""
         self._relay = Relay(self._backend.netloc, self._next)
         self.url = self._backend._replace(netloc=f"127.0.0.1:{self._relay.server_port}").geturl()
         threading.Thread(target=self._relay.serve_forever, args=(_PACE,), daemon=True).start()
 
     def stop(self) -> None:
-        """Listen no more, and let go of who waits; nothing where it was not started."""
+        """Stop listening, and reset the calls that wait; does nothing before ``start``."""
         self.expect()
         if self._relay is not None:
             self._relay.shutdown()
@@ -84,7 +85,7 @@ class Proxy:
             return tuple(self._expected.calls)
 
     def _next(self, call: str) -> Fate:
-        """Count a call, and return its fate."""
+        """Count a call, and return the fault that it meets."""
         with self._lock:
             expected = self._expected
             is_met = expected.at is None or expected.at == len(expected.calls)

@@ -25,11 +25,11 @@ _OF_CONNECTION: Final = frozenset(
 )
 #: Statuses of answers that never have a body.
 _WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
-#: Requests whose answers may be given again: the others change something.
+#: Methods whose answers may be repeated: the others change the backend.
 _ASKS: Final = ("GET", "HEAD")
-#: Headers that are part of the question, beginning so.
+#: Prefixes of the headers by which requests differ.
 _OF_QUESTION: Final = ("if-", "range", "accept")
-#: A socket that is closed so breaks its connection, without an orderly end (socket(7), SO_LINGER).
+#: Value of SO_LINGER (socket(7)) with which closing a socket resets its connection.
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
@@ -85,7 +85,7 @@ class Relay(ThreadingHTTPServer):
         self.close_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say what went wrong, unless a client gave up: some are made to."""
+        """Print the error, unless the client closed the connection: some faults make it do so."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -136,7 +136,7 @@ class _Call(BaseHTTPRequestHandler):
         return answer
 
     def _request(self) -> object:
-        """All that makes two requests ask the same."""
+        """Return the parts of a request by which two requests are the same."""
         conditions = frozenset(
             (name.lower(), value)
             for name, value in self.headers.items()

@@ -1,4 +1,4 @@
-"""Whether a backend, or the machine, says a uuid itself: it is the hardware's then."""
+"""Search for a uuid in a backend or in the machine: a uuid found there is the hardware's."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -8,7 +8,7 @@ from typing import Any, Final
 from wharfinger.conformance import backend_proxy
 from wharfinger.conformance.subject import Subject
 
-#: Where a machine says which one it is.
+#: Files with the identity of a machine.
 _OF_MACHINE: Final = ("/etc/machine-id", "/sys/class/dmi/id/product_uuid")
 #: Bytes of a file that are read, and objects of a harness that are looked at.
 _LONGEST: Final = 1_000_000

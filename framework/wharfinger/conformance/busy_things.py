@@ -1,4 +1,4 @@
-"""Things that are made busy and free, and what Placement has to hold because of that."""
+"""Things that are made busy and free, and the reservations that Placement must have for them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,10 +15,10 @@ from wharfinger.providers.device_function_traits import function_traits
 class BusyThings:
     """Things that were made busy, and the providers as they were before.
 
-    Only the providers of busy things, and those below them, may differ from that; and of them only
-    the reservation may. Where the driver programs, there are two exceptions: what is in the
-    ``programming_scope`` of a busy thing may be reserved with it, and a device that holds another
-    function than before may have another trait for it.
+    Only the providers of busy things and their descendants may differ, and only in their
+    reservation. There are two exceptions for a driver that programs: the providers in the
+    ``programming_scope`` of a busy thing may be reserved with it, and a device with another
+    function than before may have another function trait.
     """
 
     def __init__(self, subject: Subject, publishing: Publishing) -> None:
@@ -41,14 +41,14 @@ class BusyThings:
         self._publishing.settle_free(lambda now: now == self.expected(now))
 
     def see(self, when: str) -> None:
-        """See that Placement holds what it has to; raises Violation."""
+        """Raise Violation unless the busy things, and only these, are reserved in Placement."""
         now = self._subject.placement.contents()
         expected = self.expected(now)
         if now != expected:
             raise Violation(f"{when}: {difference(expected, now)}", self._told)
 
     def see_others(self, when: str) -> None:
-        """See that nothing has changed but the providers at and below busy things."""
+        """Raise Violation if a provider has changed that is not at or below a busy thing."""
         now = self._subject.placement.contents()
         expected, concerned = self.expected(now), {*self._concerned()}
         for name in concerned & now.keys():

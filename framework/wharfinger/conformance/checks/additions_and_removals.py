@@ -1,4 +1,4 @@
-"""Rules of what comes and goes (WHF-4..)."""
+"""Rules on things that are added and removed (WHF-4..)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,7 +15,7 @@ from wharfinger.conformance.placement_diff import (
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
 
-#: Of so many things one is the first, one in the middle, and one the last.
+#: Number of things with a first, a middle and a last one.
 _SEVERAL: Final = 4
 
 
@@ -29,7 +29,7 @@ _SEVERAL: Final = 4
     after=("WHF-301",),
 )
 def added(subject: Subject) -> None:
-    """Add two things, one after the other, and look at every provider that there was."""
+    """Add two things, one after the other; compare all providers that existed before."""
     with subject.publishing() as publishing:
         for _ in range(2):
             before = publishing.settle()
@@ -81,7 +81,7 @@ def removed(subject: Subject) -> None:
     after=("WHF-401", "WHF-402"),
 )
 def returned(subject: Subject) -> None:
-    """Remove a thing and put it back: after it has been missed, and before."""
+    """Remove a thing and put it back: after a cycle has missed it, and before."""
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -144,9 +144,9 @@ def not_renumbered(subject: Subject) -> None:
 def see_removed(
     before: Contents, after: Contents, gone: Sequence[str], others: Sequence[str]
 ) -> set[str]:
-    """See that of all providers only those of some things are gone; raises Violation.
+    """Raise Violation unless exactly the providers of the ``gone`` things are deleted.
 
-    Return the names of further providers that are gone: of no other thing, and below none.
+    Return the names of further deleted providers: they are neither at nor below another thing.
     """
     told = ", ".join(f"- {thing}" for thing in gone)
     its = {name for thing in gone for name in at_and_below(before, thing)}

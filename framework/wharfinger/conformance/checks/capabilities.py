@@ -18,7 +18,7 @@ from wharfinger.driver.capabilities import METHODS
 from wharfinger.exceptions import ProgrammingRefused, ReshapeNeeded, shown
 from wharfinger.providers.names import check_trait
 
-#: From when on a thing is asked to be clean: after each cleaning, by the backend's clock, too.
+#: A time after each cleaning, also by the backend's clock.
 _LATER: Final = (timedelta(minutes=2), timedelta(days=1))
 #: Snapshots in which a driver may see that a thing is free before it offers it.
 _LOOKS: Final = 3
@@ -94,7 +94,7 @@ def _on_roots(contents: Contents) -> Contents:
     after=("WHF-101",),
 )
 def refused(subject: Subject) -> None:
-    """Call them."""
+    """Call the methods of unsupported capabilities."""
     driver = subject.load().driver
     calls: dict[str, Callable[[], object]] = {
         "changed_nodes": lambda: driver.changed_nodes(None),
@@ -124,7 +124,7 @@ def refused(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs(subject: Subject) -> None:
-    """Program the last thing, then, after a reset, the first; ask what it and the others hold."""
+    """Program the last thing and, after a reset, the first; compare the functions of all things."""
     for index in (-1, 0):
         subject.begin()
         with subject.driver() as driver:
@@ -142,7 +142,7 @@ def programs(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs_not(subject: Subject) -> None:
-    """Try each."""
+    """Program an unknown provider, with an unknown image, and while the backend is away."""
     harness = subject.harness
     thing = harness.things()[0]
     image, function = harness.image(thing)
@@ -165,7 +165,7 @@ def programs_not(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs_these(subject: Subject) -> None:
-    """Ask for each thing."""
+    """Ask for the scope of each thing."""
     harness = subject.harness
     with subject.driver() as driver:
         said = describe(driver, subject.placement.contents())
@@ -250,7 +250,7 @@ def cleans(subject: Subject) -> None:
     after=("WHF-931",),
 )
 def cleaned_since(subject: Subject) -> None:
-    """Ask of a thing that was not cleaned since: free from the beginning, and free again."""
+    """Ask for a thing that was not cleaned after the given time: never busy, and free again."""
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:
@@ -277,7 +277,7 @@ def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
 
 
 def _see_not_clean(driver: ComputeDriver, uuid: str, told: str) -> None:
-    """See that a thing is not clean of what is still to come."""
+    """Raise Violation if a thing is reported as clean after a time that is still to come."""
     for later in _LATER:
         if _is_clean(driver, uuid, datetime.now(UTC) + later):
             raise Violation(

@@ -26,7 +26,7 @@ _WITHIN: Final = 10.0
 #: Seconds after which a feed names a change no more. It may name a change again that is newer than
 #: the precision of its backend's clocks.
 _QUIET: Final = 30.0
-#: Which call of a poll meets what.
+#: The call of a poll that meets a fault, and the fault.
 _FAULTS: Final = (
     (0, Fault.ERROR),
     (1, Fault.ERROR),
@@ -34,7 +34,7 @@ _FAULTS: Final = (
     (2, Fault.ERROR),
     (2, Fault.RAISE),
 )
-#: Polls in succession that name nothing where a feed is quiet.
+#: Number of successive polls without a node by which a feed counts as quiet.
 _POLLS: Final = 5
 #: Calls of a listing that a poll must not repeat. One call may be all that a backend offers.
 _CALLS_OF_A_LISTING: Final = 2
@@ -58,7 +58,7 @@ _MAKING: Final = 2.0
     after=("WHF-502",),
 )
 def feeds(subject: Subject) -> None:
-    """Make a thing busy, then free, and poll; where nothing is ever busy, add one below a node."""
+    """Make a thing busy, then free, and poll; if things are never busy, add one below a node."""
     harness, placement = subject.harness, subject.placement
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -141,9 +141,9 @@ def feeds_again(subject: Subject) -> None:
     after=("WHF-402", "WHF-911"),
 )
 def feeds_what_is(subject: Subject) -> None:
-    """Remove all things of a node, or one of the only node's, and ask.
+    """Remove all things of a node, or one thing if there is only one node, and poll.
 
-    Ask until something is named or it is clear that nothing is.
+    Poll until a node is named, or until the time of the feed is over.
     """
     with subject.driver() as driver:
         follower = Follower(subject, driver)
@@ -375,7 +375,7 @@ def feeds_since_the_mark(subject: Subject) -> None:
 
 
 def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str) -> None:
-    """See that a feed comes to name these nodes since a mark; it may refuse an old one."""
+    """Raise Violation unless the feed names these nodes since a mark, or refuses an old mark."""
     named: set[str] = set()
 
     def are_named() -> bool:
@@ -456,7 +456,7 @@ def feeds_cheaply(subject: Subject) -> str:
 
 
 def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], when: str) -> None:
-    """See that polls show all changes; raises Violation."""
+    """Raise Violation unless polls show all changes."""
 
     def unseen() -> list[str]:
         said = follower.said
@@ -475,7 +475,7 @@ def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], wh
 
 
 def _see_quiet(follower: Follower) -> None:
-    """See that a feed comes to name nothing any more; raises Violation."""
+    """Raise Violation unless the feed becomes quiet."""
     silent = 0
     named: frozenset[str] = frozenset()
 
@@ -495,5 +495,5 @@ def _see_quiet(follower: Follower) -> None:
 
 
 def _soon(holds: Callable[[], bool]) -> bool:
-    """Whether something holds now or within the time that a feed has."""
+    """Return whether a condition becomes true within the time of the feed."""
     return soon(holds, _WITHIN)

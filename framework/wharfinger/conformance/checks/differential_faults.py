@@ -1,4 +1,4 @@
-"""Rules of what a fault leaves behind in a history (WHF-72.)."""
+"""Rules on lasting effects of a fault, by comparison with a history without it (WHF-72.)."""
 
 from typing import Final
 
@@ -44,7 +44,7 @@ def leave_nothing_behind(subject: Subject) -> str:
     after=(*_AFTER, "WHF-721"),
 )
 def forgets_old_answers(subject: Subject) -> str:
-    """Play a history with answers of before, and with answers after the deadline."""
+    """Play a history with stale answers, and with answers after the driver's time-out."""
     faults = frozenset({Fault.STALE, Fault.LATE})
     for fault in faults:
         try:
@@ -68,5 +68,5 @@ def forgets_old_answers(subject: Subject) -> str:
     after=(*_AFTER, "WHF-721"),
 )
 def survives_a_kill(subject: Subject) -> str:
-    """Play a history whose driver is in another process; kill that at calls and at writes."""
+    """Play a history with the driver in another process; kill the process at calls and writes."""
     return try_kills(subject, seconds=_SECONDS["WHF-723"])

@@ -1,4 +1,4 @@
-"""Rules of totals and traits: they are those that the backend has of the thing itself."""
+"""Rules on totals and traits: they are those of the thing itself in the backend."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -36,7 +36,7 @@ _ROUNDS: Final = 2
     after=("WHF-208",),
 )
 def as_the_backend_has_it(subject: Subject) -> None:
-    """Publish, also with a new instance, and compare each thing with what the harness says."""
+    """Publish, also with a new instance, and compare each thing with the harness's figures."""
     with subject.publishing() as publishing:
         see_figures(subject, publishing.settle())
         publishing.restart()
@@ -55,7 +55,7 @@ def as_the_backend_has_it(subject: Subject) -> None:
     after=("WHF-303",),
 )
 def follows_changes(subject: Subject) -> None:
-    """Change the last thing, then the first, and look at every provider each time."""
+    """Change the last thing, then the first, and compare all providers each time."""
     harness = subject.harness
     with subject.publishing() as publishing:
         for thing in (harness.things()[-1], harness.things()[0]):
@@ -84,7 +84,7 @@ def follows_changes(subject: Subject) -> None:
     after=("WHF-303",),
 )
 def counts_what_is_used(subject: Subject) -> None:
-    """Allocate a part of every provider; then have instances use things, if the harness can."""
+    """Allocate a part of every provider; then let instances use things, if the harness can."""
     with subject.publishing() as publishing:
         before = publishing.settle()
         if parts := dict(_parts(subject, before)):
@@ -108,7 +108,7 @@ def _parts(subject: Subject, contents: Contents) -> Iterator[tuple[str, dict[str
 
 
 def _least(figures: Inventory) -> int:
-    """The least that an instance can have, 0 where it can have nothing."""
+    """Return the smallest possible allocation; 0 if none is possible."""
     steps = -(-figures.min_unit // figures.step_size)
     amount = max(steps, 1) * figures.step_size
     capacity = (figures.total - figures.reserved) * figures.allocation_ratio

@@ -1,4 +1,4 @@
-"""Rules of who is who: names and uuids of several hosts (WHF-31.)."""
+"""Rules on names and uuids of several hosts (WHF-31.)."""
 
 import re
 from collections.abc import Iterator
@@ -27,10 +27,9 @@ _HOST: Final = "conformance-elsewhere"
     after=("WHF-302",),
 )
 def differs_on_another_host(subject: Subject) -> None:
-    """Ask an instance on the host that the harness has, or else on a host of another name.
+    """Describe the nodes of a second host: the harness's, or the same backend under another name.
 
-    Uuids that the backend says are those of the hardware, which may be known on two hosts if it is
-    the same.
+    Two hosts may report the same uuid if the backend has it: it is the hardware's then.
     """
     name = subject.instance_name
     with subject.driver() as driver:
@@ -73,7 +72,7 @@ def _see_others(here: dict[str, str], there: dict[str, str]) -> None:
 
 
 def _configurations(text: str, names: list[str]) -> Iterator[str]:
-    """The configuration as it is, and with another name where it gives a node's."""
+    """Yield the configuration, and the one with another name if it has the name of a node."""
     yield text
     for name in names:
         given = re.compile(rf"^([ \t]*\w+[ \t]*[=:][ \t]*){re.escape(name)}[ \t]*$", re.MULTILINE)

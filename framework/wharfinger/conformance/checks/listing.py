@@ -1,4 +1,4 @@
-"""Rules of what is read of a backend: by pages, and by single questions (WHF-45.)."""
+"""Rules on reading a backend: page by page, and thing by thing (WHF-45.)."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -70,7 +70,7 @@ def complete_or_none(subject: Subject) -> str:
     after=("WHF-401", "WHF-402"),
 )
 def errors_answer_nothing(subject: Subject) -> None:
-    """Ask of a thing that is there while calls fail: all of them, and each in its turn."""
+    """Ask for an existing thing while all calls fail, and while each call fails in turn."""
     harness = subject.harness
     with subject.driver() as driver:
         said = describe(driver, subject.placement.contents())
@@ -104,9 +104,9 @@ def errors_answer_nothing(subject: Subject) -> None:
 def _questions(
     subject: Subject, driver: ComputeDriver, said: dict[str, DesiredProvider]
 ) -> Iterator[tuple[str, Callable[[], object], Callable[[object, bool], bool]]]:
-    """The questions that there are of a thing, each with which answers are wrong.
+    """Yield each question about a thing, with a function that returns whether an answer is wrong.
 
-    That is for an answer, and whether every call has failed.
+    The function takes the answer, and whether every call has failed.
     """
     thing = subject.harness.things()[0]
     if thing not in said:

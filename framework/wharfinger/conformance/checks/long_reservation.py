@@ -1,4 +1,4 @@
-"""Rules of what is busy for long, again, at once, or before it is listed (WHF-508 to 510)."""
+"""Rules on things that are busy for long, repeatedly, together, or when new (WHF-508 to 510)."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -141,7 +141,7 @@ def reserved_on_return(subject: Subject) -> None:
 
 
 def _see_never_free(publishing: Publishing, subject: Subject, thing: str) -> None:
-    """Run a cycle, and see that a busy thing is reserved if it is there."""
+    """Run a cycle; raises Violation if a busy thing has a provider that is not reserved."""
     publishing.sync()
     found = subject.placement.contents().get(thing)
     if found is not None and found.inventories and not is_reserved(found):

@@ -1,4 +1,4 @@
-"""Rules of the versioned objects that a driver takes and returns (WHF-21.)."""
+"""Rules on the versioned objects that a driver takes and returns (WHF-21.)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ from wharfinger.objects.field_types import now
     after=("WHF-202", "WHF-203"),
 )
 def versions_kept(subject: Subject) -> None:
-    """Give it objects of its versions, and look at the fields of those that it returns."""
+    """Pass objects of the driver's versions, and check the fields of the objects it returns."""
     declared = subject.kind.object_versions
     driver = subject.load().driver
     service = Service(host=driver.host, binary="wharfinger", version=1)
@@ -76,7 +76,7 @@ def _leaving(host: str, node: str) -> Migration:
 
 
 def _older(given: WharfingerObject, version: str | None) -> Any:
-    """An object as a service has it that knows no later version."""
+    """Return an object in an older version, as an older service would send it."""
     primitive = given.obj_to_primitive(target_version=version)
     return type(given).obj_from_primitive(primitive)
 

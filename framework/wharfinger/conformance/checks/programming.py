@@ -1,4 +1,4 @@
-"""Rules of what devices hold when they have been programmed, or have not (WHF-925 to 929)."""
+"""Rules on the function of a device after programming, also a failed one (WHF-925 to 929)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,7 +34,7 @@ _MOST: Final = 20
     after=("WHF-921",),
 )
 def says_what_is_held(subject: Subject) -> None:
-    """Program a thing with one instance, then with another, and have the backend be reset."""
+    """Program a thing with one instance, then with another one, and reset the backend."""
     thing = subject.harness.things()[0]
     with subject.driver() as first:
         uuid = uuid_of(subject, first, thing)
@@ -119,7 +119,7 @@ def programs_what_is_meant(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def says_nothing_unasked(subject: Subject) -> None:
-    """Program a thing, and have every call be refused that asks what it holds."""
+    """Program a thing, and let every call fail by which the driver reads its function."""
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:
@@ -184,7 +184,7 @@ def _renamed(before: Contents, after: Contents) -> Provider | None:
 
 
 def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[str]:
-    """Program a thing; see that it holds the function, and that others hold what they held.
+    """Program a thing; raises Violation unless it has the function and the others are unchanged.
 
     Returns the scope.
     """
@@ -286,7 +286,7 @@ def _see(told: str, driver: ComputeDriver, uuid: str, right: Sequence[object]) -
 
 
 def _see_another(told: str, held: object, function: str) -> None:
-    """See that a device does not hold a function for which the harness has an image."""
+    """Raise Violation if a device holds a function for which the harness has an image."""
     if held == function:
         raise Violation(
             f"{told}: current_function: {function}",

@@ -1,4 +1,4 @@
-"""Rules of what a driver says, and what is published of that (WHF-2..)."""
+"""Rules on a driver's descriptions, and on their publication (WHF-2..)."""
 
 from collections.abc import Mapping
 from contextlib import suppress

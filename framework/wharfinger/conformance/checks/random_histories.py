@@ -1,4 +1,4 @@
-"""The rule of all the others together: whatever happens, in whatever order (WHF-99.)."""
+"""The rule that checks the others together, in random histories (WHF-99.)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Rules of things that exist and cannot be used (WHF-5..)."""
+"""Rules on things that exist and cannot be used (WHF-5..)."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -121,7 +121,7 @@ def reasoned(subject: Subject) -> None:
     after=("WHF-502", "WHF-504"),
 )
 def reserved_for_as_long(subject: Subject) -> None:
-    """Make a thing busy, and have the driver be asked for every other reason."""
+    """Make a thing busy; describe it again after other changes, which do not concern it."""
     harness = subject.harness
     thing, other, *_ = harness.things()
     with subject.publishing() as publishing:

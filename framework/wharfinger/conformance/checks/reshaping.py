@@ -1,4 +1,4 @@
-"""Rules of inventory in use that moves between providers (WHF-6..)."""
+"""Rules on inventory in use that moves between providers (WHF-6..)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ _OF_OTHERS: Final = {"DISK_GB": 1}
     after=("WHF-208",),
 )
 def conserved(subject: Subject) -> None:
-    """Publish a node in its old layout, with allocations, and have the driver reshape it."""
+    """Publish a node in its old layout, with allocations, and let the driver reshape it."""
     placement = subject.placement
     layout = subject.harness.use_old_layout()
     with subject.publishing() as publishing:
@@ -261,7 +261,7 @@ def _moved(subject: Subject, driver: ComputeDriver, consumers: Sequence[str]) ->
 
 
 def _see_moved_alike(consumer: str, moved: _Moved, again: _Moved) -> None:
-    """See that a consumer's allocations are moved to the same providers, or had no room there."""
+    """Raise Violation if a consumer's allocations move elsewhere although there is room."""
     before, after = moved.held[consumer], again.held.get(consumer, {})
     if before == after:
         return

@@ -1,4 +1,4 @@
-"""Rules of how a driver runs: what it asks, what it shares, what it leaves behind (WHF-8..)."""
+"""Rules on the running driver: its calls, its shared state, and its leftovers (WHF-8..)."""
 
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.rules import Level, Profile, rule
@@ -42,7 +42,7 @@ def in_memory(subject: Subject) -> None:
     after=("WHF-401",),
 )
 def apart(subject: Subject) -> None:
-    """Refresh one, add a thing, refresh the other, and ask the first again."""
+    """Refresh one instance, add a thing, refresh another instance, and ask the first one again."""
     live = subject.placement.contents()
     with subject.driver() as one, subject.driver() as other:
         before = describe(one, live)

@@ -1,4 +1,4 @@
-"""Rules of large backends: all of it is described, at a cost that is linear (WHF-802, WHF-806)."""
+"""Rules on large backends: complete descriptions, at a linear cost (WHF-802, WHF-806)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -128,7 +128,7 @@ def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, Desired
 
 
 def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider]) -> None:
-    """See that no thing is described otherwise since there are more, and none less completely."""
+    """Raise Violation if a thing is described differently since there are more things."""
     before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
     if after != before:
         raise Violation(f"of {len(many)} things: {difference(before, after)}", "no difference")
@@ -184,7 +184,7 @@ def _cost(subject: Subject, driver: ComputeDriver, size: int) -> _Cost:
 
 
 def _ask_all(driver: ComputeDriver, live: Contents, *, refresh: bool = False) -> None:
-    """Ask a driver for all that a cycle asks it for."""
+    """Make all calls of a cycle to a driver."""
     describe(driver, live, refresh=refresh)
     for _ in driver.get_available_nodes():
         driver.capabilities_as_traits()

@@ -1,4 +1,4 @@
-"""Rules of what stays as it is while the world does (WHF-3..)."""
+"""Rules on an unchanged backend: its descriptions stay the same (WHF-3..)."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ def unchanged(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def named_as_before(subject: Subject) -> None:
-    """Ask two instances that know nothing of each other."""
+    """Compare the names and uuids of two independent instances."""
     live = subject.placement.contents()
     looks = []
     for _ in range(2):
@@ -103,7 +103,7 @@ def restarted(subject: Subject) -> None:
     after=("WHF-203", "WHF-301"),
 )
 def in_any_thread(subject: Subject) -> None:
-    """Connect it in one thread, list in another, ask in a third, and let go in a fourth."""
+    """Connect the driver in one thread, list in another, describe in a third, close in a fourth."""
     live = subject.placement.contents()
     driver = subject.load().driver
     connection = driver_instance_loader.connected(driver)
@@ -142,7 +142,7 @@ def in_thread(call: Callable[[], T]) -> T:
 
 
 def see_nothing_done(subject: Subject, before: Contents, outcome: CycleResult) -> None:
-    """See that a cycle has had nothing to do; raises Violation."""
+    """Raise Violation if a cycle has written or reported anything."""
     for problem in outcome.problems:
         raise Violation(str(problem), "a cycle without a problem")
     after = subject.placement.contents()
