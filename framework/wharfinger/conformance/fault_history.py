@@ -39,9 +39,9 @@ _LAST: Final = 4
 _MOST: Final = 10
 #: Seconds of a harness that is slow: in one history.
 _SLOW: Final = 3.0
-#: How much slower a machine may be that is busy.
+#: Factor by which a busy machine may be slower.
 _SLOWEST: Final = 3
-#: Full cycles that are given where a step ends otherwise than in the reference.
+#: Further full cycles for a step that ends differently from the reference.
 _MORE: Final = 4
 
 
@@ -49,7 +49,7 @@ class Driving(Protocol):
     """A driver that publishes, in this process or in another one."""
 
     def run(self, pace: str) -> Sequence[str]:
-        """Run a cycle of a type, or restart the driver; return what went wrong.
+        """Run a cycle of a type, or restart the driver; return the problems.
 
         A driver that does not run is started first.
         """
@@ -115,11 +115,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the reference: what has happened, the calls, and Placement after each cycle.
+    """A step of the reference: the event, the calls, and the contents after each cycle.
 
-    ``kinds`` are the calls with the types of their cycles: how many steps have one tells how much
-    it has to do with what has happened. ``polled`` are the providers that polls alone brought to
-    what they were after the step.
+    ``kinds`` are the calls with the types of their cycles: a call that few steps have belongs to
+    the event. ``polled`` are the providers for which polls alone led to the state after the step.
     """
 
     name: str
@@ -150,13 +149,13 @@ class Reference:
 
     @property
     def fewer_steps(self) -> int:
-        """The number of steps for a rule that is content with half of them of a slow harness."""
+        """Return the number of steps: all, or half of them if the harness is slow."""
         count = len(self.steps)
         return count // 2 if self.is_slow else count
 
     @property
     def is_slow(self) -> bool:
-        """Whether the harness takes so long that one history with faults has to be enough."""
+        """Return whether the harness is so slow that one history with faults must suffice."""
         return self.waited > _SLOW
 
 
@@ -239,7 +238,7 @@ class History:
         self._feeds = subject.capabilities.supports("change_feed")
 
     def play(self, first: int | None = None) -> Reference:
-        """Play it, or its first steps alone; raises Violation where it is not as the reference."""
+        """Play the history or its first steps; raises Violation if the reference differs."""
         harness = self._subject.harness
         with self._waiting():
             self._subject.begin()
@@ -291,7 +290,7 @@ class History:
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Count the time of something as time that is waited for."""
+        """Count the time of the block as time of waiting for the backend."""
         begin = time.monotonic()
         try:
             yield
@@ -393,7 +392,7 @@ class History:
         return self._comparable(self._reference.steps[number].polled)
 
     def _end(self) -> Contents:
-        """Run full cycles until all is as in the reference; return what is published then."""
+        """Run full cycles until the contents equal the reference's; return the contents."""
         reference, number = self._reference, len(self.steps)
         expected: Contents | None = None
         if reference is not None:
@@ -422,7 +421,7 @@ class History:
         return self._last
 
     def _see_kept(self, number: int, old: Contents, now: Contents) -> None:
-        """See that nothing was removed or freed that the reference has all the while."""
+        """Raise Violation if a provider was removed or freed that the reference always has."""
         assert self._reference is not None
         all_the_while = (
             self._reference.steps[number - 1].end,
@@ -440,11 +439,12 @@ class History:
                 )
 
     def _see_step(self, number: int) -> None:
-        """See that in the step after a fault all is as in the reference; after a late answer, two.
+        """Raise Violation if a step differs from the reference although the fault is over.
 
-        A driver that believes a change only when it has seen it several times is given more full
-        cycles. It is compared at the end alone after that. None are given after a late answer:
-        a driver that takes it for the answer to the next request stays one answer behind.
+        It is over after one step; after a late answer, after two. A driver that believes a change
+        only when it has seen it several times gets more full cycles, and is compared only at the
+        end after that. It gets none after a late answer: a driver that takes the late answer for
+        the one to its next request stays one answer behind.
         """
         if self._reference is None or self._is_slow or not self.met:
             return
@@ -495,7 +495,7 @@ def _is_full(provider: Provider) -> bool:
 
 
 def _alike(contents: Contents, names: Mapping[str, str]) -> Contents:
-    """Contents without uuids, in which things have other names."""
+    """Return contents without uuids, and with the names of things replaced."""
     texts = {**names, **{_as_trait(own): _as_trait(other) for own, other in names.items()}}
     uuids = {one.uuid: _replaced(name, texts) for name, one in contents.items()}
     return {
@@ -516,7 +516,7 @@ def _as_trait(name: str) -> str:
 
 
 def _replaced(text: str, texts: Mapping[str, str]) -> str:
-    """A text in which the longest of some parts is another one."""
+    """Return a text with the longest of some parts replaced."""
     for own in sorted(texts, key=len, reverse=True):
         if own in text:
             return text.replace(own, texts[own])
@@ -529,7 +529,7 @@ _REFERENCES: Final[WeakKeyDictionary[Subject, Reference]] = WeakKeyDictionary()
 
 
 def reference_of(subject: Subject) -> Reference:
-    """The history without a fault; it is played once."""
+    """Return the history without a fault; it is played only once for each subject."""
     if subject not in _REFERENCES:
         reference = History(subject, Here(subject)).play()
         subject.begin()
@@ -587,9 +587,9 @@ def try_faults(
     apart: int,
     is_short: bool = False,
 ) -> str:
-    """Play the history with faults; the arguments and what is returned are those of ``tries``.
+    """Play the history with faults; arguments and result are those of ``tries``.
 
-    ``is_short``: half of the steps are enough where the harness is slow.
+    ``is_short``: half of the steps are enough if the harness is slow.
     """
     reference = reference_of(subject)
     draw = random.Random(subject.seed)

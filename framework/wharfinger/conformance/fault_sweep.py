@@ -1,4 +1,4 @@
-"""Breaking a backend: one call after the other, while a driver publishes."""
+"""Faults in a backend: one call after the other fails while a driver publishes."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -33,11 +33,11 @@ _MOST: Final = 2000
 
 @dataclass(slots=True)
 class Attempt:
-    """A cycle in which a call was to meet a fault.
+    """A cycle in which one call meets a fault.
 
-    ``call`` is that call, None where the cycle made none with that index; ``calls`` are all that it
-    made. ``meanwhile`` is what Placement held while it hung; None: it did not. ``gone`` is what the
-    cycle took to be gone; ``failed``: it has said that something was wrong.
+    ``call`` is that call, None if the cycle made fewer calls; ``calls`` are all calls of the cycle.
+    ``meanwhile`` has the contents of Placement while the call hung, None if it did not hang.
+    ``gone`` are the providers that the cycle took for gone; ``failed``: it reported a problem.
     """
 
     call: str | None = None
@@ -53,7 +53,7 @@ class _Seen:
 
     when: str
     contents: Contents
-    #: Whether a cycle had ended, and had said that all is well.
+    #: Whether a cycle had ended without a problem.
     is_well: bool = False
 
 
@@ -90,10 +90,10 @@ class Breaking:
             raise NotShown(f"the harness lets no call meet {self._fault}: every cycle is as ever")
 
     def lasting(self) -> None:
-        """Stop the backend at each call in its turn, for the rest of the cycle.
+        """Stop the backend at each call in turn, for the rest of the cycle.
 
-        The call hangs until every later one meets the fault. Raises Violation where what is
-        published is not as it was, NotShown where a cycle makes no calls.
+        The call hangs until every later one meets the fault. Raises Violation if the published
+        contents change, NotShown if a cycle makes no calls.
         """
         with self._subject.publishing() as publishing:
             old = publishing.settle()
@@ -104,7 +104,7 @@ class Breaking:
             raise NotShown("the harness counts no calls in a cycle")
 
     def _goes_away(self, publishing: Publishing, at: int, old: Contents) -> bool:
-        """Whether a cycle makes the call at which the backend is to go away."""
+        """Stop the backend at a call of a cycle; return whether the cycle makes that call."""
         hanging = Breaking(self._subject, Fault.HANG)
         attempt = hanging.attempt(publishing.cycle.sync, at, then=self._fault)
         when = f"from call {at} ({attempt.call}) on every call meets {self._fault}"
@@ -122,9 +122,9 @@ class Breaking:
         patience: float = 0,
         then: Fault | None = None,
     ) -> Attempt:
-        """Run a cycle whose call ``at`` meets the fault. Any exception is allowed.
+        """Run a cycle whose call ``at`` meets the fault; the cycle may raise any exception.
 
-        Where that hangs it is let go after so many seconds; every call meets ``then``, after that.
+        A hanging call is released after ``patience`` seconds. Later calls meet the fault ``then``.
         """
         self._harness.expect(at, self._fault)
         attempt = Attempt()
@@ -177,9 +177,9 @@ class Breaking:
     def _each(
         self, cycle: Callable[[], CycleResult], kind: str, old: Contents, first: int = 0
     ) -> tuple[list[_Seen], int | None]:
-        """Run a cycle again and again: each time another call fails.
+        """Run a cycle again and again; each time the next call fails.
 
-        Return the moments until the driver publishes in spite of the fault, and the index of the
+        Return the contents until the driver publishes in spite of a fault, and the index of the
         next call. The index is None after the last call.
         """
         seen: list[_Seen] = []
@@ -202,7 +202,7 @@ class Breaking:
         raise NotShown(f"a cycle makes more than {_MOST} calls")
 
     def _feel(self, attempts: Sequence[Attempt]) -> None:
-        """Note whether a call that met the fault was otherwise than without: as the last cycle."""
+        """Note whether a fault had an effect, by comparison with the last cycle, which had none."""
         *broken, usual = attempts
         if self._fault is Fault.HANG:
             self._is_felt |= any(one.meanwhile is not None for one in broken)
@@ -219,10 +219,10 @@ def see_listing_raise_or_stay(
     call: tuple[int, str],
     fault: Fault,
 ) -> None:
-    """Describe all nodes while a call meets a fault: that raises, or the result is ``before``.
+    """Describe all nodes while a call meets a fault; the driver must raise, or return ``before``.
 
-    After it has raised, the driver describes a node as before, or raises: a drift cycle may ask.
-    ``call`` is its index and its text. Raises Violation for another result.
+    After an exception, the driver must describe each node as before, or raise again, since a drift
+    cycle may ask. ``call`` is the index and the text of the call. Raises Violation otherwise.
     """
     at, text = call
     harness.expect(at, fault)
@@ -263,7 +263,7 @@ def _nothing(one: DesiredProvider) -> DesiredProvider:
 
 
 def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> None:
-    """See that each tree is the old one or the new one; raises Violation."""
+    """Raise Violation if a tree is neither the old one nor the new one."""
     before, now, after = trees(old), trees(seen), trees(new)
     for root in before.keys() | now.keys() | after.keys():
         if now.get(root) not in (before.get(root), after.get(root)):

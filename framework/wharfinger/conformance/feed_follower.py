@@ -1,4 +1,4 @@
-"""Following a change feed as the framework does: list once, then ask of what the feed names."""
+"""Use of a change feed as by the framework: list all nodes once, then describe the named ones."""
 
 import time
 from collections.abc import Callable, Set
@@ -17,7 +17,7 @@ from wharfinger.reconcile import driver_calls
 class Follower:
     """The things of one driver instance, as its listings and its change feed report them.
 
-    ``mark`` is the next one. ``said`` are the providers, by name.
+    ``mark`` is the mark for the next poll. ``said`` are the described providers, by name.
     """
 
     def __init__(self, subject: Subject, driver: ComputeDriver) -> None:
@@ -65,9 +65,9 @@ class Follower:
 
 
 class Changes:
-    """Changes of things, such as the harness can make: a thing becomes busy, or has other figures.
+    """Changes that the harness can make: a thing becomes busy, or gets other figures.
 
-    Each is of another thing, and stays. Raises Unproven if the harness can do neither.
+    Each change is of another thing, and lasts. Raises Unproven if the harness can make neither.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -78,7 +78,7 @@ class Changes:
             raise Unproven("the harness can neither make a thing busy nor change it (change)")
 
     def make(self, thing: str, before: DesiredProvider | None = None) -> None:
-        """Change a thing, which was described so."""
+        """Change a thing; ``before`` is its last description."""
         if before is not None:
             self._before[thing] = before
         if self._is_busy:

@@ -18,9 +18,9 @@ _LONGEST: Final = 12.0
 def sizes(subject: Subject, *, least: int = 0, most: int, cheap: float = 2.0) -> Iterator[int]:
     """Double the number of things again and again; yield each number.
 
-    It ends with ``most``, or earlier: after a size that took more than ``cheap`` seconds, with all
-    work of the caller. Waits for a processor do not count, so a busy machine does not end it. Where
-    the harness cannot make more than ``least`` things it ends, too; for fewer it raises NotShown.
+    It ends with ``most``, or earlier: after a size for which the harness and the caller took more
+    than ``cheap`` seconds. Waits for a processor do not count, so a busy machine does not end it.
+    It also ends if the harness cannot make more things; below ``least`` it raises NotShown.
     """
     size = _FIRST
     while size < 2 * most:

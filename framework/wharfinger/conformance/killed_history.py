@@ -26,7 +26,7 @@ _APART: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Kill(Case):
-    """A process that is killed at a call; with ``is_write``, behind the opening of a file."""
+    """A kill of the process at a call; with ``is_write``, after it has opened a file."""
 
     is_write: bool = False
 
@@ -111,7 +111,10 @@ class _Found:
 
 
 def _see_writes_and_calls(subject: Subject, forks: Forks, reference: Reference) -> _Found:
-    """See that another process publishes what begins and what is added; and what it does."""
+    """Play two steps in another process; return whether it writes files, and its calls are seen.
+
+    Raises Unproven if it publishes something else than this process.
+    """
     history = KilledHistory(subject, forks, reference, ())
     try:
         history.play(first=2)

@@ -17,7 +17,7 @@ _PACE: Final = 0.05
 
 
 class RunPlacement:
-    """The embedded Placement, with what the checks want of it.
+    """The embedded Placement, with the methods that the checks need.
 
     ``url`` is for backends that use Placement themselves, in processes of their own. Requests are
     answered one at a time.
@@ -41,7 +41,7 @@ class RunPlacement:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def close(self) -> None:
-        """Serve it no longer."""
+        """Stop serving it."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -53,11 +53,11 @@ class RunPlacement:
             return self._service.application({**environ, **roles}, start_response)
 
     def listed(self) -> list[ProviderSummary]:
-        """Its providers; that one has been changed, or allocated of, its generation says."""
+        """Return its providers; their generations show changes and new allocations."""
         return self.client.list_providers()
 
     def contents(self) -> Contents:
-        """Everything in it but the allocations."""
+        """Return the contents, without the allocations."""
         return {one.name: self._content(one) for one in self.listed()}
 
     def _content(self, one: ProviderSummary) -> Provider:
@@ -103,7 +103,7 @@ class RunPlacement:
         self.client.set_traits(uuid, found.resource_provider_generation, {*found.traits, trait})
 
     def allocate(self, consumer: str, amounts: Mapping[str, Mapping[str, int]]) -> None:
-        """Allocate amounts by class, of providers by uuid, to a new consumer."""
+        """Allocate amounts, by provider uuid and class, to a new consumer."""
         self.client.set_allocations(
             {
                 consumer: {

@@ -49,14 +49,14 @@ class History(RuleBasedStateMachine):
 
     @initialize()
     def begins(self) -> None:
-        """Publish what there is at the beginning."""
+        """Publish the first state of the backend."""
         self._subject.begin()
         self._publishing = Publishing(self._subject)
         self._publishing.start()
         self._settle()
 
     def teardown(self) -> None:
-        """Let go of the driver."""
+        """Close the driver."""
         if self._publishing is not None:
             self._publishing.stop()
 
@@ -125,7 +125,7 @@ class History(RuleBasedStateMachine):
         )
 
     def _publish(self, pace: str) -> None:
-        """Run a cycle; after that, all of it is as it has to be when it has been listed."""
+        """Run a cycle, and then full ones; raise Violation unless all is as expected after each."""
         self._tell(pace)
         outcome = getattr(self._running.cycle, pace)()
         # Only a listing tells that something is gone: until then it may be missed, and reported.
@@ -154,7 +154,7 @@ class History(RuleBasedStateMachine):
     # Checks.
 
     def _see_kept(self) -> None:
-        """See that what is as it was when all was listed last is published as it was, too."""
+        """Raise Violation if a thing differs that has not changed since the last listing."""
         contents = self._subject.placement.contents()
         for thing in self._listed_busy & self._busy & contents.keys():
             self._see_reserved(contents[thing])
@@ -184,7 +184,7 @@ class History(RuleBasedStateMachine):
         self._listed_free = {*self._there} - self._busy
 
     def _are_free(self, contents: Contents) -> bool:
-        """Whether all that is free is offered, as it was before where that is known."""
+        """Return whether all free things are available, and described as before if known."""
         there = {one for one in {*self._there} - self._busy if one in contents}
         return all(
             contents[one] == self._free[one]

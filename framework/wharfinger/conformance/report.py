@@ -67,7 +67,7 @@ def as_markdown(facts: Mapping[str, Any]) -> str:
 
 
 def driver(name: str) -> dict[str, str]:
-    """Which driver that is: the class, and the package and version that it comes in."""
+    """Return the class of the driver, and the version of its distribution."""
     for one in loader.installed():
         if one.name == name:
             return {"name": name, "class": one.target, "distribution": one.distribution}
@@ -75,7 +75,7 @@ def driver(name: str) -> dict[str, str]:
 
 
 def unproven(facts: Mapping[str, Any], profile: str) -> str:
-    """How many rules of a profile are unproven, in brackets; nothing where none are."""
+    """Return the number of unproven rules of a profile in brackets, or an empty text."""
     count = facts["unproven"][profile]
     return f" ({count} unproven)" if count else ""
 
@@ -153,5 +153,5 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """Text that is nothing but text, in one line."""
+    """Return a text in one line, with the special characters of Markdown escaped."""
     return _MARKS.sub(r"\\\g<0>", printable(text))

@@ -1,7 +1,7 @@
-"""The process in which the rules run, as the one sees it that waits for its results.
+"""The process in which the rules run, from the side of the process that waits for its results.
 
-A driver may end or stop that process. This one goes on, and a result that does not arrive is a
-failure.
+A driver may end or stop the process of the rules. The waiting process goes on, and a result that
+does not arrive is a failure.
 """
 
 import json
@@ -26,7 +26,7 @@ from wharfinger.conformance.run_options import Asked
 _INTERVAL: Final = 0.05
 #: Seconds for a process to end whose connection is closed, and to write its stacks.
 _GRACE: Final = 1.0
-#: Seconds for what is neither the driver's nor the harness's: the start, and the kit's own work.
+#: Seconds for the start and for the kit's own work, which are no time of the driver or the harness.
 _OWN_TIME: Final = 600.0
 #: Lines of its output that a failure shows.
 _LINES: Final = 30
@@ -37,7 +37,7 @@ _MARK: Final = "WHARFINGER_CONFORMANCE_PROCESS"
 class Lost(Exception):
     """The process has ended or was killed, and the result did not arrive.
 
-    ``details`` are its stacks and what it has written. ``is_harness``: the harness was at work.
+    ``details`` are its stacks and its output. ``is_harness``: a call to the harness was running.
     """
 
     def __init__(self, reason: str, details: str, *, is_harness: bool = False) -> None:
@@ -179,7 +179,7 @@ class RuleProcess:
         return Lost(reason, "\n".join([*written, stacks]).strip(), is_harness=is_harness)
 
     def _dump(self) -> str:
-        """The stacks of its threads, if it can tell them."""
+        """Return the stacks of its threads, if it can write them."""
         self._process.send_signal(signal.SIGUSR1)
         text, deadline = "", time.monotonic() + _GRACE
         while time.monotonic() < deadline and self._process.poll() is None:

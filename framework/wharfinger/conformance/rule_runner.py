@@ -1,4 +1,4 @@
-"""Looking at a driver: one rule after the other, and what came of each."""
+"""Examination of a driver: checks one rule after the other, and returns the results."""
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ _FRAMES: Final = 6
 
 
 def _bounded(text: str) -> str:
-    """A text as a terminal and a report can take it."""
+    """Return a text that a terminal and a report can show: printable, and not too long."""
     told = printable(text)
     return told if len(told) <= _LONGEST else f"{told[:_LONGEST]}... ({len(told)} characters)"
 
@@ -31,7 +31,7 @@ class Status(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
-    #: It failed, as was declared.
+    #: It failed, and the failure was declared.
     KNOWN = "known failure"
     #: It was declared to fail, and did not.
     UNEXPECTED = "unexpected pass"
@@ -70,10 +70,10 @@ class Result:
 
 
 class Examination:
-    """A driver, and what has been seen of it so far.
+    """A driver, and its results so far.
 
-    ``profile`` is what was asked for: the core alone, or all. ``known`` are, by the ids of rules,
-    the reasons why they are known to fail; each is of a rule that there is.
+    ``profile`` is the requested one: the core alone, or all rules. ``known`` are the reasons of
+    known failures by the ids of existing rules.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Examination:
         self.results: Final[dict[str, Result]] = {}
 
     def look(self, rule: Rule) -> Result:
-        """Look whether a rule is kept, as far as it is for this driver."""
+        """Check a rule, if it applies to this driver; return the result."""
         result = judged(self._look(rule), self._known)
         self.results[rule.id] = result
         if result.is_broken:
@@ -102,7 +102,7 @@ class Examination:
         return self._subject.broken
 
     def look_at(self, rules: Iterable[Rule]) -> list[Result]:
-        """Look at several, in their order."""
+        """Check several rules in their order."""
         return [self.look(rule) for rule in rules]
 
     def _look(self, rule: Rule) -> Result:
@@ -129,7 +129,7 @@ class Examination:
         return Result(rule, Status.PASSED, _bounded(found) if isinstance(found, str) else "")
 
     def _keeps_from(self, rule: Rule) -> Result | None:
-        """Why nothing is to be seen of a rule."""
+        """Return why a rule cannot be checked."""
         if rule.profile is Profile.EXTENDED and self._profile is Profile.CORE:
             return Result(rule, Status.NOT_ASKED)
         for id in sorted(requirements(rule.after) & self._subject.broken):
@@ -167,7 +167,7 @@ def judged(result: Result, known: Mapping[str, str]) -> Result:
 
 
 def _exempts(rule: Rule, harness: Harness) -> str | None:
-    """Why the backend has nothing to do with a rule; None where it has."""
+    """Return why a rule does not apply to this backend; None if it does."""
     for concerned, declared, what in (
         (rule.busy, harness.busy, "nothing is ever busy"),
         (rule.cleaning, harness.cleaning, "nothing has to be cleaned"),

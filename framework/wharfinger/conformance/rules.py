@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from wharfinger.conformance.subject import Subject
     from wharfinger.driver import Capabilities
 
-#: Of the rules as a whole: the second figure grows when there are more, or one is binding that was
-#: not, which comes with a minor version of the framework and no other.
+#: Version of the rules. The second number grows with a new rule, or one that becomes binding; that
+#: happens only in a minor version of the framework.
 VERSION: Final = "1.1"
 
 #: The check of a rule. It may return how much it has compared.
@@ -26,11 +26,11 @@ Check = Callable[["Subject"], str | None]
 class Level(StrEnum):
     """How binding a rule is, as RFC 2119 has it."""
 
-    #: A driver that does not keep it does not conform.
+    #: A driver that breaks the rule does not conform.
     MUST = "MUST"
-    #: There may be a reason not to keep it, which the author knows.
+    #: The author may have a reason to break the rule.
     SHOULD = "SHOULD"
-    #: A driver is free to. The report shows which drivers do.
+    #: A driver may keep the rule or not. The report shows which.
     MAY = "MAY"
 
 
@@ -52,8 +52,8 @@ class Rule:
     that do not support ``denies``; with ``busy``, where things can be busy; with ``cleaning``,
     where the backend cleans things after their release; with ``elsewhere``, where other processes
     find the backend. ``needs`` are the optional methods of the harness that the check calls, and
-    the faults; where the harness lacks one, the rule is unproven. ``check`` raises Violation where
-    it is not kept. ``after`` are the ids of rules without which there is nothing to look at.
+    the faults; if the harness lacks one, the rule is unproven. ``check`` raises Violation if the
+    driver breaks the rule. ``after`` are the ids of the rules that this one depends on.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Rule:
     after: tuple[str, ...] = ()
 
     def exempts(self, capabilities: "Capabilities") -> str | None:
-        """Why a driver with these capabilities need not keep it; None where it has to."""
+        """Return why a driver with these capabilities need not keep the rule; None if it must."""
         for name, wanted in ((self.supports, True), (self.denies, False)):
             if name is not None and capabilities.supports(name) is not wanted:
                 declared = getattr(capabilities, name)
@@ -115,7 +115,7 @@ def rule(
 
 
 def requirements(after: Iterable[str]) -> frozenset[str]:
-    """The ids of rules, and of all those without which there is nothing to look at for them."""
+    """Return the ids of rules, and of all rules that they depend on."""
     found = {*after}
     for id in after:
         if id in _REGISTRY:
@@ -124,7 +124,7 @@ def requirements(after: Iterable[str]) -> frozenset[str]:
 
 
 def all_rules() -> Iterator[Rule]:
-    """Every rule, in the order of the ids, which is that in which they are looked at."""
+    """Return all rules in the order of their ids, in which they are checked."""
     package = import_module("wharfinger.conformance.checks")
     for module in iter_modules(package.__path__, f"{package.__name__}."):
         import_module(module.name)

@@ -52,12 +52,12 @@ _SHRINKING: Final = 20.0
 
 
 class Subject:
-    """One driver. Every check begins with an empty Placement, and the backend as it was reset.
+    """One driver. Every check begins with an empty Placement and a reset backend.
 
-    Or with what that has made of Placement, where the backend publishes to it itself.
+    Placement is not empty if the backend itself publishes there.
 
-    ``config_file`` names a backend that is not ours: it is only looked at. Without that the
-    ``harness`` has one. ``seed`` and ``examples`` are of the random histories.
+    ``config_file`` names a real backend, which the kit only reads. Without it, the ``harness`` has
+    a backend. ``seed`` and ``examples`` are for the random histories.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Subject:
         self.examples: Final = examples
         #: Whether every case is tried that is sampled otherwise.
         self.thorough: Final = thorough
-        #: The ids of the rules that are known by now not to be kept.
+        #: The ids of the rules that are known to be broken.
         self.broken: Final[set[str]] = set()
         #: The changes of the process that calls have made.
         self.process: Final = ProcessObserver()
@@ -177,7 +177,7 @@ class Subject:
 
     @property
     def state_path(self) -> Path:
-        """Where this check's instances keep what they have to remember."""
+        """The state directory of this check's driver instances."""
         return self._directory / f"state-{self._begun}"
 
     def have_begun(self) -> None:
@@ -253,7 +253,7 @@ class Subject:
         return thing
 
     def _see_things(self, things: Sequence[str]) -> None:
-        """See that the harness has begun anew."""
+        """Raise NotShown unless there are enough things, as many as after the last reset."""
         if len({*things}) < _FEWEST or len({*things}) != len(things):
             raise NotShown(f"the harness has the things {[*things]}, not {_FEWEST} or more")
         if self._count not in (None, len(things)):
@@ -318,7 +318,7 @@ class Publishing:
         self.driver: ComputeDriver
 
     def start(self) -> None:
-        """Begin as a new process does, with what is remembered of earlier ones."""
+        """Start like a new process, with the records of earlier processes."""
         instance = self._subject.load()
         self.publisher = instance.publisher
         self._invariants = self._invariants or TreeInvariants(
@@ -349,15 +349,15 @@ class Publishing:
         self.start()
 
     def advance(self, seconds: int) -> None:
-        """Let so much time pass by the clocks of this process."""
+        """Set the clocks of this process ahead by this time."""
         if seconds:
             self._ahead += seconds
             clock_shift.advance(seconds)
 
     def sync(self) -> CycleResult:
-        """A complete cycle, without a problem; raises Violation, or what the driver raises.
+        """Run a full cycle; raises Violation for a problem, and the errors of the driver.
 
-        After that every provider is looked at, see TreeInvariants.
+        Then it checks every provider; see TreeInvariants.
         """
         outcome = sound(self.cycle.sync(), may_report=not self._subject.has_harness)
         if self._invariants is not None:
@@ -372,16 +372,15 @@ class Publishing:
         return outcome
 
     def settle(self) -> Contents:
-        """Cycles until what is gone has gone; what is published then."""
+        """Run full cycles until no removal is pending; return the contents of Placement."""
         while self.sync().pending:
             pass
         return self._subject.placement.contents()
 
     def settle_free(self, is_free: Callable[[Contents], bool]) -> Contents:
-        """As ``settle``, and go on until what became free is free.
+        """Run full cycles as in ``settle``, and until the free things are available.
 
-        A driver may see for a while that something is free before it offers it: FREE_CYCLES and
-        FREE_SECONDS are the end of that.
+        A driver may wait before it releases a free thing, at most FREE_CYCLES and FREE_SECONDS.
         """
         contents = self.settle()
         for cycle in range(FREE_CYCLES):
@@ -394,7 +393,7 @@ class Publishing:
 
 
 def sound(outcome: CycleResult, *, may_report: bool = False) -> CycleResult:
-    """The outcome of a cycle that has no problem; raises Violation for any other.
+    """Return the result of a cycle; raises Violation if it has a problem.
 
     ``may_report``: the driver may report a part of the backend as a problem.
     """

@@ -27,7 +27,7 @@ _COLUMNS: Final = {
 
 
 def failure(result: Result, asked: Asked) -> str:
-    """A rule that is not kept, in four lines; with more where a traceback helps."""
+    """Return four lines about a broken rule, and a traceback if it helps."""
     rule = result.rule
     lines = (
         f"{rule.id} {rule.level}: {rule.says}",

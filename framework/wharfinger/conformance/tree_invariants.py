@@ -26,8 +26,8 @@ _FIGURES: Final = {
 class TreeInvariants:
     """The providers of one driver instance since it began to publish.
 
-    ``theirs`` is what Placement held before that. ``renames`` tells that a provider may get another
-    name meanwhile.
+    ``theirs`` are the contents of Placement before that. ``renames``: a provider may change its
+    name.
     """
 
     def __init__(self, theirs: Contents, publisher: Publisher, *, renames: bool) -> None:
@@ -48,9 +48,9 @@ class TreeInvariants:
         *,
         agrees: bool = True,
     ) -> None:
-        """See all providers of the driver, of which some are ``things``; raises Violation.
+        """Raise Violation if a provider of the driver, which has ``things``, breaks an invariant.
 
-        Without ``agrees`` the objects of nodes are left out.
+        Without ``agrees``, the objects of nodes are not compared.
         """
         mine = self._mine(contents, {*things})
         for name in sorted(mine):
@@ -73,10 +73,10 @@ class TreeInvariants:
                 self._see_facts(node, by_root[root.root_uuid])
 
     def _mine(self, contents: Contents, things: Set[str]) -> set[str]:
-        """The names of what the driver publishes, and of what there is without owner beside it.
+        """Return the names of the driver's providers, and of those without an owner in its trees.
 
-        That is what is tagged, each thing, and what has come to the trees of these. A provider that
-        another owner has there is not the driver's.
+        These are the tagged providers, the things, and the new providers in their trees, except
+        providers of another owner.
         """
         tagged = {name for name, one in contents.items() if self._mark in one.traits}
         mine = tagged | (things & contents.keys())
@@ -112,7 +112,7 @@ def _see_whose(node: ComputeNode, name: str, host: str) -> None:
 
 
 def see_agreement(node: ComputeNode, root: Provider) -> None:
-    """See that the object of a node agrees with the root of its tree; raises Violation."""
+    """Raise Violation if the object of a node and the root of its tree differ."""
     name = root.name
     if "uuid" in node and node.uuid != root.uuid:
         raise Violation(f"{name}: the node has uuid {node.uuid}", f"its provider's, {root.uuid}")
