@@ -66,7 +66,9 @@ class Demo:
     def __init__(self, directory: Path, services: ExitStack) -> None:
         self._directory = directory
         self._services = services
-        self._urls = {"cyborg": "http://127.0.0.1:9", "ironic": "http://127.0.0.1:9"}
+        self._configuration = directory / "wharfinger.conf"
+        nowhere = "http://127.0.0.1:9"
+        self._values = {"demo": str(directory.resolve()), "ironic": nowhere, "cyborg": nowhere}
         self._log = services.enter_context((directory / "log").open("w", buffering=1))
         self._console = Console(highlight=False, markup=False, emoji=False, width=WIDTH)
         self._start = time.monotonic()
@@ -86,6 +88,9 @@ class Demo:
         self.program(cyborg)
         self.request_without_mixing_owners()
         self.explain_a_refusal()
+        self._heading("Each step did what its heading says. See the result:")
+        command = f".venv/bin/wharfinger --config-file {self._configuration} provider tree"
+        self._console.print(f"{command} --inventory --usage")
 
     def fail(self, error: Exception) -> None:
         """Log an error, and print its first line."""
@@ -178,15 +183,13 @@ class Demo:
         except LabError as error:
             raise DemoError(f"{name} did not start") from error
         self._services.callback(lambda: self._log.write(service.log()))
-        self._urls[service.name] = service.url
+        self._values[service.name] = service.url
         self._configure()
         return service
 
     def _configure(self) -> None:
-        text = (SAMPLE / "demo.conf").read_text().replace("@demo@", str(self._directory.resolve()))
-        for name, url in self._urls.items():
-            text = text.replace(f"@{name}@", url)
-        (self._directory / "wharfinger.conf").write_text(text)
+        text = (SAMPLE / "demo.conf").read_text()
+        self._configuration.write_text(re.sub("@([a-z]+)@", lambda at: self._values[at[1]], text))
 
     def _heading(self, title: str) -> None:
         self.title = title
@@ -203,9 +206,8 @@ class Demo:
         """Print and start a command of wharfinger."""
         lines = textwrap.wrap(f"$ wharfinger {command}{end}", WIDTH - 4, break_on_hyphens=False)
         self._console.print(" \\\n    ".join(lines), style="cyan")
-        configuration = str(self._directory / "wharfinger.conf")
         process = subprocess.Popen(
-            [PROGRAM, "--config-file", configuration, *shlex.split(command)],
+            [PROGRAM, "--config-file", str(self._configuration), *shlex.split(command)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -237,7 +239,6 @@ def main(directory: Path) -> int:
     """Run the demo in a new directory; return its exit code."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
-    start = time.monotonic()
     with ExitStack() as services:
         demo = Demo(directory, services)
         try:
@@ -245,11 +246,6 @@ def main(directory: Path) -> int:
         except Exception as error:
             demo.fail(error)
             return 1
-    print(
-        f"\nEach step did what its heading says, in {time.monotonic() - start:.0f} s. The result:"
-    )
-    configuration = directory / "wharfinger.conf"
-    print(f".venv/bin/wharfinger --config-file {configuration} provider tree --inventory --usage")
     return 0
 
 
