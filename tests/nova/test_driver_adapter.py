@@ -208,8 +208,8 @@ def test_driver_that_calls_nova_compute_is_refused(start: Started) -> None:
     [
         ("fake.NoDriver", "it cannot be imported"),
         ("no_such_module.Driver", "it cannot be imported"),
-        ("fake.Resources", "it is no nova.virt.driver.ComputeDriver"),
-        ("", "nothing names a compute driver"),
+        ("fake.Resources", "it is not a nova.virt.driver.ComputeDriver"),
+        ("", "no compute driver is set"),
     ],
 )
 def test_wrong_compute_driver_is_an_error_of_the_configuration(

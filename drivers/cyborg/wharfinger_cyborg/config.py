@@ -65,7 +65,7 @@ class CyborgSection:
                 section=credentials,
                 key="auth_type",
                 value="",
-                problem="nothing says how to authenticate to Cyborg.",
+                problem="no way to authenticate to Cyborg is set.",
                 remedy="Set auth_type (password, v3applicationcredential, ...) and its options; "
                 "for a Cyborg without Keystone none and endpoint.",
             )

@@ -84,7 +84,7 @@ class FleetSection:
                 section=credentials,
                 key="auth_type",
                 value="",
-                problem="nothing says how to authenticate to Ironic.",
+                problem="no way to authenticate to Ironic is set.",
                 remedy="Set auth_type (password, v3applicationcredential, ...) and its options; "
                 "for an Ironic without Keystone none and endpoint, or http_basic.",
             )
@@ -95,8 +95,8 @@ class FleetSection:
                     section=instance,
                     key=key,
                     value=value,
-                    problem="no node has an empty value.",
-                    remedy="Give a value, or remove the option for all nodes.",
+                    problem="an empty value selects no node.",
+                    remedy="Set a value, or remove the option to select all nodes.",
                 )
         selected = {_ITS_NAMES.get(key, key): value for key, value in given.items()}
         microversion, needed_for = _NEEDED, "the requested fields of nodes"

@@ -66,7 +66,7 @@ class MdevTypeSection:
                 section=self.section,
                 key="device_addresses",
                 value=address,
-                problem="this is no PCI address.",
+                problem="this is not a PCI address.",
                 remedy="Write domain:bus:slot.function in hexadecimal, as `lspci -D` does: "
                 "0000:84:00.0.",
             )
@@ -143,8 +143,8 @@ class HostSection:
                 section=self.section,
                 key="connection_uri",
                 value="",
-                problem="this says no libvirt to ask.",
-                remedy="Give a libvirt connection URI, e.g. qemu:///system, or remove the option.",
+                problem="it is empty.",
+                remedy="Set a connection URI such as qemu:///system, or remove the option.",
             )
         if self.hypervisor_hostname is not None:
             self._check_hypervisor_hostname(self.hypervisor_hostname)
@@ -217,7 +217,7 @@ def _check_type_ids(instance: str, type_ids: Sequence[str]) -> None:
             raise _wrong_type_id(
                 instance,
                 type_id,
-                "this is no mdev type.",
+                "this is not an mdev type.",
                 "Write it as `mdevctl types` shows it, e.g. nvidia-35.",
             )
         if type_ids.count(type_id) > 1:

@@ -75,7 +75,7 @@ class Connection:
             raise BackendError(
                 driver=self._instance,
                 operation="asking for the host's CPUs and memory",
-                reason=f"libvirt says {cpus} CPUs and {memory_mb} MiB",
+                reason=f"libvirt reports {cpus} CPUs and {memory_mb} MiB",
             )
         return HostFigures(cpus, memory_mb)
 

@@ -292,8 +292,8 @@ class LibvirtDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation="asking for the host's name",
-                reason=f"it was {before} and is {now} now, as which nothing is published; "
-                "give the host its name back, or set hypervisor_hostname",
+                reason=f"it was {before} and is now {now}, and a renamed host is not published. "
+                "Restore its name, or set hypervisor_hostname",
             )
 
     def _check_device_names(self, found: Iterable[Share]) -> None:
@@ -303,8 +303,8 @@ class LibvirtDriver(ComputeDriver):
                 raise BackendError(
                     driver=self.name,
                     operation=f"reading device {share.device.name}",
-                    reason="libvirt names a device <subsystem>_<more>, in ASCII letters, digits "
-                    "and _; under this name it cannot be published",
+                    reason="it cannot be published, since its name is not of libvirt's form "
+                    "<subsystem>_<more> with ASCII letters, digits and _",
                 )
 
     def _check_reserved(self, snapshot: HostSnapshot) -> None:
@@ -323,7 +323,7 @@ class LibvirtDriver(ComputeDriver):
                     key=key,
                     value=reserved,
                     problem=f"the host has only {total} {unit}.",
-                    remedy="Keep less for the host itself.",
+                    remedy="Reserve less for the host itself.",
                 )
 
 

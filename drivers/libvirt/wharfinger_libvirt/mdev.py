@@ -127,7 +127,7 @@ def _named_device(
         key="device_addresses",
         value=address,
         problem=problem,
-        remedy="Correct the address, or remove it. Until then nothing of this host is changed.",
+        remedy="Correct the address, or remove it. Until then, no provider of this host changes.",
     )
 
 
@@ -143,7 +143,7 @@ def _check_types_are_offered(
                 value=mdev_type.type_id,
                 problem="no device of the host offers this type. There are: "
                 f"{', '.join(sorted(offered)) or 'none'}.",
-                remedy="Correct it, or remove it. Until then nothing of this host is changed.",
+                remedy="Correct it, or remove it. Until then, no provider of this host changes.",
             )
 
 

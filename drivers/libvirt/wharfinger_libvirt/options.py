@@ -14,7 +14,7 @@ class _Whole(types.Integer):
     def __call__(self, value: Any) -> int | float | None:
         number = super().__call__(value)
         if number is None:
-            raise ValueError("there is no number")
+            raise ValueError("the number is missing")
         return number
 
 

@@ -105,7 +105,7 @@ class _Filling:
             self.take(consumer, uuid, 1)
 
     def take(self, consumer: str, uuid: str, amount: int) -> None:
-        """Move as much of an amount to a device as is left of it, and as there is room for."""
+        """Move an amount to a device: at most the consumer's rest and the device's room."""
         amount = min(amount, self.left[consumer], self._room[uuid])
         if amount > 0:
             self.left[consumer] -= amount
@@ -121,9 +121,9 @@ class _Filling:
                     driver=self._move.driver,
                     operation=f"moving {self._move.resource_class} from the host's own provider to "
                     "its devices'",
-                    reason=f"for {amount} that consumer {consumer} holds no device has room. See "
-                    "which mdevs the host has, and whether that consumer still exists; until then "
-                    "nothing of this host is changed",
+                    reason=f"no device has room for {amount} of consumer {consumer}. Check which "
+                    "mdevs the host has, and whether the consumer still exists. Until then, no "
+                    "provider of this host changes",
                 )
 
 

@@ -28,7 +28,7 @@ def parse_root(xml: str, tag: str) -> Element:
     except DefusedXmlException as error:
         raise InvalidXML(f"its description declares entities or a DTD ({error})") from None
     except (ParseError, ValueError) as error:  # ValueError: no text either
-        raise InvalidXML(f"its description is no XML ({error})") from None
+        raise InvalidXML(f"its description is not XML ({error})") from None
     if root.tag != tag:
         raise InvalidXML(f"it is described by <{shortened(root.tag)}>, not <{tag}>")
     return root

@@ -49,7 +49,7 @@ class NovaSection:
                     section=instance,
                     key="nova_config",
                     value=", ".join(files),
-                    problem=f"{file} depends on where the program is started.",
+                    problem=f"{file} is a relative path.",
                     remedy="Name absolute paths.",
                 )
         named = values["compute_driver"]

@@ -77,7 +77,7 @@ class NovaDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation=f"get_available_resource({nodename})",
-                reason="nova's driver knows nothing of this node",
+                reason="nova's driver does not know this node",
             )
         known: dict[str, Any] = {
             name: int(resource[name]) for name in _FIGURES if resource.get(name) is not None

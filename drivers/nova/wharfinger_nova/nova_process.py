@@ -37,14 +37,14 @@ _configured: list[_Configured] = []
 
 
 class NoDatabase:
-    """Refuses the calls of nova's objects if its configuration leads to no database."""
+    """Refuses the calls of nova's objects if no database of nova is configured."""
 
     def object_class_action_versions(
         self, context: object, kind: str, method: str, *arguments: object
     ) -> NoReturn:
         """Refuse to read objects."""
         raise RuntimeError(
-            f"the compute driver asks nova's database ({kind}.{method}), and nova_config leads to "
+            f"the compute driver needs nova's database ({kind}.{method}), and nova_config has "
             "none: set [DEFAULT] transport_url for nova's conductor, or [database] connection"
         )
 
@@ -65,10 +65,10 @@ def load(section: NovaSection, host: str) -> Any:
     named = section.compute_driver or import_module("nova.conf").CONF.compute_driver
     if not named:
         raise _wrong_driver(
-            section, "", "nothing names a compute driver, and neither does nova_config."
+            section, "", "no compute driver is set, neither here nor in nova_config."
         )
     kind = _find_class(section, named)
-    # nova's base class raises NotImplementedError for all that is asked of it.
+    # nova's base class raises NotImplementedError in each method.
     return kind(import_module("nova.virt.virtapi").VirtAPI())
 
 
@@ -131,8 +131,8 @@ def _choose_threads(section: NovaSection) -> None:
         raise BackendError(
             driver=section.name,
             operation="loading nova",
-            reason=f"nova has to run in native threads here, and another library has chosen: "
-            f"{error}",
+            reason=f"nova has to run in native threads here, and another library has chosen other "
+            f"threads: {error}",
         ) from error
 
 
@@ -174,7 +174,7 @@ def _find_class(section: NovaSection, named: str) -> Any:
         raise _wrong_driver(section, named, f"it cannot be imported: {error}.") from error
     base = import_module("nova.virt.driver").ComputeDriver
     if not (isinstance(kind, type) and issubclass(kind, base)):
-        raise _wrong_driver(section, named, "it is no nova.virt.driver.ComputeDriver.")
+        raise _wrong_driver(section, named, "it is not a nova.virt.driver.ComputeDriver.")
     return kind
 
 

@@ -104,6 +104,6 @@ def _unsent(address: str, error: OSError) -> WharfingerError:
 
 def _no_time(usec: str) -> WharfingerError:
     return WharfingerError(
-        reason=f"WATCHDOG_USEC is {shown(usec)}, and no number of microseconds above 0. The agent "
+        reason=f"WATCHDOG_USEC is {shown(usec)}, not a number of microseconds above 0. The agent "
         "runs without the watchdog. Set WatchdogSec= in the unit file, and not WATCHDOG_USEC."
     )

@@ -123,7 +123,7 @@ def _claimed_classes(
     there: Provider,
     record: Record,
 ) -> list[str]:
-    """Return the wanted classes that are ours to remove.
+    """Return the wanted classes that count as ours.
 
     A class that a driver returns as it was in the tree stays that of the other program. All
     reported classes of a provider without a record are ours.

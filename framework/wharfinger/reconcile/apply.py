@@ -139,7 +139,7 @@ class TreeWrite:
         known = provider.generation if provider else None
         generation = self.raised.get(step.uuid) if provider and known is None else known
         if generation is None:
-            raise ValueError(f"{step.verb} {step.name}: the plan was made from something else")
+            raise ValueError(f"{step.verb} {step.name}: its generation is unknown to this plan")
         return generation
 
     def after(self, step: Step, generation: int | None) -> dict[str, Provider | None]:

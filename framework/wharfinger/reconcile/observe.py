@@ -163,7 +163,7 @@ def changed_trees(state: CycleState) -> set[str]:
 
 
 def _reservation_changes(state: CycleState, uuid: str, live: Provider, record: Record) -> bool:
-    """Return whether a provider has to be reserved or released though no program has written it."""
+    """Return whether a reservation began or ended that is not yet written to the provider."""
     if uuid in state.reservations:
         return any(not one.is_fully_reserved for one in live.inventories.values())
     return bool(record.own_reserved) and not record.reservations

@@ -257,7 +257,7 @@ def _absence(row: ProviderRecord) -> Absence | None:
 
 
 def _damaged(uuid: str, host: str, instance: str, error: Exception) -> StateError:
-    which = f"provider_uuid {uuid}" if is_uuid_like(uuid) else "a provider_uuid that is no uuid"
+    which = f"provider_uuid {uuid}" if is_uuid_like(uuid) else "a provider_uuid that is not a uuid"
     return StateError(
         path=f"the records of driver instance {instance}",
         problem=f"the record of provider {uuid} cannot be read: {error}. "

@@ -28,7 +28,7 @@ class ClaimedInstances:
         self.by_uuid: dict[str, ClaimedInstance] = {}
 
     def update(self, rows: HostState) -> None:
-        """Take the instances that have changed since the last read."""
+        """Store the instances that have changed since the last read, and drop those that left."""
         changed = {one.uuid: claimed_instance(one) for one in rows.instances if "uuid" in one}
         found = self.by_uuid | changed
         self.by_uuid = {

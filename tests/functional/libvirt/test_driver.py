@@ -320,7 +320,7 @@ def test_reservation_of_more_than_the_host_has_is_an_error(
 ) -> None:
     with pytest.raises(
         ConfigurationError,
-        match=rf"^\[gpus\] {key} = {value}: the host has only {total}\. Keep less",
+        match=rf"^\[gpus\] {key} = {value}: the host has only {total}\. Reserve less",
     ):
         publish(driver_of(host, f"{key} = {value}\n"))
 
@@ -341,7 +341,7 @@ def test_node_name_is_libvirts_or_configured_and_stable(
     monkeypatch.setattr(
         "wharfinger_libvirt.connection.Connection.hostname", lambda connection: "other"
     )
-    with pytest.raises(BackendError, match=rf"was {before} and is other now.*hypervisor_hostname"):
+    with pytest.raises(BackendError, match=rf"was {before} and is now other.*hypervisor_hostname"):
         driver.get_available_nodes(refresh=True)
     assert driver.get_available_nodes() == [before]
     assert not driver.node_is_available(before)

@@ -147,7 +147,7 @@ def test_calls_fail_or_hang_as_expected_and_a_stop_restores_libvirt(
 
     for at, fault, problem in (
         (xml, Fault.RAISE, "client socket is closed"),
-        (xml, Fault.HALF, "no XML"),
+        (xml, Fault.HALF, "not XML"),
         (len(calls) - 1, Fault.HALF, "client socket is closed"),
     ):
         harness.expect(at, fault)

@@ -244,7 +244,7 @@ def test_reshape_without_room_writes_nothing(old: Old, placement: PlacementFixtu
 
     (problem,) = outcome.problems
     assert isinstance(problem, BackendError)
-    assert f"for {amount} that consumer {does_not} holds no device has room" in str(problem)
+    assert f"no device has room for {amount} of consumer {does_not}" in str(problem)
     assert outcome.steps == ()
     assert placement.requests.writes == []
     assert (contents(placement), allocations(placement, fits, does_not)) == before

@@ -72,7 +72,7 @@ def test_all_options_are_read(tmp_path: Path) -> None:
 
 # Section, key, value, words of the problem, words of the remedy.
 WRONG = {
-    "no uri": ("gpus", "connection_uri", "", "no libvirt", "qemu:///system"),
+    "no uri": ("gpus", "connection_uri", "", "it is empty", "qemu:///system"),
     "long host name": ("gpus", "hypervisor_hostname", "x" * 201, "200", "remove the option"),
     "no mode": ("gpus", "publish_root", "both", "cannot be used", "[auto, own, overlay]"),
     "negative CPUs": ("gpus", "reserved_host_cpus", "-1", "cannot be used", "0 or above"),
@@ -82,10 +82,10 @@ WRONG = {
     "negative ratio": ("gpus", "ram_allocation_ratio", "-1.5", "cannot be used", "above 0"),
     "infinite ratio": ("gpus", "ram_allocation_ratio", "inf", "cannot be used", "above 0"),
     "no number": ("gpus", "ram_allocation_ratio", "nan", "cannot be used", "above 0"),
-    "type with a bracket": ("gpus", "enabled_mdev_types", "a]b", "no mdev type", "mdevctl"),
-    "type in two words": ("gpus", "enabled_mdev_types", "GRID T4", "no mdev type", "mdevctl"),
-    "malformed address": ("gpus:a", "device_addresses", "84:00.0", "no PCI", "lspci -D"),
-    "function 8": ("gpus:a", "device_addresses", "0000:84:00.8", "no PCI", "lspci -D"),
+    "type with a bracket": ("gpus", "enabled_mdev_types", "a]b", "not an mdev type", "mdevctl"),
+    "type in two words": ("gpus", "enabled_mdev_types", "GRID T4", "not an mdev type", "mdevctl"),
+    "malformed address": ("gpus:a", "device_addresses", "84:00.0", "not a PCI", "lspci -D"),
+    "function 8": ("gpus:a", "device_addresses", "0000:84:00.8", "not a PCI", "lspci -D"),
     "unknown class": ("gpus:a", "resource_class", "GPU", "cannot be offered", "Use VGPU"),
     "other class": ("gpus:a", "resource_class", "PGPU", "cannot be offered", "Use VGPU"),
     "small class": ("gpus:a", "resource_class", "CUSTOM_big", "cannot be offered", "upper case"),

@@ -115,7 +115,7 @@ def test_unreadable_device_is_an_error(handle: Handle) -> None:
 
 def test_device_with_invalid_xml_is_an_error() -> None:
     with pytest.raises(
-        BackendError, match=r"driver gpus: reading device mdev_1 failed: its description is no XML"
+        BackendError, match=r"driver gpus: reading device mdev_1 failed: its description is not XML"
     ):
         Connection(Host(Handle("garbage")), "gpus").devices()
 
@@ -149,7 +149,7 @@ def test_missing_domain_has_vanished() -> None:
     ("answer", "problem"),
     [
         (refusal(libvirt.VIR_ERR_RPC), "refused"),
-        ("garbage", "its description is no XML"),
+        ("garbage", "its description is not XML"),
         ("<domain/>", "it has no <uuid>"),
         ("<!DOCTYPE domain><domain/>", "its description declares entities or a DTD"),
     ],
@@ -161,7 +161,7 @@ def test_unreadable_domain_is_an_error(answer: str | Exception, problem: str) ->
 
 @pytest.mark.parametrize("info", [["x86_64", 0, 4], ["x86_64", 1024, 0]])
 def test_host_without_cpus_or_memory_is_an_error(info: list[str | int]) -> None:
-    with pytest.raises(BackendError, match=r"libvirt says \d+ CPUs and \d+ MiB"):
+    with pytest.raises(BackendError, match=r"libvirt reports \d+ CPUs and \d+ MiB"):
         Connection(Host(info=info), "gpus").figures()
 
 

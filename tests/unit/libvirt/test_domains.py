@@ -53,8 +53,8 @@ def test_domain_without_devices_has_no_mdevs() -> None:
 @pytest.mark.parametrize(
     ("xml", "problem"),
     [
-        ("", "no XML"),
-        (DOMAIN[:-5], "no XML"),
+        ("", "not XML"),
+        (DOMAIN[:-5], "not XML"),
         ("<device><name>x</name></device>", "<device>, not <domain>"),
         (DOMAIN.replace(f"<uuid>{INSTANCE}</uuid>", ""), "no <uuid>"),
         (DOMAIN.replace(INSTANCE, "guest"), "its <uuid> is 'guest', not a uuid"),

@@ -131,8 +131,8 @@ def test_device_without_numa_affinity_is_read(numa: str) -> None:
 @pytest.mark.parametrize(
     ("xml", "problem"),
     [
-        ("", "no XML"),
-        (GPU[:-5], "no XML"),
+        ("", "not XML"),
+        (GPU[:-5], "not XML"),
         ("<domain><name>x</name></domain>", "<domain>, not <device>"),
         (GPU.replace("<name>pci_0000_84_00_0</name>", ""), "no <name>"),
         (GPU.replace("<bus>132</bus>", ""), "no <bus>"),
