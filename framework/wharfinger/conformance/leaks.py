@@ -82,10 +82,11 @@ class _Search:
         self._live: Contents = subject.placement.contents()
         self._mark: str | None = None
         self._found: Final[dict[Kind, str]] = {}
+        self._old_caches: Final = _caches()
 
     def run(self) -> Mapping[Kind, str]:
         """Search."""
-        with self._unobserved(), _tracing():
+        with self._unobserved(), _tracing(), _frozen():
             with self._subject.driver() as driver:
                 self._repeat(_Work("cycle", lambda: self._cycle(driver), 5, 1200, 16))
                 if self._subject.has_harness:
@@ -176,7 +177,8 @@ class _Search:
         return f"{Path(frame.filename).name}:{frame.lineno}"
 
     def _measure(self, before: Mapping[Kind, float]) -> dict[Kind, float]:
-        _clear_caches()
+        for one in (*self._old_caches, *_caches()):
+            one.cache_clear()
         gc.collect()
         return {
             Kind.MEMORY: tracemalloc.get_traced_memory()[0] - self._of_harness(),
@@ -215,11 +217,24 @@ def _tracing() -> Iterator[None]:
             tracemalloc.stop()
 
 
-def _clear_caches() -> None:
-    """Clear all caches that have a bound: a library may need many instances to fill its own."""
-    for one in gc.get_objects():
-        if type(one) is _CACHE and one.cache_parameters()["maxsize"] is not None:
-            one.cache_clear()
+@contextmanager
+def _frozen() -> Iterator[None]:
+    """Let collections look only at objects that are made later: each one takes a fraction."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _caches() -> list[Any]:
+    """Return all caches that have a bound: a library may need many instances to fill its own."""
+    return [
+        one
+        for one in gc.get_objects()
+        if type(one) is _CACHE and one.cache_parameters()["maxsize"] is not None
+    ]
 
 
 def _threads() -> int:
