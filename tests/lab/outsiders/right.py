@@ -348,7 +348,7 @@ class RefusesItsOwnWay(RackDriver):
 
 
 @right()
-class AsksAgain(RackDriver):
+class SendsAgain(RackDriver):
     """A request that failed is sent twice more, each with a longer timeout."""
 
     def send(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
