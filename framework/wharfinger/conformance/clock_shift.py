@@ -44,7 +44,7 @@ class _Clock:
         original = kind(self._real)
 
         def shifted(*arguments: Any) -> Any:
-            return later(original(*arguments), _Shift.seconds)
+            return later(original(*arguments), _SHIFT.seconds)
 
         self._shifted: Final = kind(shifted)  # stays: a thread may be in it
 
@@ -57,17 +57,21 @@ class _Clock:
 class _Shift:
     """How far ahead the clocks are, and which there are, once they were needed."""
 
-    seconds: int = 0
-    clocks: tuple[_Clock, ...] = ()
+    def __init__(self) -> None:
+        self.seconds = 0
+        self.clocks: tuple[_Clock, ...] = ()
+
+
+_SHIFT: Final = _Shift()
 
 
 def advance(seconds: int) -> None:
     """Set every clock ahead, besides what it is ahead already; a negative number sets it back."""
-    if not _Shift.clocks:
-        _Shift.clocks = _clocks()
-    _Shift.seconds += seconds
-    for clock in _Shift.clocks:
-        clock.set_ahead(_Shift.seconds != 0)
+    if not _SHIFT.clocks:
+        _SHIFT.clocks = _clocks()
+    _SHIFT.seconds += seconds
+    for clock in _SHIFT.clocks:
+        clock.set_ahead(_SHIFT.seconds != 0)
 
 
 def real_seconds() -> float:

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Set
+from copy import copy
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
@@ -39,26 +40,31 @@ _CONSTANTS: Final = (str, bytes, int, float, tuple, frozenset)
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """A module or a class, its attributes when it was first seen, and the code of functions."""
+    """A module or a class as it was first seen.
+
+    ``names`` are those of all its attributes; ``had`` are the ones that stay, and the code of
+    functions.
+    """
 
     name: str
     owner: Any
+    names: Set[str]
     had: Mapping[str, tuple[Any, Any]]
 
     @classmethod
     def seen(cls, name: str, owner: Any) -> "_Owner":
-        """Return the owner with its present attributes."""
-        is_ours = name.partition(".")[0] == "wharfinger"
+        """Return the owner with its present attributes: methods, functions and constants."""
+        is_class = isinstance(owner, type)
         had = {
             attribute: (value, _made_of(value))
             for attribute, value in vars(owner).items()
             if attribute not in _KEPT
             and (
                 isinstance(value, _CALLABLES)
-                or (is_ours and attribute.isupper() and isinstance(value, _CONSTANTS))
+                or ((is_class or attribute.isupper()) and isinstance(value, _CONSTANTS))
             )
         }
-        return cls(name, owner, had)
+        return cls(name, owner, {*vars(owner)}, had)
 
     def repair(self) -> Iterator[str]:
         """Put back replaced attributes, and yield their names."""
@@ -70,13 +76,13 @@ class _Owner:
                     setattr(self.owner, attribute, value)
             elif parts is not None and _made_of(value) != parts:
                 yield f"{self.name}.{attribute}"
-                value.__code__, value.__defaults__ = parts
+                value.__code__, value.__defaults__, value.__kwdefaults__ = parts
         if isinstance(self.owner, type):
-            yield from self._remove_new({*now} - self.had.keys() - _KEPT)
+            yield from self._remove_new({*now} - self.names - _KEPT)
 
     def _remove_new(self, names: Set[str]) -> Iterator[str]:
         for attribute in names:
-            if isinstance(vars(self.owner)[attribute], _METHODS):
+            if isinstance(vars(self.owner)[attribute], (*_METHODS, *_CONSTANTS)):
                 yield f"{self.name}.{attribute}"
                 delattr(self.owner, attribute)
 
@@ -116,5 +122,7 @@ def _owners() -> Iterator[tuple[str, Any]]:
 
 
 def _made_of(value: Any) -> Any:
-    is_function = isinstance(value, FunctionType)
-    return (value.__code__, value.__defaults__) if is_function else None
+    """Return the parts of a function, with a copy of the defaults that can be changed in place."""
+    if not isinstance(value, FunctionType):
+        return None
+    return value.__code__, value.__defaults__, copy(value.__kwdefaults__)

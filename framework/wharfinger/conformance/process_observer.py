@@ -50,6 +50,8 @@ class ProcessObserver:
 
     def before(self, method: str) -> None:
         """Take a snapshot."""
+        if method == _LAST_CALLS[-1]:  # it may undo what the driver has replaced
+            self.look_at_patches(method)
         with self._lock:
             self._begun += 1
             self._open += 1

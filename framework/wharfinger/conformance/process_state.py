@@ -11,6 +11,7 @@ import resource
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -26,6 +27,7 @@ _LIMITS: Final = {
     name: getattr(resource, f"RLIMIT_{name}")
     for name in ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "STACK")
 }
+_TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _SIGNALS: Final = tuple(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 #: The variables below os.environ, which decodes each of them.
 _VARIABLES: Final[dict[bytes, bytes]] = vars(os.environ)["_data"]
@@ -134,17 +136,25 @@ def _restore_signal_handlers(before: dict[int, Any]) -> None:
             signal.signal(number, handler)
 
 
-class _Alarm:
-    """The timer of SIGALRM: whether it is set, however much is left."""
+class _Timers:
+    """The timers that send signals: whether they are set, however much is left."""
 
     def __init__(self) -> None:
-        self.left = signal.getitimer(signal.ITIMER_REAL)[0]
+        self.left = [signal.getitimer(one)[0] for one in _TIMERS]
 
     def __eq__(self, other: object) -> bool:
-        assert isinstance(other, _Alarm)  # which was read later
-        return bool(self.left) == bool(other.left) and other.left <= self.left
+        assert isinstance(other, _Timers)  # which was read later
+        return all(
+            bool(left) == bool(later) and later <= left
+            for left, later in zip(self.left, other.left, strict=True)
+        )
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _restore_timers(before: _Timers) -> None:
+    for timer, left in zip(_TIMERS, before.left, strict=True):
+        signal.setitimer(timer, left)
 
 
 def _environment() -> dict[bytes, bytes]:
@@ -204,6 +214,15 @@ def _attributes(name: str, *of: tuple[Any, str], is_logging: bool = False) -> As
             setattr(owner, attribute, value)
 
     return Aspect(name, lambda: [getattr(*one) for one in of], restore, is_logging=is_logging)
+
+
+def _list_of_sys(name: str) -> Aspect:
+    """Return an aspect that is the content of a list in sys."""
+
+    def restore(before: list[str]) -> None:
+        getattr(sys, name)[:] = before
+
+    return Aspect(f"sys.{name}", lambda: [*getattr(sys, name)], restore)
 
 
 def _tracing() -> list[Any]:
@@ -305,7 +324,7 @@ ASPECTS: Final[Sequence[Aspect]] = (
         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before),
     ),
-    Aspect("the alarm", _Alarm, lambda before: signal.setitimer(signal.ITIMER_REAL, before.left)),
+    Aspect("the timers", _Timers, _restore_timers),
     Aspect("the environment", _environment, _restore_environment),
     Aspect(
         "the locale",
@@ -316,6 +335,7 @@ ASPECTS: Final[Sequence[Aspect]] = (
     Aspect("the default time-out of sockets", socket.getdefaulttimeout, socket.setdefaulttimeout),
     Aspect("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
     Aspect("the interval of threads", sys.getswitchinterval, sys.setswitchinterval),
+    Aspect("the stack size of threads", threading.stack_size, threading.stack_size),
     Aspect("the digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits),
     _attributes(
         "the hooks of exceptions",
@@ -326,8 +346,17 @@ ASPECTS: Final[Sequence[Aspect]] = (
     ),
     _attributes("the standard streams", (sys, "stdin"), (sys, "stdout"), (sys, "stderr")),
     Aspect("the tracing of code", _tracing, _restore_tracing),
+    _list_of_sys("path"),
+    _list_of_sys("argv"),
     Aspect(
-        "sys.path", lambda: [*sys.path], lambda before: sys.path.__setitem__(slice(None), before)
+        "the directory of temporary files",
+        tempfile.gettempdir,
+        lambda before: setattr(tempfile, "tempdir", before),
+    ),
+    Aspect(
+        "the user, the groups and the session",
+        lambda: (os.getresuid(), os.getresgid(), os.getgroups(), os.getpgrp(), os.getsid(0)),
+        lambda before: None,
     ),
     Aspect("the decimal context", _decimal_context, _restore_decimal_context),
     Aspect("the garbage collector", _collector, _restore_collector),

@@ -1,8 +1,14 @@
-"""An observer of the calls to a driver that sees sleeps, in the thread that calls it."""
+"""An observer of the calls to a driver that sees sleeps, in the thread that calls it.
+
+It also sees what a driver changes in the process and repairs before the call returns.
+"""
 
 import _signal  # type: ignore[import-not-found]
+import _socket
+import os
 import random
 import re
+import resource
 import select
 import subprocess
 import sys
@@ -23,6 +29,15 @@ _MOST: Final = 0.1
 _NONE: Final = 0.001
 #: Functions in C that do nothing but sleep.
 _SLEEPS: Final = (time.sleep, _signal.sigtimedwait, _signal.pause)
+#: Functions in C that do nothing but change what all threads share, by id.
+_CHANGES: Final = {
+    id(one): one.__name__
+    for one in (
+        *(os.chdir, os.fchdir, os.nice, os.putenv, os.umask, os.unsetenv),
+        *(_signal.setitimer, _signal.signal, _socket.setdefaulttimeout),
+        *(resource.setrlimit, sys.setrecursionlimit, sys.setswitchinterval),
+    )
+}
 _WAIT: Final = threading.Condition.wait.__code__
 _SEED: Final = random.Random.seed.__code__
 _START: Final = threading.Thread.start.__code__
@@ -92,6 +107,8 @@ class SleepObserver:
         if event == "c_call":
             if _sleeps(argument):
                 self._since.append(time.monotonic())
+            elif id(argument) in _CHANGES and not self._is_of_backend(frame):
+                self._process.note(Misuse.STATE, f"{_CHANGES[id(argument)]}()", self._method)
         elif event in ("c_return", "c_exception"):
             if _sleeps(argument) and self._since:
                 self._add(self._since.pop(), frame, argument.__qualname__)
@@ -128,6 +145,9 @@ class SleepObserver:
     def _is_free(self, frame: FrameType) -> bool:
         if self.is_off or not self._method or self._method in self._free:
             return True
+        return self._is_of_backend(frame)
+
+    def _is_of_backend(self, frame: FrameType) -> bool:
         caller: FrameType | None = frame
         while caller is not None and caller.f_code.co_filename != _OBSERVED:
             if id(caller.f_locals.get("self")) in self._backend:

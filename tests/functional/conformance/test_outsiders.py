@@ -99,7 +99,8 @@ def test_defect_of_a_wrong_driver_is_found(outsider: Outsider, examiner: Examine
 def test_command_finds_a_defect_that_spoils_its_process(
     outsider: Outsider, tmp_path: Path, installed: Path
 ) -> None:
-    done = run_command(outsider.name, tmp_path, installed, "--timeout=30", *outsider.selected)
+    rules = [f"--rule={id}" for id in outsider.rules]
+    done = run_command(outsider.name, tmp_path, installed, "--timeout=30", *rules)
 
     assert done.returncode == ExitCode.FAILED, f"{outsider.driver.__doc__}\n{done.stdout[-2000:]}"
 

@@ -116,7 +116,7 @@ def _told(result: Result) -> str:
 def _by_command(one: Outsider, directory: Path, asked: argparse.Namespace) -> tuple[str, list[str]]:
     """Examine a driver with the command."""
     installed = directory / "installed"
-    rules = [f"--rule={id}" for id in asked.rule] or one.selected
+    rules = [f"--rule={id}" for id in asked.rule or one.rules]
     with Installed(installed, [one]):
         done = run_command(one.name, directory, installed, f"--timeout={TIMEOUT}", *rules)
     codes = {code.value: code.name for code in ExitCode}

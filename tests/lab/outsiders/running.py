@@ -15,7 +15,7 @@ from tests.lab.conformance.quick import QuickSubject
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.rule_runner import Examination, Result, Status, guarded
-from wharfinger.conformance.rules import Level, Rule, all_rules
+from wharfinger.conformance.rules import Level, Rule
 from wharfinger.driver import ComputeDriver
 
 _REPOSITORY: Final = Path(__file__).parents[3]
@@ -47,17 +47,6 @@ class Outsider:
     def name(self) -> str:
         """The name of both entry points."""
         return self.driver.__qualname__
-
-    @property
-    def selected(self) -> list[str]:
-        """The arguments by which the command looks at the rules that are to find the defect."""
-        ids = [rule.id for rule in all_rules() if self.kind == "process" and _is_of_processes(rule)]
-        return [f"--rule={id}" for id in (self.rules or ids)]
-
-
-def _is_of_processes(rule: Rule) -> bool:
-    """Return whether a rule says what a driver may do to its process."""
-    return rule.id == "WHF-102" or rule.id.startswith("WHF-8")
 
 
 class Registry:

@@ -2,19 +2,29 @@
 
 import decimal
 import gc
+import json
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
+import tempfile
+import threading
 import warnings
 from collections.abc import Callable
+from http.client import HTTPConnection
 
 import pytest
 
 from wharfinger.conformance import process_state
 from wharfinger.conformance.patches import Patches
 from wharfinger.providers import ProviderTree
+
+
+def limit(kind: int, less: int) -> None:
+    soft, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (less if soft != less else 2, hard))
 
 
 @pytest.mark.parametrize(
@@ -26,7 +36,13 @@ from wharfinger.providers import ProviderTree
         ("the environment (LAB)", lambda: os.environ.setdefault("LAB", "1")),
         ("the default time-out of sockets", lambda: socket.setdefaulttimeout(7)),
         ("the recursion limit", lambda: sys.setrecursionlimit(5000)),
+        ("the timers", lambda: signal.setitimer(signal.ITIMER_PROF, 60)),
+        ("the interval of threads", lambda: sys.setswitchinterval(0.1)),
+        ("the stack size of threads", lambda: threading.stack_size(1 << 20)),
+        ("the resource limits (CORE)", lambda: limit(resource.RLIMIT_CORE, 1)),
+        ("the directory of temporary files", lambda: setattr(tempfile, "tempdir", "/lab")),
         ("sys.path", lambda: sys.path.append("/lab")),
+        ("sys.argv", lambda: setattr(sys, "argv", ["lab"])),
         ("the decimal context", lambda: setattr(decimal.getcontext(), "prec", 5)),
         ("the garbage collector", gc.disable),
         ("the loggers (root)", lambda: logging.root.addHandler(logging.NullHandler())),
@@ -63,6 +79,26 @@ def test_snapshot_with_a_new_logger_and_a_filter_of_a_library_is_the_same() -> N
         found = process_state.changes(before, process_state.snapshot())
 
     assert found == []
+
+
+def test_patches_of_constants_and_defaults_are_named_and_repaired() -> None:
+    patches = Patches()
+    level = HTTPConnection.debuglevel
+    defaults = json.dumps.__kwdefaults__
+
+    HTTPConnection.debuglevel = 1
+    ProviderTree.lab = 1  # type: ignore[attr-defined]
+    json.dumps.__kwdefaults__ = {**(defaults or {}), "sort_keys": True}
+
+    assert {*patches.look()} == {
+        "http.client.HTTPConnection.debuglevel",
+        "json.dumps",
+        "wharfinger.providers.tree.ProviderTree.lab",
+    }
+    assert HTTPConnection.debuglevel == level
+    assert not hasattr(ProviderTree, "lab")
+    assert json.dumps.__kwdefaults__ == defaults
+    assert patches.look() == []
 
 
 def test_patches_of_a_method_its_code_and_a_new_method_are_named_and_repaired() -> None:

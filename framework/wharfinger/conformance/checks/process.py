@@ -22,8 +22,8 @@ for _id, _kind, _says, _because, _expected in (
         Misuse.STATE,
         "The driver leaves the process as it is: the working directory, the umask, signal "
         "handlers, the environment, the locale, the seed of random, and all other state that code "
-        "shares.",
-        "The framework and all other drivers run in the same process.",
+        "shares. It does not change them for the time of a call either.",
+        "The framework and all other drivers run in the same process, in other threads.",
         "the same as before the call",
     ),
     (

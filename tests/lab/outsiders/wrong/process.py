@@ -2,10 +2,13 @@
 
 import decimal
 import gc
+import http.client
+import json
 import locale
 import logging
 import os
 import random
+import resource
 import signal
 import socket
 import sys
@@ -26,7 +29,7 @@ from wharfinger.objects import ComputeNode, Migration, Service
 from wharfinger.providers import Inventory, ProviderTree
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-813", apart=True)
 class PatchesTheTree(RackDriver):
     """It changes how reservations are written, for all drivers of the process."""
 
@@ -39,7 +42,7 @@ class PatchesTheTree(RackDriver):
         ProviderTree.reserve = reserve_with_name  # type: ignore[method-assign,assignment]
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-813", apart=True)
 class PatchesObjects(HostDriver):
     """It gives all node objects of the process a method more."""
 
@@ -48,7 +51,7 @@ class PatchesObjects(HostDriver):
         return super().get_available_nodes(refresh)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class PatchesSockets(RackDriver):
     """It gives all sockets of the process its timeout."""
 
@@ -56,7 +59,7 @@ class PatchesSockets(RackDriver):
         socket.setdefaulttimeout(self.timeout)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-813", apart=True)
 class PatchesSleep(RackDriver):
     """It replaces a function of the standard library for all of the process."""
 
@@ -65,7 +68,7 @@ class PatchesSleep(RackDriver):
         time.sleep = lambda seconds: own(min(float(seconds), 0.1))
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class ChangesTheDirectory(HostDriver):
     """It works in the directory of its file."""
 
@@ -73,7 +76,7 @@ class ChangesTheDirectory(HostDriver):
         os.chdir(self.path.parent)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class ChangesTheDirectoryOnce(HostDriver):
     """It changes to the directory of its file with the second reading, and stays there."""
 
@@ -86,7 +89,7 @@ class ChangesTheDirectoryOnce(HostDriver):
         return super().read_text()
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class ChangesTheUmask(HostDriver):
     """It lets no other user read what the process writes."""
 
@@ -95,7 +98,7 @@ class ChangesTheUmask(HostDriver):
         return super().get_available_nodes(refresh)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class TakesASignal(RackDriver):
     """It reads the list anew where the process gets SIGHUP."""
 
@@ -104,7 +107,7 @@ class TakesASignal(RackDriver):
             signal.signal(signal.SIGHUP, lambda *_: self.refresh())
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class BlocksSignals(RackDriver):
     """It blocks SIGTERM while it programs a card, and never again allows it."""
 
@@ -113,7 +116,7 @@ class BlocksSignals(RackDriver):
         super().load_image(card, image)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class SetsTheTimeZone(RackDriver):
     """It sets the time zone of the process when it looks whether a card is clean."""
 
@@ -129,7 +132,7 @@ class SetsTheTimeZone(RackDriver):
         super().update_provider_tree(provider_tree, nodename, allocations, migrations)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class NeedsNoProxy(RackDriver):
     """It switches proxies off for all of the process."""
 
@@ -137,7 +140,7 @@ class NeedsNoProxy(RackDriver):
         os.environ["no_proxy"] = "*"
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class SetsTheLocale(HostDriver):
     """It sets the locale of the process to parse figures."""
 
@@ -145,7 +148,86 @@ class SetsTheLocale(HostDriver):
         locale.setlocale(locale.LC_NUMERIC, "C.UTF-8")
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
+class ProfilesItself(RackDriver):
+    """It sets the timer of profilers."""
+
+    def init_host(self, service: Service) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 3600)
+
+
+@wrong("process", "WHF-811", apart=True)
+class LowersItsPriority(HostDriver):
+    """It lowers the priority of the process while it reads, for good."""
+
+    def read_text(self) -> str:
+        os.nice(1)
+        return super().read_text()
+
+
+@wrong("process", "WHF-811", apart=True)
+class LimitsFiles(RackDriver):
+    """It changes the number of files that the process may open."""
+
+    def init_host(self, service: Service) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+
+
+@wrong("process", "WHF-811", apart=True)
+class SwitchesThreadsRarely(HostDriver):
+    """It lets threads run for longer, to parse faster."""
+
+    def parse(self, text: str) -> dict[str, Any]:
+        sys.setswitchinterval(0.5)
+        return super().parse(text)
+
+
+@wrong("process", "WHF-811", apart=True)
+class NeedsSmallStacks(RackDriver):
+    """It sets the stack size of all threads that start later."""
+
+    def init_host(self, service: Service) -> None:
+        threading.stack_size(1 << 19)
+
+
+@wrong("process", "WHF-811", apart=True)
+class ReadsInTheDirectory(HostDriver):
+    """It changes to the directory of its file for the time of a reading."""
+
+    def read_text(self) -> str:
+        before = Path.cwd()
+        os.chdir(self.path.parent)
+        try:
+            return super().read_text()
+        finally:
+            os.chdir(before)
+
+
+@wrong("process", "WHF-813", apart=True)
+class PatchesWhileConnected(RackDriver):
+    """It replaces a function of Python, and cleanup_host puts the original back."""
+
+    def init_host(self, service: Service) -> None:
+        self.original = json.loads
+        json.loads = self.loads  # type: ignore[assignment]
+
+    def loads(self, text: Any, **options: Any) -> Any:
+        return self.original(text, **options)
+
+    def cleanup_host(self) -> None:
+        json.loads = self.original
+
+
+@wrong("process", "WHF-813", apart=True)
+class ChangesThePort(RackDriver):
+    """It sets an attribute of a class of Python, for all connections of the process."""
+
+    def init_host(self, service: Service) -> None:
+        http.client.HTTPConnection.default_port = 8080
+
+
+@wrong("process", "WHF-812", apart=True)
 class ConfiguresLogging(RackDriver):
     """It logs to the standard error output, as its author likes it."""
 
@@ -153,7 +235,7 @@ class ConfiguresLogging(RackDriver):
         logging.basicConfig(level=logging.DEBUG, force=True)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-812", apart=True)
 class SilencesLogging(RackDriver):
     """It switches the warnings of all loggers off while it lists, and forgets to switch them on."""
 
@@ -162,7 +244,7 @@ class SilencesLogging(RackDriver):
         return super().list_nodes()
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-812", apart=True)
 class SilencesWarnings(RackDriver):
     """It ignores all warnings of the process."""
 
@@ -170,7 +252,7 @@ class SilencesWarnings(RackDriver):
         warnings.simplefilter("ignore", ResourceWarning)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class SeedsRandom(RackDriver):
     """It seeds the random numbers of the process, for the order of its requests."""
 
@@ -181,7 +263,7 @@ class SeedsRandom(RackDriver):
         return cards
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class SeedsRandomOnce(RackDriver):
     """It seeds the random numbers of the process when it is connected."""
 
@@ -189,7 +271,7 @@ class SeedsRandomOnce(RackDriver):
         random.seed(42)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class DisablesTheCollector(RackDriver):
     """It switches the collection of garbage off, and leaves it so."""
 
@@ -197,7 +279,7 @@ class DisablesTheCollector(RackDriver):
         gc.disable()
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class RaisesTheRecursionLimit(HostDriver):
     """It has a deep tree to parse, and raises the limit for all threads."""
 
@@ -206,7 +288,7 @@ class RaisesTheRecursionLimit(HostDriver):
         return super().parse(text)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class RoundsDown(HostDriver):
     """It sets how decimals of the thread are rounded."""
 
@@ -215,7 +297,7 @@ class RoundsDown(HostDriver):
         return super().units(address, device)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class ExtendsThePath(HostDriver):
     """It adds the directory of its file to the path of modules, with each reading."""
 
@@ -224,7 +306,7 @@ class ExtendsThePath(HostDriver):
         return super().read_text()
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class HooksExceptions(RackDriver):
     """It reports exceptions that no code catches itself."""
 
@@ -232,7 +314,7 @@ class HooksExceptions(RackDriver):
         sys.excepthook = lambda *_: None
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-814", apart=True)
 class Prints(RackDriver):
     """It prints what it lists."""
 
@@ -241,7 +323,7 @@ class Prints(RackDriver):
         print(f"{len(self.nodes)} nodes")
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-814", apart=True)
 class WritesToTheDescriptor(HostDriver):
     """It writes to the standard error output beside Python."""
 
@@ -250,7 +332,7 @@ class WritesToTheDescriptor(HostDriver):
         return super().get_available_resource(nodename)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-815", apart=True)
 class SleepsForEachNode(RackDriver):
     """It waits for a moment after each node, to be kind to the framework."""
 
@@ -259,7 +341,7 @@ class SleepsForEachNode(RackDriver):
         super().describe_node(tree, node, facts)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-815", apart=True)
 class SleepsAfterAFailure(RackDriver):
     """It waits for a second before it asks again."""
 
@@ -271,7 +353,7 @@ class SleepsAfterAFailure(RackDriver):
             return super().send(method, path, body)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-816", apart=True)
 class KeepsEverySnapshot(RackDriver):
     """It keeps the history of all listings in memory."""
 
@@ -282,7 +364,7 @@ class KeepsEverySnapshot(RackDriver):
         self.history.append((bytearray(500_000), [dict(card) for card in self.list_cards()]))
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-816", apart=True)
 class KeepsEveryTree(RackDriver):
     """It keeps each tree that it has described."""
 
@@ -293,7 +375,7 @@ class KeepsEveryTree(RackDriver):
         self.trees.append(tree)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-804", apart=True)
 class StartsATimerEachTime(RackDriver):
     """Each listing starts a timer that outlives it; cleanup_host ends the last one."""
 
@@ -310,7 +392,7 @@ class StartsATimerEachTime(RackDriver):
             self.timer.cancel()
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-805", apart=True)
 class KeepsTheFileOpen(HostDriver):
     """Each description of the host opens its file once more."""
 
@@ -323,7 +405,7 @@ class KeepsTheFileOpen(HostDriver):
         super().describe_host(tree, node)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-805", apart=True)
 class LeaksAfterFailures(RackDriver):
     """A connection on which a request has failed is kept open."""
 
@@ -336,7 +418,7 @@ class LeaksAfterFailures(RackDriver):
         return super().failed(operation, error)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-802", apart=True)
 class QuadraticInDevices(HostDriver):
     """For each device it walks the whole tree, in code of the framework."""
 
@@ -347,7 +429,7 @@ class QuadraticInDevices(HostDriver):
         assert tree.data(node).uuid in tree.get_provider_uuids()
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-802", apart=True)
 class QuadraticInNodes(RackDriver):
     """For each node it looks through the cards of all nodes, in code of the interpreter."""
 
@@ -357,7 +439,7 @@ class QuadraticInNodes(RackDriver):
         super().describe_node(tree, node, facts)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-802", apart=True)
 class QuadraticInBytes(RackDriver):
     """For each card it writes the whole snapshot as text, in C."""
 
@@ -366,7 +448,7 @@ class QuadraticInBytes(RackDriver):
         super().describe_card(tree, node, card)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-803", apart=True)
 class SharesASnapshot(HostDriver):
     """All instances have one snapshot."""
 
@@ -379,7 +461,7 @@ class SharesASnapshot(HostDriver):
         self.facts = self.shared
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-811", apart=True)
 class ChangesADefault(RackDriver):
     """It changes an option of the framework for all instances."""
 
@@ -390,7 +472,7 @@ class ChangesADefault(RackDriver):
         os.environ.pop("OS_CLOUD", None)
 
 
-@wrong("process", apart=True)
+@wrong("process", "WHF-813", apart=True)
 class PatchesInventories(HostDriver):
     """It changes a method of inventories with the first busy device."""
 
