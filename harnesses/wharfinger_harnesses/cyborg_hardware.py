@@ -1,35 +1,35 @@
 """Cyborg's accelerator driver `lab`: devices that a file describes and controls.
 
 Loaded by cyborg_service.py into the real Cyborg. The file `hardware.json` beside the
-configuration has for each host its devices; it is read whenever a device is looked at. Of a
-device it says
+configuration has the devices of each host; it is read at each look at a device. A device has these
+keys:
 
 ``bus``
-    where on its host it is, like "0c";
+    its address on its host, such as "0c";
 ``kind``
-    what Cyborg takes it for: FPGA, unless it says GPU or another of Cyborg's;
+    its type in Cyborg: FPGA (the default), GPU or another one;
 ``deployables``
-    a list of what it offers, with ``name``, ``resource_class``, ``accelerators`` and ``traits``;
-    the name is unique on the device;
+    its parts, with ``name``, ``resource_class``, ``accelerators`` and ``traits``; names are unique
+    on the device;
 ``function``
-    the id of the function that it has held from the beginning, if any;
+    the id of the function that it has from the beginning, if any;
 ``reports_function``
-    whether Cyborg sees, as a trait of each deployable, what function it holds;
+    whether Cyborg reports the function as a trait of each deployable;
 ``programming``
-    what becomes of programming: "succeeds", which is what it does unless said otherwise;
-    "fails" (the driver says no); "fails late" (it says no, and yet the device holds the new
-    function); "raises" (the driver breaks); "raises late";
+    the result of programming: "succeeds" (the default); "fails" (the driver reports a failure);
+    "fails late" (the same, but the device has the new function); "raises" (the driver raises an
+    error); "raises late";
 ``hold``
-    whether programming, once begun, waits for a go;
+    whether programming, once begun, waits until a test lets it go on;
 ``seconds``
-    how long it takes besides.
+    the duration of programming, without that wait.
 
-The last three are as they were when the programming began.
+A programming uses the last three values of the moment at which it begins.
 
-A device has one control path: what it holds, it holds in all of its deployables. Only FPGAs can be
-programmed. The image of a programmed device is in the directory `holds`, in a file named for it.
-Each beginning and end of a programming is a line in `programmings`. A go is a file in the
-directory of the device's name in `go`; what takes it removes it.
+A device has one control path: all its deployables have the same function. Only FPGAs can be
+programmed. The image of a programmed device is in the directory `holds`, in a file with the name of
+the device. `programmings` has a line for each beginning and end of a programming. A test lets a
+programming go on by a file in the directory `go/DEVICE`; the programming removes the file.
 """
 
 import json

@@ -84,11 +84,11 @@ class Reader(Shell):
         return Path(self.environment["HOME"])
 
 
-# What a page begins with.
+# The state in which a page begins.
 
 
 def a_clone(reader: Reader) -> None:
-    """Have the sample in the directory, as in a clone of the repository."""
+    """Link the sample into the directory, as in a clone of the repository."""
     (reader.directory / "etc").symlink_to(ROOT / "etc")
 
 
@@ -99,7 +99,7 @@ def a_host(reader: Reader) -> None:
 
 
 def a_host_of_nova(reader: Reader) -> None:
-    """Have the sample host with a root of nova-compute."""
+    """Configure the sample host, and publish its root as nova-compute does."""
     _configure(reader, _SAMPLE)
     totals = {"MEMORY_MB": Inventory(total=262144), "VCPU": Inventory(total=64)}
     _publish(reader.client, ROOT_UUID, "gpu-host-1", None, totals, "OWNER_NOVA", "COMPUTE_NODE")
@@ -127,7 +127,7 @@ def a_host_of_two_owners(reader: Reader) -> None:
 
 
 def a_package(reader: Reader) -> None:
-    """Have the package of README.md's driver in the directory, with its configuration."""
+    """Write the package of README.md's driver into the directory, with its configuration."""
     readme = (ROOT / "README.md").read_text()
     [code] = re.findall(r"^`wharfinger_rack\.py`:\n\n```python\n(.*?)^```$", readme, re.M | re.S)
     shutil.copytree(ROOT / "docs" / "examples" / "rack", reader.directory, dirs_exist_ok=True)
@@ -149,7 +149,7 @@ def a_rack(reader: Reader) -> None:
 
 
 def a_fleet(reader: Reader) -> None:
-    """Have two nodes that the driver finds, of which one is being cleaned."""
+    """Make two nodes for the driver; one of them is being cleaned."""
     machine = {"class": "CUSTOM_BAREMETAL_GOLD"}
     machines = {
         "3a44b44e-48ed-4c9a-a642-8b04e84e3866": {**machine, "busy": "cleaning"},
@@ -213,7 +213,7 @@ def _publish(
     client.set_inventories(uuid, generation, inventories)
 
 
-# What happens before a block.
+# Events before a block.
 
 
 def a_gpu_is_reserved(reader: Reader) -> None:

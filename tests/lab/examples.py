@@ -20,7 +20,7 @@ _PART: Final = re.compile(
     re.MULTILINE,
 )
 _COMMAND: Final = re.compile(r"^\$ ((?:.*\\\n)*.+)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
-#: What differs from run to run.
+#: Parts of an output that differ from run to run, and their replacements.
 _MASKED: Final = (
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?"), "<time>"),

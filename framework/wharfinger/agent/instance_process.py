@@ -209,7 +209,7 @@ class ProcessRunner:
         if began is not None and now - began >= timeout:
             return f"the driver did not return from {status.driver_call} for {now - began:.0f} s"
         alive_at = self._reader.alive_at() if self._reader is not None else None
-        # At the last look: a pause of the machine stops the agent too, and is no sign of a hang.
+        # Compare with the agent's last look: a pause of the machine stops the agent, too.
         if alive_at is not None and self._looked_at - alive_at >= timeout:
             return f"its process has done nothing for {now - alive_at:.0f} s"
         return ""

@@ -79,7 +79,7 @@ OPTIONS: Final = (
         min=0,
         max=_LONGEST,
         help="MiB of resident memory above which the process of a driver instance is started "
-        "again. What the driver has started counts too. 0: no limit.",
+        "again. Processes that the driver has started count, too. 0: no limit.",
     ),
 )
 #: The options of intervals, from the shortest one.

@@ -60,7 +60,7 @@ class History(RuleBasedStateMachine):
         if self._publishing is not None:
             self._publishing.stop()
 
-    # There is one rule alone: of several, each history would leave out most.
+    # One rule of hypothesis makes all events: with several rules, most histories lack most of them.
 
     @rule(step=_WHICH, which=_WHICH, pace=strategies.sampled_from([*_PACES]))
     def happens(self, step: int, which: int, pace: str) -> None:

@@ -160,7 +160,7 @@ class Subject:
     def files(self) -> list[Path]:
         """The configuration files, as they are now."""
         name = self.instance_name
-        # The last one wins: nothing is written to where the file says.
+        # Later files override earlier ones: the author's state_path is not used.
         ours = self._directory / "ours.conf"
         ours.write_text(
             f"[DEFAULT]\nenabled_drivers = {name}\nstate_path = {self.state_path}\n"

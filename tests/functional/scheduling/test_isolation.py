@@ -206,8 +206,9 @@ class Rules:
         )
 
     def narrowed(self, request: Request) -> Request:
-        """Return the request with the part of the rule that Placement supports; the rest is dropped
-        later.
+        """Return the request with the part of the rule that Placement supports.
+
+        The filter drops the remaining candidates.
         """
         return replace(
             request,

@@ -270,7 +270,7 @@ class DevicesDriver(LabDriver):
         tree.update_traits(node, {"HW_ARCH_X86_64"})
 
     def gone(self, tree: ProviderTree, node: str) -> list[str]:
-        """The devices that are in the tree, and are no more."""
+        """Return the devices that are in the tree, and no longer in the backend."""
         known = [tree.data(uuid).name for uuid in tree.get_provider_uuids(node)]
         prefix = self.world.prefix
         return [name for name in known if name.startswith(prefix) and name not in self.devices]

@@ -167,7 +167,7 @@ class Kit:
 
     @property
     def directory(self) -> Path:
-        """Where it is run."""
+        """The working directory of the runs."""
         return self._pytester.path
 
     def __call__(self, *arguments: str) -> pytest.RunResult:

@@ -112,7 +112,7 @@ class TakesFreeForClean(DevicesDriver):
 
 @mutant("WHF-932")
 class TakesOnceCleanedForClean(DevicesDriver):
-    """It takes a device for clean that was cleaned at any time."""
+    """It reports a device as clean that was cleaned before the given time."""
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         facts = self.devices.get(self.names.get(provider_uuid, ""), {})

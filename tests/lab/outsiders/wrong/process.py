@@ -229,7 +229,7 @@ class ChangesThePort(RackDriver):
 
 @wrong("process", "WHF-812", apart=True)
 class ConfiguresLogging(RackDriver):
-    """It logs to the standard error output, as its author likes it."""
+    """It configures logging to standard error itself."""
 
     def init_host(self, service: Service) -> None:
         logging.basicConfig(level=logging.DEBUG, force=True)

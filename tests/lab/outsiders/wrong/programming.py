@@ -50,7 +50,7 @@ class EchoesWhatFailed(Notes):
 
 @wrong("programming", "WHF-925")
 class EchoesForAName(RackDriver):
-    """Programming with the name of a function loads whatever the image holds, and says the name."""
+    """It reports the requested function, also if the image has another one."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
