@@ -114,7 +114,7 @@ def published(directory: Path, size: int) -> Reconciler:
     return cycle
 
 
-def measure(pace: Callable[[], object], size: int, repeats: int) -> tuple[float, int]:
+def measure(run: Callable[[], object], size: int, repeats: int) -> tuple[float, int]:
     """Microseconds of processor time for each node, the best of several; and statements."""
     best, statements = float("inf"), 0
 
@@ -125,10 +125,10 @@ def measure(pace: Callable[[], object], size: int, repeats: int) -> tuple[float,
     for _ in range(repeats):
         gc.collect()
         start = time.process_time()
-        pace()
+        run()
         best = min(best, time.process_time() - start)
     sa.event.listen(sa.Engine, "before_cursor_execute", note)
-    pace()
+    run()
     sa.event.remove(sa.Engine, "before_cursor_execute", note)
     return best / size * 1e6, statements
 
@@ -143,8 +143,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for size in options.sizes:
         with TemporaryDirectory() as directory:
             cycle = published(Path(directory), size)
-            for name, pace in (("full", cycle.sync), ("drift", cycle.drift)):
-                results[name][size] = measure(pace, size, options.repeats)
+            for name, run in (("full", cycle.sync), ("drift", cycle.drift)):
+                results[name][size] = measure(run, size, options.repeats)
     if options.json:
         json.dump(results, sys.stdout, indent=2)
         sys.stdout.write("\n")

@@ -14,7 +14,7 @@ from uuid import uuid4
 import requests
 
 from wharfinger_harnesses.daemons import TIMEOUT, LabError
-from wharfinger_harnesses.openstack import PACE, OpenStackService, Options
+from wharfinger_harnesses.openstack import PAUSE, OpenStackService, Options
 
 HOST = "fpga-host-1"
 #: Headers of nova's requests besides its user's token.
@@ -324,5 +324,5 @@ class Cyborg(OpenStackService):
         while (found := look()) is None:
             if time.monotonic() > deadline:
                 raise LabError(self._tell(what_is_wrong))
-            time.sleep(PACE)
+            time.sleep(PAUSE)
         return found

@@ -51,7 +51,7 @@ from cyborg.objects.driver_objects.driver_deployable import DriverDeployable
 from cyborg.objects.driver_objects.driver_device import DriverDevice
 
 #: Seconds between two looks for a go.
-_PACE = 0.02
+_PAUSE = 0.02
 #: How long an image's uuid is, with which Cyborg begins the name of the file that it is in.
 _UUID = 36
 
@@ -170,7 +170,7 @@ def _wait_for_go(gos: Path) -> None:
         for go in gos.glob("*"):
             with suppress(FileNotFoundError):
                 return go.unlink()
-        time.sleep(_PACE)
+        time.sleep(_PAUSE)
 
 
 def _address(bus: str, device: str, function: int) -> dict[str, str]:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from wharfinger_harnesses.daemons import TIMEOUT, LabError
 from wharfinger_harnesses.ironic_rows import Rows
-from wharfinger_harnesses.openstack import PACE, OpenStackService, Options
+from wharfinger_harnesses.openstack import PAUSE, OpenStackService, Options
 
 
 class Ironic(OpenStackService):
@@ -142,7 +142,7 @@ class Ironic(OpenStackService):
                     f"node {uuid} is not {what} but {node['provision_state']}, locked by "
                     f"{node['reservation']}: {node['last_error']}"
                 )
-            time.sleep(PACE)
+            time.sleep(PAUSE)
         return node
 
     def insert_nodes(self, count: int, **columns: Any) -> list[str]:

@@ -27,7 +27,7 @@ from ironic.drivers import base, fake_hardware
 from ironic.drivers.modules import fake
 
 #: Seconds between two looks for a go.
-_PACE = 0.02
+_PAUSE = 0.02
 _WAITING = {
     states.CLEANWAIT: utils.notify_conductor_resume_clean,
     states.DEPLOYWAIT: utils.notify_conductor_resume_deploy,
@@ -47,7 +47,7 @@ def _do(task: Any, what: str, waiting: str | None = None) -> str | None:
     match task.node.extra.get("lab", {}).get(what):
         case "hold":
             while not _has_go(task.node):
-                time.sleep(_PACE)
+                time.sleep(_PAUSE)
             _go(task.node).unlink()
         case "wait":
             return waiting

@@ -12,7 +12,7 @@ from sqlalchemy import NullPool, create_engine, text
 from wharfinger_harnesses.daemons import TIMEOUT, LabError, PythonDaemon, ReservedPort
 
 #: Seconds between two looks at what is to happen.
-PACE = 0.02
+PAUSE = 0.02
 
 #: Sections of a configuration file, of options.
 Options = Mapping[str, Mapping[str, Any]]

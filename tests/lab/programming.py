@@ -42,7 +42,7 @@ OWNER: Final = CyborgDriver.default_owner
 _ANY: Final = f"/allocation_candidates?resources=FPGA:1&required={OWNER}"
 _MICROVERSION: Final = "1.38"
 #: Seconds between two looks.
-_PACE: Final = 0.01
+_PAUSE: Final = 0.01
 _DOWN_TIME: Final = timedelta(seconds=60)
 
 T = TypeVar("T")
@@ -232,7 +232,7 @@ class Programming(fixtures.Fixture):
         while not (found := look()):
             if time.monotonic() > deadline:
                 raise LabError(what_is_wrong)
-            time.sleep(_PACE)
+            time.sleep(_PAUSE)
         return found
 
     def resolve(self, uuid: str, *, programmed: bool, trait: str | None = None) -> None:
@@ -306,7 +306,7 @@ class Programming(fixtures.Fixture):
 
         def look() -> None:
             try:
-                while not over.wait(2 * _PACE):
+                while not over.wait(2 * _PAUSE):
                     seen.append(self.candidates())
             except Exception as error:
                 failed.append(error)

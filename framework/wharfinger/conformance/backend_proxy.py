@@ -14,7 +14,7 @@ from wharfinger.conformance.backend_proxy_server import Fate, Relay
 from wharfinger.conformance.fault import Fault
 
 #: Seconds between two looks whether to stop.
-_PACE: Final = 0.02
+_PAUSE: Final = 0.02
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Proxy:
         """Listen on a free port of 127.0.0.1; the backend need not run yet."""
         self._relay = Relay(self._backend.netloc, self._next)
         self.url = self._backend._replace(netloc=f"127.0.0.1:{self._relay.server_port}").geturl()
-        threading.Thread(target=self._relay.serve_forever, args=(_PACE,), daemon=True).start()
+        threading.Thread(target=self._relay.serve_forever, args=(_PAUSE,), daemon=True).start()
 
     def stop(self) -> None:
         """Stop listening, and reset the calls that wait; does nothing before ``start``."""

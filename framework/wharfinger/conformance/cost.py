@@ -65,14 +65,14 @@ def processor_time_of(subject: Subject, work: Callable[[], object], runs: int) -
     The unit is what a loop takes that is always the same: the processor's speed changes while
     other programs run.
     """
-    figures, paces = [], []
+    figures, loops = [], []
     with _observing(subject) as time_of_driver, _without_collection():
         for _ in range(runs):
-            paces.append(_pace())
+            loops.append(_time_of_loops())
             time_of_driver.seconds = 0.0
             work()
             figures.append(time_of_driver.seconds)
-    return min(figures) / min(paces)
+    return min(figures) / min(loops)
 
 
 def is_quadratic(figures: Sequence[float], most: float, slack: float) -> bool:
@@ -116,7 +116,7 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _pace() -> float:
+def _time_of_loops() -> float:
     """Return the processor time of a loop now."""
     began = time.thread_time()
     for _ in range(_LOOPS):

@@ -29,7 +29,7 @@ from wharfinger.providers import Provider
 _POLLS: Final = 5.0
 _POLLS_AFTER_A_FAULT: Final = 15.0
 _POLL_PACE: Final = 0.05
-_PACE: Final = 0.005
+_PAUSE: Final = 0.005
 #: Seconds for a cycle to end when no call hangs any more.
 _END: Final = 60.0
 #: Seconds for a driver to take in an answer that comes late.
@@ -48,7 +48,7 @@ _MORE: Final = 4
 class Driving(Protocol):
     """A driver that publishes, in this process or in another one."""
 
-    def run(self, pace: str) -> Sequence[str]:
+    def run(self, cycle_type: str) -> Sequence[str]:
         """Run a cycle of a type, or restart the driver; return the problems.
 
         A driver that does not run is started first.
@@ -65,15 +65,15 @@ class Here:
         self._subject: Final = subject
         self._publishing: Publishing | None = None
 
-    def run(self, pace: str) -> Sequence[str]:
+    def run(self, cycle_type: str) -> Sequence[str]:
         """As Driving says."""
         try:
-            if pace == "restart":
+            if cycle_type == "restart":
                 self.stop()
             publishing = self._started()
-            if pace == "restart":
+            if cycle_type == "restart":
                 return ()
-            return [str(problem) for problem in getattr(publishing.cycle, pace)().problems]
+            return [str(problem) for problem in getattr(publishing.cycle, cycle_type)().problems]
         except WharfingerError as error:
             return [str(error)]
 
@@ -247,10 +247,10 @@ class History:
         try:
             while first is None or len(self.steps) < first:
                 with self._waiting():
-                    name, paces = next(steps, ("", None))
-                if paces is None:
+                    name, cycle_types = next(steps, ("", None))
+                if cycle_types is None:
                     break
-                self._play_step(len(self.steps), name, paces)
+                self._play_step(len(self.steps), name, cycle_types)
             if self._late is not None:
                 self._deliver()
             harness.expect()
@@ -260,7 +260,7 @@ class History:
             self._driving.stop()
         return Reference(self.steps, final, self._things, is_repeatable=True, waited=self.waited)
 
-    def _play_step(self, number: int, name: str, paces: Sequence[str]) -> None:
+    def _play_step(self, number: int, name: str, cycle_types: Sequence[str]) -> None:
         case = self._cases.get(number)
         if case is not None:
             self.expect(case)
@@ -270,13 +270,13 @@ class History:
         seen: list[Contents] = []
         polled: Contents = {}
         kinds: list[str] = []
-        for pace in paces:
-            if pace == "polls":
+        for cycle_type in cycle_types:
+            if cycle_type == "polls":
                 polled = self._polls(number, case)
             else:
-                self._cycle(pace, case)
+                self._cycle(cycle_type, case)
             seen.append(self._look(number))
-            kinds += [f"{pace}: {call}" for call in self._subject.harness.calls[len(kinds) :]]
+            kinds += [f"{cycle_type}: {call}" for call in self._subject.harness.calls[len(kinds) :]]
         calls = tuple(self._subject.harness.calls)
         changed = {
             one: new
@@ -312,30 +312,30 @@ class History:
 
     # Cycles.
 
-    def _cycle(self, pace: str, case: Case | None) -> None:
+    def _cycle(self, cycle_type: str, case: Case | None) -> None:
         """Run a cycle, with the fault of a case if it has not been met; keep its problems."""
         if case is None or case in self.met:
-            self._problems = self._driving.run(pace)
+            self._problems = self._driving.run(cycle_type)
             if self._problems and self._late is not None:
                 # The driver makes one call at a time, and waits still.
                 self._deliver()
-                self._problems = self._driving.run(pace)
+                self._problems = self._driving.run(cycle_type)
         elif case.fault is Fault.LATE:
             with self._waiting():
-                self._problems = self._attempt(pace, case)
+                self._problems = self._attempt(cycle_type, case)
         else:
-            self._problems = self._attempt(pace, case)
+            self._problems = self._attempt(cycle_type, case)
 
-    def _attempt(self, pace: str, case: Case) -> Sequence[str]:
+    def _attempt(self, cycle_type: str, case: Case) -> Sequence[str]:
         problems: list[str] = []
         running = threading.Thread(
-            target=lambda: problems.extend(self._driving.run(pace)), name="cycle", daemon=True
+            target=lambda: problems.extend(self._driving.run(cycle_type)), name="cycle", daemon=True
         )
         running.start()
         harness = self._subject.harness
         end: float | None = None
         while running.is_alive():
-            running.join(_PACE)
+            running.join(_PAUSE)
             if end is None and self.is_met(case):
                 self.met.append(case)
                 end = time.monotonic() + _END

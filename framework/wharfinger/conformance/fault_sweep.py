@@ -26,7 +26,7 @@ from wharfinger.reconcile.cycle import CycleResult
 #: Seconds for a cycle to end when no call hangs any more.
 _END: Final = 60.0
 #: Seconds between two looks whether a call has been made.
-_PACE: Final = 0.01
+_PAUSE: Final = 0.01
 #: Calls after which a cycle is no cycle.
 _MOST: Final = 2000
 
@@ -132,7 +132,7 @@ class Breaking:
         running.start()
         hangs = self._fault is Fault.HANG
         while running.is_alive() and not (hangs and len(self._harness.calls) > at):
-            running.join(_PACE)
+            running.join(_PAUSE)
         running.join(patience)
         attempt.meanwhile = self._subject.placement.contents() if running.is_alive() else None
         attempt.calls = [*self._harness.calls]

@@ -95,11 +95,11 @@ class Changes:
         return said.provider != self._before[thing].provider
 
 
-def soon(holds: Callable[[], bool], within: float, pace: float = 0.1) -> bool:
+def soon(holds: Callable[[], bool], within: float, pause: float = 0.1) -> bool:
     """Return whether something holds now, or within that many seconds."""
     deadline = clock_shift.real_seconds() + within
     while not holds():
         if clock_shift.real_seconds() > deadline:
             return False
-        time.sleep(pace)
+        time.sleep(pause)
     return True

@@ -96,9 +96,9 @@ class Elsewhere:
         self.writes = 0
         self.died = 0
 
-    def run(self, pace: str) -> Sequence[str]:
+    def run(self, cycle_type: str) -> Sequence[str]:
         """As Driving says; a restart is that of the process."""
-        if pace == "restart":
+        if cycle_type == "restart":
             self.stop()
         if self._process is None:
             self._process = self._forks.make(
@@ -110,7 +110,7 @@ class Elsewhere:
                 }
             )
         _, orders, answers = self._process
-        order = {"pace": pace, "at_write": self.at_write}
+        order = {"cycle_type": cycle_type, "at_write": self.at_write}
         self.at_write = None
         line = ""
         with suppress(OSError):
@@ -203,10 +203,10 @@ class _Program:
         self._writes.count, self._writes.at = 0, order["at_write"]
         try:
             cycle = self._started()
-            if order["pace"] == "restart":
+            if order["cycle_type"] == "restart":
                 problems: Sequence[object] = ()
             else:
-                problems = getattr(cycle, order["pace"])().problems
+                problems = getattr(cycle, order["cycle_type"])().problems
         except WharfingerError as error:
             problems = [error]
         return {"problems": [str(one) for one in problems], "writes": self._writes.count}

@@ -13,7 +13,7 @@ from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, Provider
 
 #: How often the server looks whether it is to stop, in seconds.
-_PACE: Final = 0.05
+_PAUSE: Final = 0.05
 
 
 class RunPlacement:
@@ -36,7 +36,7 @@ class RunPlacement:
         if self._server is None:
             self._server = make_server("127.0.0.1", 0, self._answer, _Server, _Quiet)
             threading.Thread(
-                target=self._server.serve_forever, args=(_PACE,), name="placement", daemon=True
+                target=self._server.serve_forever, args=(_PAUSE,), name="placement", daemon=True
             ).start()
         return f"http://127.0.0.1:{self._server.server_port}"
 

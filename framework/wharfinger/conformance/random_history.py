@@ -18,7 +18,7 @@ from wharfinger.providers import Provider
 #: Which of what can happen does, and to which of the things.
 _WHICH: Final = strategies.integers(0, 1023)
 #: The type of the cycle after a change. Without one, the next cycle sees it.
-_PACES: Final = ("", "sync", "drift", "poll")
+_CYCLE_TYPES: Final = ("", "sync", "drift", "poll")
 #: Which of the calls of a cycle fail: one of the first.
 _CALLS: Final = 10
 _FAULTS: Final = {Fault.RAISE: "WHF-703", Fault.HALF: "WHF-704"}
@@ -62,14 +62,14 @@ class History(RuleBasedStateMachine):
 
     # One rule of hypothesis makes all events: with several rules, most histories lack most of them.
 
-    @rule(step=_WHICH, which=_WHICH, pace=strategies.sampled_from([*_PACES]))
-    def happens(self, step: int, which: int, pace: str) -> None:
+    @rule(step=_WHICH, which=_WHICH, cycle_type=strategies.sampled_from([*_CYCLE_TYPES]))
+    def happens(self, step: int, which: int, cycle_type: str) -> None:
         """Change the backend, with a cycle or without, or let something happen to the driver."""
         changes, others = [*self._changes()], [*self._of_driver()]
         (happens, things) = [*changes, *others][step % (len(changes) + len(others))]
         happens(things[which % len(things)])
-        if (happens, things) in changes and self._may_run(pace):
-            self._publish(pace)
+        if (happens, things) in changes and self._may_run(cycle_type):
+            self._publish(cycle_type)
 
     def _changes(self) -> Iterator[_Step]:
         """Yield the events of the backend, with the things."""
@@ -119,17 +119,17 @@ class History(RuleBasedStateMachine):
             if self._keeps("WHF-304", "WHF-702", id):
                 yield self._fail_at, [f"{fault} {at}" for at in range(_CALLS)]
 
-    def _may_run(self, pace: str) -> bool:
-        return pace in ("sync", "drift") or (
-            pace == "poll" and self._keeps("WHF-911", "WHF-912", "WHF-913")
+    def _may_run(self, cycle_type: str) -> bool:
+        return cycle_type in ("sync", "drift") or (
+            cycle_type == "poll" and self._keeps("WHF-911", "WHF-912", "WHF-913")
         )
 
-    def _publish(self, pace: str) -> None:
+    def _publish(self, cycle_type: str) -> None:
         """Run a cycle, and then full ones; raise Violation unless all is as expected after each."""
-        self._tell(pace)
-        outcome = getattr(self._running.cycle, pace)()
+        self._tell(cycle_type)
+        outcome = getattr(self._running.cycle, cycle_type)()
         # Only a listing tells that something is gone: until then it may be missed, and reported.
-        for problem in problems(outcome, may_report=pace != "sync"):
+        for problem in problems(outcome, may_report=cycle_type != "sync"):
             self._fail(str(problem), "a cycle without a problem")
         self._see_kept()
         self._settle()

@@ -121,9 +121,9 @@ class Running(fixtures.Fixture):
         )
         return Snapshot([str(path)])
 
-    def start(self, *more: str, drivers: Iterable[str] = (), **paces: float) -> None:
+    def start(self, *more: str, drivers: Iterable[str] = (), **intervals: float) -> None:
         """Run it until the test is over, or it is stopped."""
-        self.agent = self.make_agent(self.configure(*more, drivers=drivers, **paces))
+        self.agent = self.make_agent(self.configure(*more, drivers=drivers, **intervals))
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
         self.addCleanup(self.stop)

@@ -15,19 +15,19 @@ def run(timetable: Timetable, until: float, takes: float = 0.0) -> list[tuple[fl
     """Return the cycles until a time, with their starts; each cycle takes ``takes`` seconds."""
     now, done = 0.0, []
     while now < until:
-        pace = timetable.due(now)
-        if pace is None:
+        cycle_type = timetable.due(now)
+        if cycle_type is None:
             assert timetable.next > now
             now = timetable.next
         else:
-            done.append((now, pace))
+            done.append((now, cycle_type))
             now += takes
-            timetable.ended(pace, now)
+            timetable.ended(cycle_type, now)
     return done
 
 
-def times(done: list[tuple[float, CycleType]], pace: CycleType) -> list[float]:
-    return [when for when, which in done if which is pace]
+def times(done: list[tuple[float, CycleType]], cycle_type: CycleType) -> list[float]:
+    return [when for when, which in done if which is cycle_type]
 
 
 def test_cycle_is_due_when_its_interval_is_over() -> None:
@@ -37,7 +37,7 @@ def test_cycle_is_due_when_its_interval_is_over() -> None:
     # A full cycle counts as one.
     assert times(done, CycleType.DRIFT) == [60, 120, 180, 240, 360, 420, 480, 540]
     every = [float(when) for when in range(0, 601, 2)]
-    assert [when for when, _pace in done] == every  # and each of both as a poll
+    assert [when for when, _cycle_type in done] == every  # and each of both as a poll
 
 
 def test_missed_cycles_are_not_caught_up() -> None:

@@ -54,8 +54,8 @@ def recovers(subject: Subject) -> None:
             subject.harness.make_busy(subject.harness.things()[0])
         before = publishing.settle()
         subject.harness.expect(None, Fault.RAISE)
-        for pace in (publishing.cycle.sync, publishing.cycle.poll, publishing.cycle.drift):
-            _passes_or_fails(pace)
+        for run in (publishing.cycle.sync, publishing.cycle.poll, publishing.cycle.drift):
+            _passes_or_fails(run)
         subject.harness.expect()
         after = subject.placement.contents()
         if after != before:
@@ -156,9 +156,9 @@ def gone_for_good(subject: Subject) -> None:
         Breaking(subject, fault).lasting()
 
 
-def _passes_or_fails(pace: Callable[[], object]) -> None:
+def _passes_or_fails(run: Callable[[], object]) -> None:
     """Run a cycle that may fail. The check looks at Placement after it."""
     try:
-        pace()
+        run()
     except WharfingerError:
         return

@@ -162,9 +162,9 @@ def only_reserved(subject: Subject) -> None:
     with subject.publishing() as publishing:
         things = BusyThings(subject, publishing)
         things.make_busy(subject.harness.things()[0])
-        for pace in (*_paces(publishing), *_paces(publishing)):
-            pace()
-            things.see(_AFTER[pace.__name__])
+        for run in (*_runs(publishing), *_runs(publishing)):
+            run()
+            things.see(_AFTER[run.__name__])
 
 
 #: Words for each kind of cycle.
@@ -176,7 +176,7 @@ _AFTER: Final = {
 }
 
 
-def _paces(publishing: Publishing) -> Iterator[Callable[[], object]]:
+def _runs(publishing: Publishing) -> Iterator[Callable[[], object]]:
     """Every kind of cycle, and a restart."""
 
     def drift() -> None:

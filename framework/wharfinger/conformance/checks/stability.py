@@ -38,8 +38,8 @@ def unchanged(subject: Subject) -> None:
         for again in range(_ROUNDS):
             if again and time.monotonic() > end:
                 break
-            for pace in (cycle.sync, cycle.drift, cycle.poll, cycle.sync):
-                see_nothing_done(subject, before, pace())
+            for run in (cycle.sync, cycle.drift, cycle.poll, cycle.sync):
+                see_nothing_done(subject, before, run())
             publishing.sync()
 
 
