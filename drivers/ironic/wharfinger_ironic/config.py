@@ -22,16 +22,16 @@ OPTIONS: Final = (
     cfg.StrOpt(
         "conductor_group",
         help="Only the nodes of this conductor group; an empty value is the default group. "
-        "Default: those of all groups.",
+        "Default: the nodes of all groups.",
     ),
     cfg.StrOpt(
         "shard",
-        help="Only the nodes of this shard (needs Ironic's API 1.82). Default: those of all.",
+        help="Only the nodes of this shard (needs Ironic's API 1.82). Default: all shards.",
     ),
     cfg.StrOpt(
         "node_owner",
         help="Only the nodes whose owner in Ironic is this project (its id). Credentials that may "
-        "list only the nodes of that project are then enough. Default: those of all owners.",
+        "list only the nodes of that project are then enough. Default: the nodes of all owners.",
     ),
     cfg.StrOpt(
         "resource_class",

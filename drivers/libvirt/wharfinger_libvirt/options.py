@@ -33,20 +33,20 @@ INSTANCE: Final = (
     cfg.StrOpt(
         "connection_uri",
         default="qemu:///system",
-        help="The libvirt to ask, as a libvirt connection URI. It is connected to for each "
-        "refresh and let go after it.",
+        help="The connection URI of libvirt. The driver opens a connection for each refresh, and "
+        "closes it after that.",
     ),
     cfg.Opt(
         "timeout",
         type=_Ratio(),
         default=30.0,
-        help="Seconds to wait for libvirt to describe the host. Until it answers, nothing of the "
-        "host is changed.",
+        help="Seconds to wait for libvirt to describe the host. Until it answers, no provider of "
+        "the host changes.",
     ),
     cfg.StrOpt(
         "hypervisor_hostname",
         help="The name of the node and of its root provider. Default: the host name that "
-        "libvirt gives, which is also the one that nova-compute uses.",
+        "libvirt reports, which nova-compute uses, too.",
     ),
     cfg.Opt(
         "publish_root",
@@ -75,27 +75,27 @@ INSTANCE: Final = (
         "reserved_host_cpus",
         type=_Whole(min=0),
         default=0,
-        help="CPUs kept for the host itself (publish_root = own).",
+        help="CPUs reserved for the host itself (publish_root = own).",
     ),
     cfg.Opt(
         "reserved_host_memory_mb",
         type=_Whole(min=0),
         default=512,
-        help="MiB of memory kept for the host itself (publish_root = own).",
+        help="MiB of memory reserved for the host itself (publish_root = own).",
     ),
     cfg.Opt(
         "cpu_allocation_ratio",
         type=_Ratio(),
         default=4.0,
-        help="How many times over each CPU may be allocated (publish_root = own). The default "
-        "is nova's initial one.",
+        help="The allocation ratio of VCPU (publish_root = own). The default is nova's initial "
+        "one.",
     ),
     cfg.Opt(
         "ram_allocation_ratio",
         type=_Ratio(),
         default=1.0,
-        help="How many times over memory may be allocated (publish_root = own). The default "
-        "is nova's initial one.",
+        help="The allocation ratio of MEMORY_MB (publish_root = own). The default is nova's "
+        "initial one.",
     ),
     cfg.ListOpt(
         "enabled_mdev_types",
@@ -112,19 +112,19 @@ MDEV_TYPE: Final = (
         "device_addresses",
         default=[],
         help="PCI addresses of the devices that offer this type, e.g. 0000:84:00.0. Default: "
-        "every device that can offer it and is not named for another type; where several types "
-        "without addresses fit a device, the first in enabled_mdev_types.",
+        "every device that can offer it and is not named for another type. If several types "
+        "without addresses fit a device, it offers the first of enabled_mdev_types.",
     ),
     cfg.StrOpt(
         "resource_class",
         default="VGPU",
-        help="The resource class to offer it as: VGPU or CUSTOM_*.",
+        help="The resource class of this type: VGPU or CUSTOM_*.",
     ),
     cfg.ListOpt(
         "traits",
         default=[],
-        help="Traits of the devices that offer it, standard or CUSTOM_*. Owner traits are set "
-        "by Wharfinger itself.",
+        help="Traits of the devices that offer this type, standard or CUSTOM_*. Wharfinger itself "
+        "sets owner traits.",
     ),
     cfg.Opt(
         "max_instances",

@@ -29,21 +29,21 @@ OPTIONS: Final = (
         "poll_interval",
         default=2,
         max=_LONGEST,
-        help="Seconds until a backend's change feed is asked again for what has changed.",
+        help="Seconds between two polls. A poll asks the backend's change feed for changes.",
     ),
     cfg.FloatOpt(
         "drift_interval",
         default=60,
         max=_LONGEST,
-        help="Seconds until Placement is asked again for what others have changed there; and "
-        "until what failed as a whole is tried again: a full listing, or a driver that could not "
-        "be loaded or connected.",
+        help="Seconds between two drift cycles. A drift cycle asks Placement for changes of other "
+        "programs. The agent also waits this long, at most, before it retries a failed full cycle, "
+        "or a driver that could not be loaded or connected.",
     ),
     cfg.FloatOpt(
         "full_interval",
         default=300,
         max=_LONGEST,
-        help="Seconds until a backend is asked again for all that it has.",
+        help="Seconds between two full cycles. A full cycle lists everything in the backend.",
     ),
     cfg.StrOpt(
         "health_socket",
