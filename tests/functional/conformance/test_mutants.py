@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.conformance.examining import Examiner
+from tests.lab.conformance.examining import SLOW, Examiner
 from tests.lab.conformance.honest import DevicesDriver, LabDriver, MachinesDriver
 from tests.lab.conformance.mutants import all_mutants
 from tests.lab.conformance.unusual import CONFORMING, UNUSUAL
@@ -19,8 +19,6 @@ from wharfinger.conformance.rules import Profile, Rule, all_rules, requirements
 RULES = {rule.id: rule for rule in all_rules()}
 MUTANTS = [*all_mutants()]
 NAMES: dict[type, str] = {DevicesDriver: "devices", MachinesDriver: "machines"}
-#: Rules that repeat their work for many seconds: a run draws one of their drivers.
-SLOW = {f"WHF-{id}" for id in (451, 508, 721, 722, 723, 802, 804, 805, 806, 816)}
 #: Rules of other processes and of all calls, which take long for a rule that is not meant.
 IN_PROCESSES = {f"WHF-{id}" for id in (305, 811, 812, 813, 814, 815, 817)}
 #: Statuses of a rule that is not broken.

@@ -12,6 +12,9 @@ from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.rule_runner import Examination, guarded
 
+#: Rules that repeat their work for many seconds: a run draws one of them.
+SLOW = {f"WHF-{id}" for id in (451, 508, 721, 722, 723, 802, 804, 805, 806, 816)}
+
 
 @dataclass(frozen=True)
 class Examiner:
