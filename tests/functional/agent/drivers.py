@@ -1,10 +1,8 @@
 """Drivers for the agent: of a fleet that a test has in its hands, and of one in a process."""
 
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar
 
@@ -109,12 +107,8 @@ class FleetDriver(ComputeDriver):
         return self._fleet.changed_since(since)
 
 
-class GatedDriver(ComputeDriver):
-    """Driver of a fixed fleet whose listing waits at a pipe.
-
-    ``gate`` is the path of the pipe. The driver reports on standard error that it waits, and
-    continues when a test has opened the pipe for writing and closed it.
-    """
+class FixedDriver(ComputeDriver):
+    """Driver of five nodes that never change."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         nested_providers=unsupported("nodes have no parts"),
@@ -125,18 +119,8 @@ class GatedDriver(ComputeDriver):
     )
     default_owner: ClassVar[str] = "OWNER_NOVA"
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
-        super().__init__(conf, host, name)
-        conf.register_opts([cfg.IntOpt("nodes", default=5), cfg.StrOpt("gate")], name)
-
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        section = self.conf[self.name]
-        if section.gate:
-            print(f"{self.name} waits", file=sys.stderr, flush=True)
-            # As one does that asks several backends: Python waits for such threads.
-            with ThreadPoolExecutor() as pool:
-                pool.submit(Path(section.gate).read_text).result()
-        return [f"{self.name}-{number}" for number in range(section.nodes)]
+        return [f"{self.name}-{number}" for number in range(5)]
 
     def get_inventory(self, nodename: str) -> dict[str, dict[str, int]]:
         return {"CUSTOM_GOLD": {"total": 1}}
@@ -149,6 +133,6 @@ def install(directory: Path) -> Path:
     information.mkdir(parents=True)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: wharfinger-lab\nVersion: 1")
     (information / "entry_points.txt").write_text(
-        f"[wharfinger.drivers]\nfleet = {__name__}:FleetDriver\ngated = {__name__}:GatedDriver\n"
+        f"[wharfinger.drivers]\nfleet = {__name__}:FleetDriver\nfixed = {__name__}:FixedDriver\n"
     )
     return site

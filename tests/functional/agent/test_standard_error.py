@@ -29,16 +29,6 @@ def fill(writer: int) -> None:
         os.set_blocking(writer, True)
 
 
-def restart(agent: AgentProcess, new: str) -> None:
-    """Kill the process of the instance, and wait until the next one has published a new node."""
-    agent.wait_until(lambda: "one" in agent.pids(), "start of the instance")
-    pid = agent.pids()["one"]
-    os.kill(pid, signal.SIGKILL)
-    agent.wait_until(lambda: agent.pids().get("one", pid) != pid, "next start")
-    agent.fleets["one"].change(new)
-    agent.wait_until(lambda: new in everything(), "new node")
-
-
 def test_agent_whose_log_is_not_read_starts_instances_again_and_counts_lost_lines(
     tmp_path: Path,
     placement: PlacementFixture,
@@ -51,8 +41,12 @@ def test_agent_whose_log_is_not_read_starts_instances_again_and_counts_lost_line
         text = agent.config.read_text()
         agent.config.write_text(text.replace(f"log_file = {agent.log}", "use_stderr = true"))
         agent.start(writer)
-        for number in range(2):
-            restart(agent, f"one-new-{number}")
+        agent.wait_until(lambda: "one" in agent.pids(), "start of the instance")
+        pid = agent.pids()["one"]
+        os.kill(pid, signal.SIGKILL)
+        agent.wait_until(lambda: agent.pids().get("one", pid) != pid, "next start")
+        agent.fleets["one"].change("one-new")
+        agent.wait_until(lambda: "one-new" in everything(), "new node")
         log = os.read(reader, 2**20)
         agent.reload()  # which is logged
         while b"lines of the log were dropped: nothing read them\n" not in log:

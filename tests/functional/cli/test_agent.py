@@ -1,8 +1,6 @@
 """``wharfinger agent`` as the process that it is: how it starts, what it tells, how it ends."""
 
-import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -21,14 +19,6 @@ from tests.lab.placement import Requests
 from tests.lab.program import PROGRAM, Program
 from wharfinger.objects import OWNER_TAG_VERSION
 
-#: The program, with less patience for what hangs than an operator's.
-IMPATIENT = """
-import sys
-from wharfinger.agent import agent
-from wharfinger.cli.app import main
-agent.PATIENCE = 3.0
-sys.exit(main())
-"""
 #: Names of the providers when all are published.
 NODES = {f"{name}-{number}" for name in ("one", "two") for number in range(5)}
 
@@ -59,29 +49,18 @@ def fleet(program: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
     return program
 
 
-def configure(program: Program, *more: str) -> None:
-    """Configure two instances in place of the sample's; the first may have more options."""
+def configure(program: Program) -> None:
+    """Configure two instances in place of the sample's."""
     placement = program.config.read_text().partition("[placement]")[2].partition("[agent]")[0]
-    instances = "[two]\ndriver = gated\n[one]\ndriver = gated\n" + "\n".join(more)
     program.config.write_text(
         "[DEFAULT]\nenabled_drivers = one, two\nhost = lab\nservice_down_time = 60\n"
         f"state_path = {program.directory}\n[placement]{placement}\n"
-        f"[agent]\npoll_interval = 0.01\n{instances}\n"
+        "[agent]\npoll_interval = 0.01\n[two]\ndriver = fixed\n[one]\ndriver = fixed\n"
     )
-
-
-@pytest.fixture
-def gate(fleet: Program) -> Path:
-    """Where listings of the first instance wait."""
-    gate = fleet.directory / "gate"
-    os.mkfifo(gate)
-    configure(fleet, f"gate = {gate}")
-    return gate
 
 
 def has_nothing_to_do(program: Program) -> None:
     """Everything is published, and another sync finds no difference."""
-    configure(program)  # without a gate
     synced = inprocess.run(program, "sync")
     assert (synced.code, synced.err) == (0, "")
     assert synced.out == "one: no change\ntwo: no change\n"
@@ -122,9 +101,9 @@ def test_agent_with_verbose_logs_its_start_writing_cycles_and_end(
     assert (lines[0], lines[-1]) == ("the agent of lab runs one, two", "the agent of lab stops")
     assert sorted(lines[1:-1]) == [
         "one: 15 changes written",
-        "one: driver gated publishes for OWNER_NOVA",
+        "one: driver fixed publishes for OWNER_NOVA",
         "two: 15 changes written",
-        "two: driver gated publishes for OWNER_NOVA",
+        "two: driver fixed publishes for OWNER_NOVA",
     ]
     has_nothing_to_do(fleet)
 
@@ -133,7 +112,6 @@ def test_log_file_of_the_configuration_has_the_lines_with_their_request_id(
     fleet: Program,
 ) -> None:
     log = fleet.directory / "agent.log"
-    configure(fleet)
     fleet.config.write_text(
         fleet.config.read_text().replace("[DEFAULT]\n", f"[DEFAULT]\nlog_file = {log}\n")
     )
@@ -186,7 +164,7 @@ def test_agent_with_an_invalid_configuration_does_not_start(fleet: Program) -> N
         "[placement]\nembedded = no": "[placement] auth_type = ",
         "[database]\nconnection = nonsense": "[database] connection = ***: this is not a URL",
     }.items():
-        fleet.config.write_text(f"{start}enabled_drivers = one\n[one]\ndriver = gated\n{wrong}\n")
+        fleet.config.write_text(f"{start}enabled_drivers = one\n[one]\ndriver = fixed\n{wrong}\n")
         failed(inprocess.run(fleet, "agent"), told)
 
 
@@ -218,61 +196,8 @@ def test_agent_that_ends_lets_a_writing_cycle_end_first(fleet: Program, requests
     written = {name for name in ("one", "two") if f"{name}: 15 changes written" in done.err}
     assert written
     assert everything().keys() == {name for name in NODES if name[:3] in written}
-    configure(fleet)
     for name in written:
         assert inprocess.run(fleet, "sync", "--driver", name).out == f"{name}: no change\n"
-
-
-def test_agent_that_ends_publishes_a_listing_under_way_first(fleet: Program, gate: Path) -> None:
-    with Process(fleet, "-v") as agent:
-        agent.wait_for("one waits", "two: 15 changes written")
-        agent.process.send_signal(signal.SIGTERM)
-        agent.wait_for("stops")
-        gate.write_text("")
-        done = agent.ended()
-
-    assert (done.code, done.out) == (0, "")
-    assert "one: 15 changes written" in done.err
-    has_nothing_to_do(fleet)
-
-
-def test_hanging_driver_is_named_and_does_not_keep_the_agent_from_ending(
-    fleet: Program, gate: Path
-) -> None:
-    with Process(fleet, "-v", command=(sys.executable, "-c", IMPATIENT)) as agent:
-        agent.wait_for("one waits", "two: 15 changes written")
-        done = agent.end()
-
-    assert (done.code, done.out) == (0, "")
-    assert done.err.splitlines()[-1].startswith("one: still at work after 3 seconds, and ended.")
-    assert everything().keys() == {name for name in NODES if name.startswith("two")}
-    configure(fleet)
-    assert inprocess.run(fleet, "sync").out.splitlines()[-2:] == [
-        "one: 15 changes written",
-        "two: no change",
-    ]
-    has_nothing_to_do(fleet)
-
-
-@pytest.mark.drawn(1)
-@pytest.mark.parametrize("at", [1, 8, 15])
-def test_killed_while_it_writes_it_goes_on_when_it_is_started_again(
-    fleet: Program, requests: Requests, at: int
-) -> None:
-    with Process(fleet) as agent:
-        requests.seen = killed = Acting(
-            lambda _request: len(requests.writes) == at, agent.process.kill
-        )
-        assert agent.ended().code == -signal.SIGKILL
-        assert killed.done.is_set()
-    requests.seen = []
-
-    with Process(fleet, "-vv") as agent:
-        agent.wait_for("one: full cycle: ", "two: full cycle: ")
-        done = agent.end()
-
-    assert (done.code, done.out) == (0, "")
-    has_nothing_to_do(fleet)
 
 
 def test_agent_with_the_embedded_placement_logs_no_requests(tmp_path: Path) -> None:
