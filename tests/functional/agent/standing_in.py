@@ -1,4 +1,7 @@
-"""An agent whose instances are a test's, and whose systemd is a socket of the test's."""
+"""An agent with stand-ins: its instances run nothing, and a datagram socket stands in for systemd.
+
+The tests of ``integration/systemd`` run a real systemd.
+"""
 
 import logging
 import socket
