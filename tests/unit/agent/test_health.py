@@ -316,7 +316,9 @@ def test_health_never_passes_while_a_condition_holds(one: InstanceStatus) -> Non
 @given(one=statuses_of_instances)
 def test_health_of_same_status_never_improves_with_time(one: InstanceStatus) -> None:
     order = list(Verdict)
-    before, after = (health(agent(one), moment).verdict for moment in (NOW, NOW + 500))
+    before, after = (
+        health(agent(one, looked_at=moment), moment).verdict for moment in (NOW, NOW + 500)
+    )
 
     assert order.index(before) <= order.index(after)
 
