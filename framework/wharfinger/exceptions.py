@@ -327,9 +327,8 @@ class NameTaken(WharfingerError):
     """A provider cannot be created: one in another tree has its name."""
 
     template = (
-        "provider {provider} was not created by driver instance {instance}: {uuid}, which "
-        "belongs to {other} and is in the tree of {root_uuid}, has this name, and names "
-        "are unique in Placement. Rename one of the two."
+        "driver instance {instance} cannot create provider {provider}: provider {uuid} of "
+        "{other}, in the tree of {root_uuid}, already has this name. Rename one of the two."
     )
     provider: str
     instance: str

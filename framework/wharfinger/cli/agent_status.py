@@ -38,10 +38,9 @@ class Age(FormattableColumn[float | None]):
 
 
 class Texts(FormattableColumn[list[str]]):
-    """Texts, one a line in a table, as a list in the other formats."""
+    """Texts: in a table, each on its own line; in the other formats, a list."""
 
     def human_readable(self) -> str:
-        """Return the texts as lines."""
         return "\n".join(self._value)
 
 

@@ -45,8 +45,8 @@ class Sync(ObjectCommand):
             "--removal-delay",
             metavar="SECONDS",
             type=seconds,
-            help="the shortest time between two listings without a device or node, before its "
-            "provider is deleted; default: as configured",
+            help="seconds for which a device or node must be missing, from one complete listing "
+            "to another, before its provider is deleted; default: as configured",
         )
         parser.add_argument(
             "--allow-mass-removal",

@@ -47,8 +47,8 @@ OPTIONS: Final = (
         "removal_delay",
         default=60,
         min=0,
-        help="The shortest time, in seconds, between two complete listings without a device or "
-        "node before its provider is removed.",
+        help="Seconds for which a device or node must be missing, from one complete listing to "
+        "another, before its provider is removed.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Growth of a backend: as many things as a harness makes in a short time."""
+"""Growth of a backend: the number of things doubles while the harness is fast enough."""
 
 import time
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""The harness that a driver's author supplies: a backend that the kit can change, and break.
+"""The harness that a driver's author supplies: a backend that the kit can change and break.
 
-Named by an entry point in the group ``wharfinger.conformance_harness`` that is called as the
-driver is. ``wharfinger.conformance.backend_proxy`` breaks what answers over HTTP.
+The kit finds it by an entry point in the group ``wharfinger.conformance_harness`` that has the
+driver's name. ``wharfinger.conformance.backend_proxy`` injects faults into HTTP backends.
 """
 
 import abc

@@ -53,7 +53,7 @@ class RunPlacement:
             return self._service.application({**environ, **roles}, start_response)
 
     def listed(self) -> list[ProviderSummary]:
-        """Return its providers; their generations show changes and new allocations."""
+        """Return all providers. Their generations show changes and new allocations."""
         return self.client.list_providers()
 
     def contents(self) -> Contents:

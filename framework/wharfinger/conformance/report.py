@@ -27,7 +27,7 @@ def facts(
     rules: Iterable[Rule],
     capabilities: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return what a run was asked for and what it has found, in values of JSON.
+    """Return the options and the results of a run, as JSON.
 
     ``capabilities`` is what ``declared_capabilities`` returns. The driver is not imported.
     """

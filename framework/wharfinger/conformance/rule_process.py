@@ -93,7 +93,7 @@ class RuleProcess:
         self._buffer = b""
 
     def begin(self) -> dict[str, Any]:
-        """Wait until the driver can be checked; return its capabilities, in values of JSON.
+        """Wait until the driver can be checked; return its capabilities, as JSON.
 
         Raises NotShown where it cannot be checked, and Lost.
         """

@@ -73,7 +73,7 @@ class Asked:
         return [part for pair in given for part in pair] + ["--thorough"] * self.thorough
 
     def to_data(self) -> dict[str, Any]:
-        """Return the same as values of JSON."""
+        """Return the options as JSON."""
         return asdict(self) | {"config_file": self.config_file and str(self.config_file)}
 
     @classmethod

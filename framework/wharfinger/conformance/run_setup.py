@@ -66,7 +66,7 @@ def set_up(asked: Asked, directory: Path, calls: RunningCalls) -> Iterator[Exami
 
 
 def declared_capabilities(driver: str) -> dict[str, dict[str, Any]]:
-    """Return what a driver declares, in values of JSON; nothing where it cannot be loaded."""
+    """Return the capabilities that a driver declares, as JSON; none if it cannot be loaded."""
     try:
         declared = loader.load(driver).capabilities.items()
     except DriverLoadError:

@@ -64,7 +64,7 @@ def said_elsewhere(
 
 
 def as_data(said: dict[str, DesiredProvider]) -> dict[str, Any]:
-    """Return a description in values of JSON."""
+    """Return a description as JSON."""
     return {
         name: {
             **_data(one.provider),

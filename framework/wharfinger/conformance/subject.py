@@ -318,7 +318,7 @@ class Publishing:
         self.driver: ComputeDriver
 
     def start(self) -> None:
-        """Start like a new process, with the records of earlier processes."""
+        """Load the driver anew, as a new process does that finds the records of earlier ones."""
         instance = self._subject.load()
         self.publisher = instance.publisher
         self._invariants = self._invariants or TreeInvariants(
@@ -462,7 +462,7 @@ def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeList:
 
 
 def tree_of(node: str, uuid: str, live: Contents = MappingProxyType({})) -> ProviderTree:
-    """A node's tree as the driver is given it; of a root alone where there is nothing."""
+    """A node's tree as the driver receives it; a root alone if Placement has none."""
     root = live.get(node, Provider(uuid=uuid, name=node, root_uuid=uuid))
     theirs = [one for one in live.values() if one.root_uuid == root.root_uuid]
     return ProviderTree.from_providers(theirs or [root])

@@ -47,7 +47,7 @@ class Field(Generic[T]):
         return None if value is None else self._to_primitive(value)
 
     def from_primitive(self, obj: Any, attr: str, value: Any) -> Any:
-        """Return a value for ``coerce``; ``obj`` is the object with the field.
+        """Return the value of a primitive; ``coerce`` validates it later. ``obj`` has the field.
 
         Raises ValueError for None, unless the field is nullable.
         """

@@ -25,7 +25,7 @@ def with_status(root: Provider, *, disabled: bool) -> Provider:
 def desired_from_record(live: Provider, record: Record, *, disabled: bool) -> DesiredProvider:
     """Return the desired state of a provider whose driver was not called: its present state.
 
-    With ``disabled``, it also has the trait.
+    With ``disabled``, the provider also gets the trait COMPUTE_STATUS_DISABLED.
     """
     mine = own_view(live, record)
     return DesiredProvider(

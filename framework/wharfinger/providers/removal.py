@@ -26,7 +26,7 @@ _FRACTION: Final = 5
 class RemovalPolicy:
     """Conditions for the removal of absent providers.
 
-    ``delay`` is the shortest time between two complete listings without a provider, in seconds.
+    ``delay`` is the time in seconds for which complete listings must lack a provider.
     With ``allow_mass``, one cycle may remove any number of providers.
     """
 
@@ -129,7 +129,7 @@ def remove(draft: TreeDraft, removals: Removals) -> None:
 
 
 def _delete(draft: TreeDraft, live: Provider, *, is_replaced: bool) -> None:
-    """Delete a provider; a replaced one is reserved first, since deletions come last."""
+    """Plan to delete a provider; first reserve a replaced one, since a plan deletes last."""
     if is_replaced:
         draft.keep_absent(live, None, REPLACED)
     draft.delete(live)

@@ -220,7 +220,7 @@ class Writer:
     # Intents and results.
 
     def _store_intents(self, batch: Sequence[TreeWrite], store: RecordStore) -> None:
-        """Store what each tree is about to write; a tree that has changed since fails."""
+        """Store the intended writes of each tree. A tree whose records have changed fails."""
         begun = [tree for tree in batch if _has_intent(tree)]
         for tree in begun:
             tree.intents = dict(_intents(tree, store))

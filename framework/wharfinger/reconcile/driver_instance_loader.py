@@ -48,7 +48,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The sections that are read, as far as that is known, and all that is wrong."""
+    """Result of a check: the configuration sections that drivers read, and all problems."""
 
     sections: tuple[str, ...]
     problems: tuple[WharfingerError, ...]

@@ -161,7 +161,7 @@ class RecordStore:
         ]
 
     def _take(self, rows: Iterable[ProviderRecord]) -> set[str]:
-        """Keep the records in rows; return their provider uuids."""
+        """Turn rows into records, and keep these; return the uuids of their providers."""
         read = set()
         for number, one in enumerate(rows):
             uuid = one.provider_uuid if "provider_uuid" in one else f"? ({number})"

@@ -189,10 +189,10 @@ class Reservations:
         return bool(self._held(uuid=uuid))
 
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
-        """End a holder's reservation; the provider is free if it was the last one.
+        """End a holder's reservation. The last reservation that ends makes the provider free.
 
-        Return, for people, the reasons for which the provider is still reserved. Raises
-        ObjectNotFound if the holder has no reservation of it.
+        Return texts with the reasons why the provider is still reserved. Raises
+        ObjectNotFound if the holder has not reserved it.
         """
         for held in self._held(provider_uuid=provider.uuid, holder=holder):
             return self._end(held.uuid, provider)
@@ -449,7 +449,7 @@ class Reservations:
 
     @patiently(*_CONFLICTS)
     def _end(self, uuid: str, provider: ProviderSummary) -> tuple[str, ...]:
-        """End a reservation; return, for people, the reasons that keep its provider reserved."""
+        """End a reservation; return texts with the reasons why the provider is still reserved."""
         try:
             stored = self._read(provider)
         except NotFound:

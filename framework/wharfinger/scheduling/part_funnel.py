@@ -57,7 +57,7 @@ class Wanted:
 
 
 def wanted(request: ResourceRequest) -> list[Wanted]:
-    """Return the parts of a request: each group with a suffix, each class of the other group."""
+    """Return the parts of a request: each suffixed group, and each class of the unsuffixed one."""
     found = []
     for group in request.groups:
         if group.suffix == UNNUMBERED:

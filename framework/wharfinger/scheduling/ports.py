@@ -43,7 +43,8 @@ def from_port(
 
     ``resource_request`` is the port's attribute of that name, with ``request_groups`` (Neutron's
     extension port-resource-request-groups). ``physnets`` are the physical networks of all segments
-    of its network (None for a segment without one). Neutron names one; any of them is suitable.
+    of its network (None for a segment without one). Neutron's request requires the trait of one of
+    them; the result accepts any of them.
     Placement refuses traits that it does not know: with ``known_traits``, those of networks that no
     agent has reported yet are omitted. Raises InvalidRequest, also if nothing is requested.
     """

@@ -272,7 +272,7 @@ def _known(one: Any, name: str) -> Any:
 
 
 def _moment(seconds: float) -> datetime | str:
-    """Return the time from seconds since the epoch, in whole seconds."""
+    """Convert a Unix time to a datetime in UTC, without fractions of a second."""
     try:
         return datetime.fromtimestamp(int(seconds), UTC)
     except (OSError, OverflowError, ValueError):

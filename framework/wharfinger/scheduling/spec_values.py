@@ -28,7 +28,7 @@ def one_of(*values: str) -> Values:
 
 
 def whole(least: int | None = None, most: int | None = None) -> Values:
-    """Take a whole number, in all notations that Python and nova read."""
+    """Accept a whole number in every notation that Python and nova accept."""
 
     def read(value: str) -> str | None:
         try:

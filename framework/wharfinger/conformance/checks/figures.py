@@ -64,10 +64,10 @@ def follows_changes(subject: Subject) -> None:
             after = publishing.settle()
             its = at_and_below(before, thing)
             if all(after.get(name) == before[name] for name in its):
-                raise Violation(difference(before, after), f"a difference of {thing}")
+                raise Violation(difference(before, after), f"a changed provider of {thing}")
             others = concerned(before, after, thing)
             if without(before, others) != without(after, others):
-                raise Violation(difference(before, after), f"a difference of {thing} alone")
+                raise Violation(difference(before, after), f"changes to {thing} only")
             see_as_expected(subject, after)
         publishing.restart()
         see_nothing_done(subject, after, publishing.cycle.sync())
