@@ -49,11 +49,10 @@ def device(bus: str, *deployables: Part, **more: Any) -> dict[str, Any]:
 class Cyborg(OpenStackService):
     """Cyborg's conductor and its API.
 
-    With Placement's URL there are agents too, one for each of ``hosts``, or for the one ``host``;
-    root providers of these names have to be there already. The first has ``hardware``, which is
-    devices, and is meant wherever no host is named. The agents report what there is before this
-    is set up, then at each ``discover``; and all the while, if ``reports_every`` says after how
-    many seconds.
+    With Placement's URL there are agents, too: one for each of ``hosts``, or for the one ``host``.
+    Placement must have root providers with these names before. The first host has the devices in
+    ``hardware``, and is the default host of the methods. The agents report during the set-up, then
+    at each ``discover``, and every ``reports_every`` seconds if that is set.
     """
 
     name = "cyborg"
@@ -146,7 +145,7 @@ class Cyborg(OpenStackService):
         return described
 
     def wait_for_request(self, uuid: str, state: str) -> dict[str, Any]:
-        """The accelerator request, once it is in this state."""
+        """Wait until an accelerator request is in this state, and return it."""
         return self._wait(
             f"accelerator request {uuid} is not {state}",
             lambda: found if (found := self.request(uuid))["state"] == state else None,
@@ -207,16 +206,16 @@ class Cyborg(OpenStackService):
         self._control(f"discover?host={host or self.host}")
 
     def wait_for_reports(self, count: int = 2) -> None:
-        """Wait until all agents have reported so often again, by themselves.
+        """Wait for this many further periodic reports of all agents.
 
-        The last report of two, or of more, has begun after this was asked for.
+        If it waits for two or more, the last one has begun after this call.
         """
         last = int(self._control("reports")) + count
         self._wait("no reports", lambda: int(self._control("reports")) >= last or None)
 
     @contextmanager
     def impatient(self, seconds: int = 1) -> Iterator[None]:
-        """Make Cyborg's API wait this long for an agent in the block, not a minute."""
+        """Within the block, let Cyborg's API wait this long for an agent, and not a minute."""
         self._control(f"patience?seconds={seconds}")
         try:
             yield
@@ -238,7 +237,7 @@ class Cyborg(OpenStackService):
         return uuid
 
     def programmed(self, bus: str, host: str | None = None) -> str | None:
-        """The image that a device really holds; None as long as none was programmed."""
+        """The image that a device really holds; None before the first one."""
         with suppress(FileNotFoundError):
             return (self.directory / "holds" / self._device(bus, host)).read_text()
         return None
@@ -252,7 +251,7 @@ class Cyborg(OpenStackService):
         ]
 
     def underway(self, bus: str, host: str | None = None) -> list[dict[str, Any]]:
-        """The beginnings of what a device is being programmed with, now."""
+        """The beginnings of the programmings of a device that are in progress."""
         events = self.programmings(bus, host)
         over = {event["programming"] for event in events if event["event"] == "end"}
         return [
@@ -264,7 +263,7 @@ class Cyborg(OpenStackService):
     def wait_for_programming(
         self, bus: str, host: str | None = None, count: int = 1
     ) -> dict[str, Any]:
-        """The latest beginning, once a device is being programmed by so many at once."""
+        """Wait until so many programmings of a device are in progress; return the latest start."""
         begun = self._wait(
             f"{self._device(bus, host)} is not being programmed",
             lambda: found if len(found := self.underway(bus, host)) >= count else None,
@@ -272,7 +271,7 @@ class Cyborg(OpenStackService):
         return begun[-1]
 
     def wait_until_programmed(self, bus: str, host: str | None = None) -> dict[str, Any]:
-        """The latest end, once a device has been programmed and is not being so any more."""
+        """Wait until all programmings of a device have ended; return the latest end."""
 
         def ended() -> dict[str, Any] | None:
             events = self.programmings(bus, host)

@@ -65,7 +65,7 @@ def _read(name: str) -> Any:
 
 
 class LabDriver(FPGADriver):  # type: ignore[misc]
-    """All devices of one host: of the agent that is being made, unless it is given."""
+    """All devices of one host; by default, of the host whose agent is being created."""
 
     VENDOR = "lab"
 
@@ -165,7 +165,7 @@ def _note(event: str, **facts: Any) -> None:
 
 
 def _wait_for_go(gos: Path) -> None:
-    """Take a go, as one of all that wait for one, when there is one."""
+    """Wait until there is a go that no other programming has taken, and take it."""
     while True:
         for go in gos.glob("*"):
             with suppress(FileNotFoundError):
@@ -178,5 +178,5 @@ def _address(bus: str, device: str, function: int) -> dict[str, str]:
 
 
 def _function_trait(function: str) -> str:
-    """The trait by which a driver says what function a device holds, as Intel's does."""
+    """Return the trait that shows the function of a device, as Intel's driver forms it."""
     return f"{constants.FPGA_FUNCTION_ID}_{LabDriver.VENDOR}_{function.replace('-', '')}".upper()

@@ -67,7 +67,7 @@ class CyborgHarness(ServiceHarness):
     def reset(self) -> None:
         """Empty Cyborg, and let it find the GPU and two FPGAs that hold their first function.
 
-        Only what it finds anew it publishes. The root is as nova would have published it.
+        Cyborg publishes only what it finds anew. The root is published as nova does it.
         """
         self.expect()
         self._have_root()
@@ -96,12 +96,12 @@ class CyborgHarness(ServiceHarness):
         return self.things()[-1]
 
     def grow(self, count: int) -> None:
-        """Plug in that many before Cyborg looks."""
+        """Plug in that many FPGAs, and let Cyborg discover them together."""
         new = [_fpga(next(self._buses)) for _ in range(count)]
         self._have_hardware(*self._cyborg.hardware(), *new)
 
     def remove(self, thing: str) -> None:
-        """Pull an FPGA; one that is busy when that is over."""
+        """Pull an FPGA; make it free before, if it is busy."""
         if thing in self._requests:
             self.make_free(thing)
         self._removed[thing] = self._device(thing)
@@ -150,14 +150,14 @@ class CyborgHarness(ServiceHarness):
         }
 
     def use(self, thing: str) -> None:
-        """Bind a request to a thing without an end."""
+        """Bind a request to a thing, and keep it bound."""
         self.make_busy(thing)
         bus, request = self._device(thing)["bus"], self._requests.pop(thing)
         self._cyborg.go(bus)
         self._wait_until_bound(thing, request)
 
     def image(self, thing: str) -> tuple[str, str]:
-        """An image of Glance's, with a function that no device has had."""
+        """Create an image in Glance, with a function that no device has had."""
         function = next(self._functions)
         image = self._cyborg.create_image(function)
         self._images[image] = function
@@ -195,7 +195,7 @@ class CyborgHarness(ServiceHarness):
 
 
 def _fpga(number: int) -> Part:
-    """The FPGA at a place: each second one has two accelerators, and a trait of that."""
+    """Return the FPGA at a place. Every second one has two accelerators, and a trait for that."""
     is_double = number % 2 == 0
     traits = ["CUSTOM_FPGA_LAB", *(["CUSTOM_FPGA_DOUBLE"] if is_double else [])]
     part = deployable(_REGION, accelerators=1 + is_double, traits=traits)

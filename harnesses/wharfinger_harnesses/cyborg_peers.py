@@ -18,7 +18,7 @@ _FUNCTION = "accel:function_id"
 
 
 def answer(start_response: Any, status: HTTPStatus, body: Any = None) -> list[bytes]:
-    """Answer a request: with this as JSON, or as it is if it is bytes."""
+    """Answer a request with bytes, or with any other value as JSON."""
     raw = isinstance(body, bytes)
     content = body if raw else json.dumps(body).encode()
     start_response(
@@ -73,7 +73,7 @@ def glance(directory: Path) -> Application:
 
 
 def nova(directory: Path) -> Application:
-    """Takes every event, and notes it."""
+    """Accepts every event, and stores it."""
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] != "POST":

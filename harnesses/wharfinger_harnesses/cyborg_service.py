@@ -158,7 +158,7 @@ def without_keystone(_defaults: dict[str, str]) -> Callable[[Application], Appli
 
 
 def mounted(applications: Mapping[str, Application]) -> Application:
-    """The applications where they are looked for; nothing anywhere else."""
+    """Return one application that serves each of these under its path, and 404 elsewhere."""
 
     def dispatch(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -174,7 +174,7 @@ def mounted(applications: Mapping[str, Application]) -> Application:
 
 
 def load_beside(name: str) -> Any:
-    """Import a module from where nothing else is to be imported."""
+    """Import a module from this directory, which is not on the import path."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -266,9 +266,9 @@ class Control:
         self._reports = 0
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Answer with how often all have reported; after a report, where one is asked for.
+        """Answer with the number of reports that all agents have made.
 
-        Or after a change of how long the parts wait for each other.
+        Before that, `discover` lets an agent report, and `patience` sets the timeout of RPC calls.
         """
         if environ["PATH_INFO"] == "/patience":
             (seconds,) = parse_qs(environ["QUERY_STRING"])["seconds"]
@@ -294,7 +294,7 @@ class Control:
         self._reports += 1
 
     def report_every(self, seconds: float) -> None:
-        """Let all agents report at this interval, for ever."""
+        """Let all agents report at this interval, without end."""
         while True:
             time.sleep(seconds)
             self.report()

@@ -28,7 +28,7 @@ SERVER_USER = "nobody"
 
 
 class LabError(Exception):
-    """The lab cannot be set up on this machine, and why."""
+    """The lab cannot be set up on this machine; the text is the reason."""
 
 
 def path_with(programs: Mapping[str, str]) -> str:
@@ -46,7 +46,7 @@ def path_with(programs: Mapping[str, str]) -> str:
 
 
 def socket_in(directory: Path, name: str) -> Path:
-    """Where a socket can be made: the kernel takes no long paths for them."""
+    """Return the path of a socket; raises LabError if it is too long for the kernel."""
     path = directory / name
     if len(os.fsencode(path)) > MAX_SOCKET_PATH:
         raise LabError(f"{path} is too long for a socket: set TMPDIR to a shorter path")
@@ -86,7 +86,7 @@ class Daemon(fixtures.Fixture):
     process: "subprocess.Popen[bytes]"
 
     def setUp(self) -> None:
-        """Start it; raises LabError, by itself, where that is why it could not be."""
+        """Start the server; raises a LabError itself, and not inside MultipleExceptions."""
         try:
             super().setUp()
         except fixtures.MultipleExceptions as errors:
@@ -96,7 +96,7 @@ class Daemon(fixtures.Fixture):
             raise cause from None
 
     def stop(self, by: signal.Signals | None = None) -> None:
-        """End it before its time, with this signal; its directory stays."""
+        """Stop the server early, with this signal; its directory stays."""
         self._stopped = True
         self.process.send_signal(by or self.ended_by)
         self.process.wait(TIMEOUT)

@@ -1,6 +1,6 @@
-"""A real Ironic, for as long as a test or a module of them; PyPI's ironic.
+"""A real Ironic, from PyPI, for a test or a module of tests.
 
-Its nodes do as their ``extra["lab"]`` says: see ironic_hardware.py.
+``extra["lab"]`` controls what a node does: see ironic_hardware.py.
 """
 
 import time
@@ -17,7 +17,7 @@ from wharfinger_harnesses.openstack import PAUSE, OpenStackService, Options
 class Ironic(OpenStackService):
     """Ironic's conductor and its API, for the newest microversion unless headers say otherwise.
 
-    ``rows`` are its nodes behind its back.
+    ``rows`` accesses its nodes in the database, without Ironic.
     """
 
     name = "ironic"
@@ -79,7 +79,7 @@ class Ironic(OpenStackService):
         self._succeed("PUT", path, {"target": target, **body})
 
     def make_available(self, *uuids: str) -> None:
-        """Take enrolled nodes all the way: off, cleaned, and available."""
+        """Power enrolled nodes off, clean them, and make them available."""
         for uuid in uuids:
             self.provision(uuid, "manage")
         for uuid in uuids:
@@ -92,7 +92,7 @@ class Ironic(OpenStackService):
             self.wait_for(uuid, "available")
 
     def deploy(self, uuid: str, instance_uuid: str) -> None:
-        """Give an available node to an instance as nova does; it then is being deployed."""
+        """Begin to deploy an available node for an instance, as nova does."""
         self.update_node(uuid, instance_uuid=instance_uuid)
         self.provision(uuid, "active")
 
@@ -146,10 +146,10 @@ class Ironic(OpenStackService):
         return node
 
     def insert_nodes(self, count: int, **columns: Any) -> list[str]:
-        """Put nodes into the database behind Ironic's back; return their uuids.
+        """Insert nodes into the database, without Ironic; return their uuids.
 
-        They are like the first node there is, traits included, but for these columns, whose
-        values may be functions of a node's index.
+        They are copies of the first node, with its traits, except for these columns. The value
+        of a column may be a function of the node's index.
         """
         first = self.rows.read()
         if first is None:

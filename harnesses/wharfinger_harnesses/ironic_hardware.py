@@ -6,8 +6,8 @@ its ``clean``, ``deploy`` and ``delete`` do:
 ``hold``
     stays in the middle of it (cleaning, deploying, deleting), until the node has a go;
 ``wait``
-    waits for what in life would be the ramdisk (clean wait, wait call-back), until the node has
-    a go; not for ``delete``;
+    waits as for a ramdisk (clean wait, wait call-back), until the node has a go; not for
+    ``delete``;
 ``fail``
     fails.
 

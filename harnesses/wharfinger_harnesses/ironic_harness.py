@@ -1,7 +1,7 @@
 """The Ironic driver's backend: a real Ironic, whose nodes the conformance kit changes.
 
-Nodes come into being as copies of one that Ironic has made available, by its database: that takes
-no time. All else that becomes of them Ironic does, or is asked for through its API.
+New nodes are copies, in the database, of a node that Ironic has made available: that is quick. All
+other changes are made through Ironic's API.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,15 +32,15 @@ _TIMEOUT: Final = 2
 
 
 class IronicHarness(ServiceHarness):
-    """Nodes of a real Ironic, which the driver reaches through a proxy; busy is being cleaned.
+    """Nodes of a real Ironic, which the driver reaches through a proxy.
 
-    A node that is being cleaned waits in the middle of it, in "clean wait": unlocked, so that
-    it can be removed, and still there after a restart, which ends what Ironic itself is doing.
+    A busy node is being cleaned, and stays in "clean wait". It is unlocked there, so
+    that it can be removed, and a restart of Ironic does not end this state.
 
-    No ``use``: a node is given out whole, and reserved then. No ``second_host``: each host has all
-    nodes of an Ironic.
+    There is no ``use``, since an instance has a whole node, which is reserved then. There is no
+    ``second_host``, since each host has all nodes of an Ironic.
 
-    Nodes are called by the numbers that they have had since ``reset``: the same in each run.
+    Nodes are numbered from ``reset`` on, so their names and uuids are the same in each run.
     """
 
     patience = 2.0 * _TIMEOUT

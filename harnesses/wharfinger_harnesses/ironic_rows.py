@@ -1,6 +1,6 @@
-"""Nodes as Ironic's database has them, behind Ironic's back: that is quick, and exact.
+"""Nodes in Ironic's database, read and written without Ironic: that is quick, and exact.
 
-Ironic reads a node whenever it is asked for it: what is written here it shows from then on.
+Ironic reads a node at each request, so it shows at once what is written here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, MetaData, Table, delete, insert, sele
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A node with its traits, by the columns of their tables, less the node's own number there."""
+    """A node with its traits, by the columns of their tables, without the node's own id there."""
 
     columns: Mapping[str, Any]
     traits: Sequence[Mapping[str, Any]]

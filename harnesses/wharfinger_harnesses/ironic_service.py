@@ -97,7 +97,7 @@ def install_hardware(directory: Path) -> None:
 
 
 def load_hardware() -> None:
-    """Import the tests' hardware, from where nothing else is to be imported."""
+    """Import the tests' hardware from this directory, which is not on the import path."""
     spec = importlib.util.spec_from_file_location(
         _HARDWARE, Path(__file__).with_name(f"{_HARDWARE}.py")
     )

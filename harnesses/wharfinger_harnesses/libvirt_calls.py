@@ -1,8 +1,7 @@
-"""The edge between a driver and libvirt-python: each call is seen there, and can meet a fault.
+"""Observer of the calls from a driver to libvirt-python, each of which can meet a fault.
 
-A call is ``libvirt.open``, and each method of the connection and of the devices and domains that
-come from it. Not ``close``, which libvirt does not refuse; and not ``name``, which libvirt does
-not ask its daemon for: the handle has it.
+The calls are ``libvirt.open``, and all methods of the connection and of its devices and domains,
+with two exceptions. libvirt does not refuse ``close``, and does not ask its daemon for ``name``.
 """
 
 import threading
@@ -20,7 +19,7 @@ _XML: Final = frozenset({"XMLDesc"})
 
 
 class Calls:
-    """The calls of all threads to libvirt, in between ``attach`` and ``detach``."""
+    """The calls of all threads to libvirt, from ``attach`` to ``detach``."""
 
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()
@@ -38,12 +37,12 @@ class Calls:
             self._xml.clear()
 
     def attach(self) -> None:
-        """See each call from now on."""
+        """Observe each call from now on."""
         self._libvirt_open = libvirt.open
         libvirt.open = self._open
 
     def detach(self) -> None:
-        """See none any more, and let go of those that hang."""
+        """Stop observing, and release the calls that hang."""
         if self._libvirt_open is not None:
             libvirt.open = self._libvirt_open
             self._libvirt_open = None
@@ -56,7 +55,7 @@ class Calls:
             return tuple(self._made)
 
     def expect(self, at: int | None, fault: Fault | None) -> None:
-        """As the harness's own."""
+        """As ``Harness.expect``."""
         with self._lock:
             self._released.set()
             self._released = threading.Event()
@@ -83,7 +82,7 @@ class Calls:
         raise _broken()
 
     def _noted(self, words: str) -> tuple[Fault | None, threading.Event]:
-        """Note a call; what it meets, and what it waits for if it hangs."""
+        """Note a call; return its fault, and the event that releases it if it hangs."""
         with self._lock:
             is_meant = self._at in (None, len(self._made))
             self._made.append(words)
@@ -102,7 +101,7 @@ class Calls:
 
 
 class _Seen:
-    """A connection, device or domain whose calls are seen."""
+    """A connection, device or domain whose calls are observed."""
 
     def __init__(self, handle: Any, calls: Calls) -> None:
         self._handle = handle
@@ -121,7 +120,7 @@ class _Seen:
 
 
 def _broken() -> libvirt.libvirtError:
-    """The error that libvirt raises where its daemon is gone, as it was seen of libvirt 9.0."""
+    """The error that libvirt raises if its daemon is gone, as seen with libvirt 9.0."""
     reason = "client socket is closed"
     message = f"internal error: {reason}"
     error = libvirt.libvirtError(message)

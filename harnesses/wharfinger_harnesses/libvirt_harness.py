@@ -38,8 +38,8 @@ _TIMEOUT: Final = 4.0
 class LibvirtHarness(Harness):
     """A host with GPUs; each GPU but the first is a thing.
 
-    The first one stays: a type that no device offers any more is an error in the driver's
-    configuration, so of a host without GPUs nothing would be changed.
+    The first one stays, since a host without GPUs cannot be published: a configured type that no
+    device offers is an error.
     """
 
     patience = 1.5 * _TIMEOUT
@@ -56,7 +56,7 @@ class LibvirtHarness(Harness):
         self._domains: Mapping[str, Sequence[str]] = {}
 
     def start(self) -> None:
-        """See the calls to libvirt, and have the file."""
+        """Observe the calls to libvirt, and write the file."""
         self._calls.attach()
         self.reset()
 
@@ -94,7 +94,7 @@ class LibvirtHarness(Harness):
         )
 
     def things(self) -> Sequence[str]:
-        """The GPUs, but for the first."""
+        """The GPUs except the first."""
         return tuple(self._gpus)
 
     def add(self) -> str:
@@ -116,7 +116,7 @@ class LibvirtHarness(Harness):
         self._write()
 
     def put_back(self, thing: str) -> None:
-        """Plug it into where it was, with the mdevs that it had."""
+        """Plug a removed GPU in again at its address, with its mdevs."""
         self._gpus[thing] = self._removed.pop(thing)
         self._write()
 
@@ -150,10 +150,10 @@ class LibvirtHarness(Harness):
         """Do nothing: libvirt's test driver only reads the file."""
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """As the contract says, with HALF and STALE for the text of a description alone.
+        """As ``Harness.expect``; only the XML of a device or domain can be halved or stale.
 
-        Of any other answer libvirt delivers all or nothing: it is refused, as with RAISE. No other
-        answer is stale.
+        libvirt delivers any other answer whole or not at all. So HALF refuses it, as RAISE does,
+        and STALE has no effect.
         """
         self._calls.expect(at, fault)
 
@@ -163,7 +163,7 @@ class LibvirtHarness(Harness):
 
     @property
     def calls(self) -> Sequence[str]:
-        """The calls to libvirt; which of them there are, ``libvirt_calls`` says."""
+        """The calls to libvirt; ``libvirt_calls`` defines which are counted."""
         return self._calls.made
 
     def use_old_layout(self) -> OldLayout:
@@ -214,7 +214,7 @@ class LibvirtHarness(Harness):
 
 
 def _gpu(number: int) -> Gpu:
-    """The GPU at a place: each second one takes more than the others."""
+    """Return the GPU at a place. Every second GPU takes more mdevs than the others."""
     return Gpu(number=number, capacity=CAPACITIES[OFFERED] + _MORE * (number % 2))
 
 

@@ -40,7 +40,7 @@ class Gpu:
 
     @property
     def mdevs(self) -> tuple[str, ...]:
-        """The uuids of its mdevs: the same each time, and no other GPU's."""
+        """The uuids of its mdevs, which are the same in each run and unique."""
         return tuple(
             str(uuid5(NAMESPACE_URL, f"{self.name}/{self.mdev_type}/{index}"))
             for index in range(self.count)

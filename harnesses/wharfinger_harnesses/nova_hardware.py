@@ -26,7 +26,7 @@ CONF.register_opts(
 
 
 class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
-    """Nodes with a child each; nova's fake driver has one node, and none that is busy."""
+    """Nodes with one child each, which can be busy; nova's fake driver has one node."""
 
     def __init__(self, virtapi: Any) -> None:
         super().__init__(virtapi)
@@ -53,7 +53,7 @@ class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
         return {node_uuid(name): name for name in self.get_available_nodes(refresh)}
 
     def get_available_resource(self, nodename: str) -> dict[str, Any]:
-        """Return a node's figures; nova's fake driver makes uuids that another process has not."""
+        """Return a node's figures, with a uuid that is the same in each process."""
         resource: dict[str, Any] = super().get_available_resource(nodename)
         return resource | {"uuid": node_uuid(nodename), "vcpus": self._fleet[nodename]["vcpus"]}
 
@@ -88,7 +88,7 @@ def node_uuid(name: str) -> str:
 
 
 def _move(allocations: Mapping[str, Any], root: str, child: str) -> None:
-    """Move what instances use of the root's magic to the child."""
+    """Move all allocations of CUSTOM_MAGIC from the root to the child."""
     for consumer in allocations.values():
         held = consumer["allocations"]
         used = held.get(root, {}).get("resources", {}).pop(MAGIC, 0)

@@ -54,7 +54,7 @@ class NovaHarness(Harness):
         )
 
     def stop(self) -> None:
-        """End both."""
+        """Stop the service and the proxy."""
         self._open.close()
 
     def restart(self) -> None:
@@ -142,7 +142,7 @@ nova_config = {self.directory / "nova.conf"}
         }
 
     def use_old_layout(self) -> OldLayout:
-        """Two instances on the first node, as long as the magic was the node's own."""
+        """Return a layout in which two instances use the CUSTOM_MAGIC of the first node's root."""
         (node, *_) = self._nodes.values()
         return OldLayout(
             inventories={
@@ -158,12 +158,12 @@ nova_config = {self.directory / "nova.conf"}
         )
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """As the proxy has it."""
+        """Pass the fault to the proxy."""
         self._proxy.expect(at, fault)
 
     @property
     def calls(self) -> Sequence[str]:
-        """As the proxy has seen them."""
+        """The calls that the proxy has counted."""
         return self._proxy.calls
 
     def _write(self) -> None:

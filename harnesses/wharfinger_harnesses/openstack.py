@@ -21,8 +21,8 @@ Options = Mapping[str, Mapping[str, Any]]
 class OpenStackService(PythonDaemon):
     """A service on 127.0.0.1, with an empty database.
 
-    ``url`` is what a catalog has for the service. ``headers`` go with all that is asked of it
-    here: a token, where it wants one. Of ``options`` those count that come last.
+    ``url`` is what a catalog has for the service. Each request
+    that is sent here has ``headers``, such as a token. Later ``options`` override earlier ones.
     """
 
     #: As its files are called.
@@ -40,7 +40,7 @@ class OpenStackService(PythonDaemon):
         self.headers: dict[str, str] = {}
 
     def _setUp(self) -> None:
-        """Prepare all that it takes to serve."""
+        """Write the configuration, and choose the database and the port."""
         super()._setUp()
         configuration = RawConfigParser()
         for options in self._options:
@@ -76,12 +76,12 @@ class OpenStackService(PythonDaemon):
         return answer.json() if answer.content else None
 
     def execute(self, statement: str, **parameters: Any) -> None:
-        """Do this in its database behind its back."""
+        """Execute a statement in the service's database, without the service."""
         with self._engine.begin() as connection:
             connection.execute(text(statement), parameters)
 
     def log(self) -> str:
-        """All that it has said so far."""
+        """The content of its log so far."""
         with suppress(FileNotFoundError):
             return (self.directory / f"{self.name}.log").read_text(errors="replace")
         return ""

@@ -28,7 +28,7 @@ class ServiceHarness(Harness):
         self._proxy.start()
 
     def stop(self) -> None:
-        """End both; nothing of them stays."""
+        """Stop the service and the proxy, and delete their files."""
         self._open.close()
 
     def restart(self) -> None:
@@ -37,10 +37,10 @@ class ServiceHarness(Harness):
         self._service.start_again()
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """As the proxy has it; a connection that is broken is reset."""
+        """Pass the fault to the proxy; a broken connection is reset."""
         self._proxy.expect(at, fault)
 
     @property
     def calls(self) -> Sequence[str]:
-        """As the proxy has seen them."""
+        """The calls that the proxy has counted."""
         return self._proxy.calls

@@ -1,4 +1,4 @@
-"""The driver: answers the framework from Cyborg's last answers."""
+"""The driver: describes deployables to the framework, as last read from Cyborg."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""The driver: answers the framework from Ironic's last answers."""
+"""The driver: describes nodes to the framework, as last read from Ironic."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

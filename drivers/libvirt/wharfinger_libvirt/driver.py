@@ -1,4 +1,4 @@
-"""The driver: answers the framework from a snapshot of the host."""
+"""The driver: describes the host to the framework, from a snapshot."""
 
 import re
 from collections import Counter
@@ -148,10 +148,10 @@ class LibvirtDriver(ComputeDriver):
     ) -> None:
         """Put the root and its devices into the tree, and take out those that are gone.
 
-        A root that is published here and has vGPUs of its own, as before nova's Stein release,
-        loses them to its devices: raises ReshapeNeeded, and edits the allocations when it is
-        called with them. For that alone libvirt is asked again: for its domains, and for the
-        devices at the same moment. Raises BackendError, too, where a device has no room.
+        A root that is published here may have vGPUs of its own, as before nova's Stein release.
+        They move to the devices: the driver raises ReshapeNeeded, and edits the allocations when
+        it is called with them. Only then it reads from libvirt: the domains, and the devices at
+        the same moment. Raises BackendError, also if a device has no room.
         """
         self._of(nodename)
         mode = provider_tree.set_publishing_mode(nodename, self._config.publish_root)
@@ -203,7 +203,7 @@ class LibvirtDriver(ComputeDriver):
         ]
 
     def _moving(self, provider_tree: ProviderTree, nodename: str) -> list[str]:
-        """The resource classes that are the root's and have to be its devices'."""
+        """The resource classes that have to move from the root to its devices."""
         has = provider_tree.data(nodename).inventory.keys()
         return sorted(has & {mdev_type.resource_class for mdev_type in self._config.mdev_types})
 
@@ -272,7 +272,7 @@ class LibvirtDriver(ComputeDriver):
         }
 
     def _of(self, nodename: str) -> HostSnapshot:
-        """The snapshot, after a look whether it is this node's."""
+        """Return the snapshot, after a check that it is of this node."""
         (name,) = self.get_available_nodes()
         if nodename != name or self._snapshot is None:
             raise BackendError(
@@ -297,7 +297,7 @@ class LibvirtDriver(ComputeDriver):
             )
 
     def _check_device_names(self, found: Iterable[Share]) -> None:
-        """Refuse a name by which the device's provider would not be known again."""
+        """Raise BackendError for a device name by which its provider could not be recognized."""
         for share in found:
             if not _DEVICE_NAME.match(share.device.name):
                 raise BackendError(

@@ -25,24 +25,24 @@ _T = TypeVar("_T")
 
 
 class DeviceSource(Protocol):
-    """Where the devices are read from; a Connection."""
+    """Source of the devices: a Connection."""
 
     def devices(self) -> list[NodeDevice]:
-        """All devices; raises Vanished where one went away meanwhile."""
+        """All devices; raises Vanished if one disappears meanwhile."""
 
 
 class Source(DeviceSource, Protocol):
-    """Where devices and domains are read from; a Connection."""
+    """Source of devices and domains: a Connection."""
 
     def domains(self) -> list[Domain]:
-        """All domains; raises Vanished where one went away meanwhile."""
+        """All domains; raises Vanished if one disappears meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSnapshot:
     """A host: its name, CPUs, MiB of memory, and devices in the order of their names.
 
-    ``domains``, in the order of their uuids, are there only if they were asked for.
+    ``domains``, in the order of their uuids, are read only on request.
     """
 
     hostname: str

@@ -154,10 +154,11 @@ def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]
 
 
 def _places(move: Move) -> tuple[dict[str, str], dict[str, str]]:
-    """The provider of the device that each mdev is on, by the mdev's uuid.
+    """Return the provider of each mdev's device, by the mdev's uuid, in two mappings.
 
-    Apart: of those that the device can hold in any case; and of others, which are of another
-    type than it offers, or defined only. A uuid can be that of several mdevs, one of them active.
+    The first has the mdevs that the device can hold in any case. The second has the others: they
+    have another type than the device offers, or are only defined. Several mdevs can have one uuid,
+    but only one of these is active.
     """
     sure: dict[str, str] = {}
     others: dict[str, str] = {}

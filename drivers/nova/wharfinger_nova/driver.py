@@ -1,4 +1,4 @@
-"""The driver: a compute driver of nova answers the framework."""
+"""The driver: passes the framework's calls on to a compute driver of nova."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -57,7 +57,7 @@ class NovaDriver(ComputeDriver):
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         """The nodes that nova's driver lists. Raises BackendError.
 
-        nova's drivers may list anew at each call, so they are asked for a refresh alone.
+        A driver of nova may list anew at each call, so it is called only for a refresh.
         """
         if refresh or self._nodes is None:
             with nova_process.translated_errors(self.name, "get_available_nodes"):
@@ -109,7 +109,7 @@ class NovaDriver(ComputeDriver):
             provider_tree.remove_traits(uuid, self.default_owner)
 
     def capabilities_as_traits(self) -> dict[str, bool]:
-        """The traits that nova-compute gives its root for what the driver can do."""
+        """The traits that nova-compute gives its root for the capabilities of the driver."""
         with nova_process.translated_errors(self.name, "capabilities_as_traits"):
             traits = {**self._loaded().capabilities_as_traits()}
         if _OF_PCI_TRACKER in traits:
@@ -126,9 +126,10 @@ class NovaDriver(ComputeDriver):
         return self._driver
 
     def _uuid(self, resource: Mapping[str, Any]) -> str | None:
-        """Return the uuid of a node; None where the framework is to make one from the name.
+        """Return the uuid of a node as nova-compute determines it.
 
-        As nova-compute has it: the driver's, or that of nova's file for the one node of a host.
+        It is the driver's uuid, or for the only node of a host, the one in nova's file compute_id.
+        For None, the framework derives a uuid from the name.
         """
         if uuid := resource.get("uuid"):
             return str(uuid)

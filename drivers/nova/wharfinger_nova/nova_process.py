@@ -54,7 +54,7 @@ class NoDatabase:
 
 
 def load(section: NovaSection, host: str) -> Any:
-    """Return the compute driver that a section names, which knows no virtapi that works.
+    """Load the compute driver that a section names, with a virtapi that implements nothing.
 
     nova's ``host`` is the service host. Raises ConfigurationError.
     """

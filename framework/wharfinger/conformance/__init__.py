@@ -4,5 +4,5 @@
 conformance run NAME``. An author who wants more than the core to be checked supplies a
 ``Harness`` (wharfinger.conformance.harness): a backend that the kit can change and break.
 
-Nothing is imported here: every run of pytest comes by.
+This module imports nothing, since every run of pytest imports it.
 """

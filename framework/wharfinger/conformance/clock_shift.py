@@ -1,10 +1,10 @@
 """Clocks of this process that are set ahead, so that a driver that counts seconds sees them pass.
 
 A driver may have imported a clock before (``from time import monotonic``), or keep it in an object.
-So the function in C behind each one is replaced, as time-machine does it. That library has no
-monotonic clock since its release 3.0. Timeouts are not concerned: they count in C.
+So the function in C behind each one is replaced, as time-machine does it. Since its
+release 3.0, that library leaves monotonic clocks alone. Timeouts do not change: they count in C.
 
-``time.clock_gettime`` is left alone: by that the kit can measure.
+``time.clock_gettime`` does not change either: the kit measures with it.
 """
 
 import ctypes
@@ -49,13 +49,13 @@ class _Clock:
         self._shifted: Final = kind(shifted)  # stays: a thread may be in it
 
     def set_ahead(self, ahead: bool) -> None:
-        """Return the shifted time from now on, or the real one."""
+        """Let the clock show the shifted time from now on, or the real one."""
         shifted = ctypes.cast(self._shifted, _POINTER).value
         self._definition.function = shifted if ahead else self._real
 
 
 class _Shift:
-    """How far ahead the clocks are, and which there are, once they were needed."""
+    """The clocks, found at the first use, and the seconds by which they are ahead."""
 
     def __init__(self) -> None:
         self.seconds = 0
@@ -66,7 +66,7 @@ _SHIFT: Final = _Shift()
 
 
 def advance(seconds: int) -> None:
-    """Set every clock ahead, besides what it is ahead already; a negative number sets it back."""
+    """Set every clock ahead by more seconds; a negative number sets it back."""
     if not _SHIFT.clocks:
         _SHIFT.clocks = _clocks()
     _SHIFT.seconds += seconds

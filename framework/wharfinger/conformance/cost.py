@@ -37,7 +37,7 @@ class DriverTime(CallObserver):
 def lines_of(subject: Subject, work: Callable[[], object]) -> int:
     """Return the lines of Python that calls to the driver run, without those of the harness.
 
-    The lines of the framework count that the driver calls, such as those of a tree's methods.
+    Lines of the framework that the driver calls count, such as those of a tree's methods.
     """
     lines = 0
     others = tuple(_files_of_harness(subject))
@@ -62,8 +62,8 @@ def lines_of(subject: Subject, work: Callable[[], object]) -> int:
 def processor_time_of(subject: Subject, work: Callable[[], object], runs: int) -> float:
     """Return the processor time that the driver takes for some work, the least of some runs.
 
-    The unit is what a loop takes that is always the same: the processor's speed changes while
-    other programs run.
+    The unit is the time of a fixed loop, since the processor's speed changes while other programs
+    run.
     """
     figures, loops = [], []
     with _observing(subject) as time_of_driver, _without_collection():

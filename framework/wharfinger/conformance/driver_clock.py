@@ -64,8 +64,8 @@ class RunningCalls:
 class DriverClock:
     """Reads the page of another process, and adds up the driver's time.
 
-    ``read`` is called every now and then: time between two calls counts by what it sees at the
-    second one. ``used`` are the seconds in the driver, ``still`` those since any call began or
+    Call ``read`` periodically. The time between two calls counts for the party that runs at the
+    second call. ``used`` are the seconds in the driver, ``still`` those since any call began or
     ended.
     """
 
@@ -117,7 +117,7 @@ class DriverClock:
         return self.running.startswith("the harness's ")
 
     def _waited_for_processor(self, thread: int) -> float:
-        """Seconds that a thread has waited for a processor since it was asked for last."""
+        """Seconds that a thread has waited for a processor since the last call."""
         # The second figure, in nanoseconds (Linux, Documentation/scheduler/sched-stats.rst).
         try:
             text = Path(f"/proc/{self.pid}/task/{thread}/schedstat").read_text()

@@ -1,4 +1,4 @@
-"""Observers of the calls to a driver: each one hears of the beginning and the end of every call."""
+"""Observers of the calls to a driver: each is notified of the start and the end of every call."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ _METHODS: Final = tuple(
 
 
 class CallObserver(Protocol):
-    """Hears of each call to a method of a driver, in the thread that calls it."""
+    """Is notified of each call to a method of a driver, in the thread that calls it."""
 
     def before(self, method: str) -> None:
         """A call begins."""
@@ -27,7 +27,7 @@ class CallObserver(Protocol):
 
 
 def observe(driver: ComputeDriver, observers: Sequence[CallObserver]) -> None:
-    """Let observers hear of every call to a driver; those that are added later hear of it, too.
+    """Notify observers of every call to a driver, also those that are added later.
 
     A call that the driver itself makes to one of its methods is a part of the outer call.
     """
@@ -58,7 +58,7 @@ def _observed(
 
 @contextmanager
 def calling(method: str, observers: Sequence[CallObserver]) -> Iterator[None]:
-    """Tell observers of a call."""
+    """Notify observers of a call."""
     present = [*observers]
     for one in present:
         one.before(method)

@@ -12,17 +12,17 @@ FIGURES = "WHF-221"
 
 
 def see_as_expected(subject: Subject, contents: Contents) -> None:
-    """See that each thing has the totals and traits of the backend; raises Violation.
+    """Raise Violation unless each thing has the totals and traits of the backend.
 
-    Nothing is seen where the harness does not say what there is, nor of a driver that is known to
-    publish other figures at the start.
+    Check nothing if the harness has no ``expected``, or if the driver is known to publish other
+    figures at the start.
     """
     if subject.can("expected") and are_kept_so_far(subject, (FIGURES,)):
         see_figures(subject, contents)
 
 
 def see_figures(subject: Subject, contents: Contents) -> None:
-    """As ``see_as_expected``, for a harness that says what there is; raises NotShown, too."""
+    """Do the same for a harness that has ``expected``; raises NotShown, too."""
     harness = subject.harness
     expected = harness.expected()
     if others := expected.keys() - {*harness.things()}:

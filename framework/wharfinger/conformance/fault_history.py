@@ -209,7 +209,7 @@ def happenings(subject: Subject, things: list[str]) -> Iterator[tuple[str, Seque
 
 
 class History:
-    """The history, once; with ``reference``, ``cases`` are met, and what is seen is compared."""
+    """One play of the history. With ``reference``, ``cases`` occur, and contents are compared."""
 
     def __init__(
         self,
@@ -413,7 +413,7 @@ class History:
     # Comparison with the reference.
 
     def _look(self, number: int) -> Contents:
-        """See what Placement holds after a cycle."""
+        """Check the contents of Placement after a cycle."""
         before, self._last = self._last, self._subject.placement.contents()
         if self._reference is not None and number:
             old, now = self._alike(before), self._alike(self._last)
@@ -608,10 +608,10 @@ def tries(
 ) -> str:
     """Play the steps that have queues, with cases from these; return how many were tried.
 
-    It takes so many seconds of this process and of the harness, and at most three times as many on
-    a busy machine, or where the backend is slow; a history that has begun ends. In one history
-    several steps meet a case, ``apart`` from each other: two at least, and three for late answers.
-    Where that breaks something, each case is tried alone, so that the message names the right one.
+    No history begins after ``seconds`` of processor time of this process and of the harness, or
+    after three times as many seconds on the clock. In one history several steps meet a case,
+    ``apart`` from each other: two at least, and three for late answers. If that breaks a rule, each
+    case is tried alone, so that the message names the right one.
     With ``Subject.thorough`` all cases are tried, each alone. Raises Violation.
     """
     count = sum(map(len, queues))

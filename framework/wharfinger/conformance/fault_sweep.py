@@ -202,7 +202,7 @@ class Breaking:
         raise NotShown(f"a cycle makes more than {_MOST} calls")
 
     def _feel(self, attempts: Sequence[Attempt]) -> None:
-        """Note whether a fault had an effect, by comparison with the last cycle, which had none."""
+        """Note whether a fault had an effect, compared with the last cycle, which met none."""
         *broken, usual = attempts
         if self._fault is Fault.HANG:
             self._is_felt |= any(one.meanwhile is not None for one in broken)
@@ -258,7 +258,7 @@ def _remembered(
 
 
 def _nothing(one: DesiredProvider) -> DesiredProvider:
-    """Return a provider as it is in a description that leaves it out."""
+    """Return an empty provider, in place of one that a description lacks."""
     return replace(one, provider=replace(one.provider, inventories={}, traits=frozenset()))
 
 

@@ -27,7 +27,7 @@ class Placement(Protocol):
 
     @property
     def url(self) -> str:
-        """Where it is served over HTTP, from the first time that this is asked for."""
+        """The URL. The first access starts to serve Placement over HTTP."""
 
     @property
     def client(self) -> WritingClient:
@@ -176,7 +176,7 @@ class Harness(abc.ABC):
         return [value for value in vars(self).values() if isinstance(value, Proxy)]
 
     def expected(self) -> Mapping[str, Expected]:
-        """Return what the backend has now, by thing: every thing that is not busy.
+        """Return the present figures of each thing that is not busy, read from the backend.
 
         Without it, the kit compares figures only with earlier figures of the same driver. A driver
         passes that publishes a constant, or the figures of another device.

@@ -1,4 +1,4 @@
-"""Functions and classes that all code shares: which of them were replaced, and a repair."""
+"""Search for replaced attributes of shared modules and classes, and their repair."""
 
 import contextlib
 import sys
@@ -67,7 +67,7 @@ class _Owner:
         return cls(name, owner, {*vars(owner)}, had)
 
     def repair(self) -> Iterator[str]:
-        """Put back replaced attributes, and yield their names."""
+        """Restore replaced attributes, and yield their names."""
         now = vars(self.owner)
         for attribute, (value, parts) in self.had.items():
             if now.get(attribute) is not value:

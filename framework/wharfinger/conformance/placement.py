@@ -32,7 +32,7 @@ class RunPlacement:
 
     @property
     def url(self) -> str:
-        """Where it is served over HTTP, on a free port of 127.0.0.1."""
+        """The URL, on a free port of 127.0.0.1."""
         if self._server is None:
             self._server = make_server("127.0.0.1", 0, self._answer, _Server, _Quiet)
             threading.Thread(

@@ -44,7 +44,7 @@ class PrintObserver:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Be able to redirect, and have handlers be silent."""
+        """Prepare the redirections, and silence log handlers, within the block."""
         with ExitStack() as stack:
             for number, name in _NAMES.items():
                 with suppress(OSError):  # it is closed
@@ -104,7 +104,7 @@ class _Redirect:
         os.close(self._kept)
 
     def is_of(self, stream: object) -> bool:
-        """Return whether this is what Python writes there."""
+        """Return whether this is Python's stream for the descriptor."""
         return stream in (getattr(sys, self.name), getattr(sys, f"__{self.name}__"))
 
     def begin(self, own_threads: set[threading.Thread]) -> None:
@@ -146,7 +146,6 @@ class _Bytes(io.RawIOBase):
         self.caller: threading.Thread | None = None
 
     def writable(self) -> bool:
-        """Return that it is."""
         return True
 
     def fileno(self) -> int:

@@ -1,4 +1,4 @@
-"""Every call that there is to a driver, in every situation that a harness can make.
+"""All calls to a driver, in all situations that a harness can create.
 
 Each call is watched. Other rules check the answers.
 """
@@ -37,7 +37,7 @@ def exercise(subject: Subject) -> None:
 
 
 class _Exercise:
-    """The calls, and what they have said so far."""
+    """All calls to the drivers of a subject, under observation."""
 
     def __init__(self, subject: Subject) -> None:
         kind = subject.kind
@@ -49,7 +49,7 @@ class _Exercise:
         self._driver: ComputeDriver
 
     def run(self) -> None:
-        """Make them, of two instances: one after the other."""
+        """Make all calls to one instance, then those that only ask to another one."""
         observers = self._subject.observers
         kept, before = [*observers], process_state.snapshot()
         with self._prints.watching(), self._sleeps.watching_select():

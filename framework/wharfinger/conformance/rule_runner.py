@@ -152,7 +152,7 @@ class Examination:
 
 
 def judged(result: Result, known: Mapping[str, str]) -> Result:
-    """Return the result, seen with the rules that are known to fail and the reasons."""
+    """Return the result, as known or unexpected if the rule is known to fail."""
     reason = known.get(result.rule.id)
     if reason is None:
         return result

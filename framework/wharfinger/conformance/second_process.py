@@ -28,7 +28,7 @@ _ENDED: Final = 17
 def said_elsewhere(
     files: Sequence[Path], instance: str, live: Contents, *, hash_seed: int
 ) -> dict[str, Any]:
-    """Return the description of each provider by name, from a process with other hashes of texts.
+    """Return the description of each provider by name, from a process with another hash seed.
 
     Raises Violation where the driver cannot be asked there.
     """

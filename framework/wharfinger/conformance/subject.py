@@ -272,16 +272,16 @@ class Subject:
 
     @contextmanager
     def driver(self) -> Iterator[ComputeDriver]:
-        """A new instance of the driver, connected for as long."""
+        """Yield a new instance of the driver, connected within the block."""
         driver = self.load().driver
         with driver_instance_loader.connected(driver):
             yield driver
 
     @contextmanager
     def driver_elsewhere(self, host: str, configuration: str) -> Iterator[ComputeDriver]:
-        """A new instance on another host, connected for as long.
+        """Yield a new instance on another host, connected within the block.
 
-        ``configuration`` stands in the place of the harness's.
+        ``configuration`` replaces the harness's.
         """
         state = self._directory / f"state-{self._begun}-{host}"
         state.mkdir(exist_ok=True)
@@ -418,10 +418,10 @@ def describe(
     refresh: bool = True,
     migrations: Sequence[Migration] = (),
 ) -> dict[str, DesiredProvider]:
-    """Return the driver's description of its nodes' trees by provider; ``live`` was there before.
+    """Return the driver's description of its nodes' trees, by the names of the providers.
 
-    With ``refresh`` it is asked for a new snapshot first. Raises Violation where a node cannot be
-    described, and what the driver raises.
+    ``live`` are the providers in Placement. With ``refresh``, the driver makes a new snapshot
+    first. Raises Violation if a node cannot be described, and the errors of the driver.
     """
     listing = listed(driver, refresh=refresh)
     by_root = trees(live)

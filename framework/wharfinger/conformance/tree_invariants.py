@@ -1,6 +1,6 @@
 """Invariants that hold after every complete cycle of every rule.
 
-Each provider has one owner, names and uuids belong together for good, and the objects of the nodes
+Each provider has one owner, a name keeps its uuid, and the objects of the nodes
 agree with the trees.
 """
 

@@ -36,7 +36,7 @@ def declared(subject: Subject) -> None:
     after=("WHF-101",),
 )
 def quiet(subject: Subject) -> None:
-    """Watch what an instance does while it is made."""
+    """Watch what an instance does while it is created."""
     subject.load()  # changes of a first import are not the driver's
     conf = subject.configured()
     if subject.has_harness:

@@ -80,7 +80,7 @@ def reserved_however_long(subject: Subject) -> None:
     after=("WHF-303", "WHF-506", "WHF-507"),
 )
 def each_for_itself(subject: Subject) -> None:
-    """Make one thing after the other busy, restart, make them free in that order, and again."""
+    """Make one thing after the other busy, restart, make them free in that order; repeat this."""
     with subject.publishing() as publishing:
         busy = BusyThings(subject, publishing)
         things = subject.harness.things()[:_AT_ONCE]

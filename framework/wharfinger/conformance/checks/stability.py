@@ -127,7 +127,7 @@ def in_any_thread(subject: Subject) -> None:
     after=("WHF-302", "WHF-303"),
 )
 def as_elsewhere(subject: Subject) -> None:
-    """Ask two other processes at once, in which texts have different hashes."""
+    """Ask two other processes with different hash seeds at the same time."""
     live = subject.placement.contents()
     files, name = subject.files(), subject.instance_name
     with ThreadPoolExecutor(2) as pool:

@@ -148,7 +148,7 @@ class FleetHarness(Harness):
 
 
 def machine(kind: str, number: int) -> dict[str, Any]:
-    """Return a new machine. Machines differ: a driver that mixes them up is found."""
+    """Return a new machine. Machines differ, so that the kit finds a driver that confuses them."""
     slots = 4 + number % 4
     return {
         "name": f"{kind}-{number}",
