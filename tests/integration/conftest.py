@@ -1,8 +1,8 @@
-"""Fixtures for the real services: each starts one service, once in a run.
+"""Fixtures for the real services.
 
-A test of one directory shares them with the others: it has nodes, devices or databases of its own,
-or begins with an emptied service. ``..._starting`` starts a service, and the fixture without that
-ending waits until it is there.
+Each starts one service, and stops it after the last integration test of the process. The tests
+share it: each has nodes, devices or databases of its own, or begins with an emptied service.
+``..._starting`` starts a service, and the fixture without that ending waits until it is there.
 """
 
 from collections.abc import Iterator
@@ -33,24 +33,24 @@ def _without_sync(without_sync: None) -> None:
 # Databases.
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def postgresql_starting() -> Iterator[InBackground[PostgreSQL]]:
     with InBackground(PostgreSQL) as starting:
         yield starting
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def postgresql(postgresql_starting: InBackground[PostgreSQL]) -> PostgreSQL:
     return postgresql_starting.ready()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def mariadb_starting() -> Iterator[InBackground[MariaDB]]:
     with InBackground(MariaDB) as starting:
         yield starting
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def mariadb(mariadb_starting: InBackground[MariaDB]) -> MariaDB:
     return mariadb_starting.ready()
 
@@ -64,7 +64,7 @@ def _ironic() -> Iterator[Ironic]:
         yield with_template(ironic)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ironic_starting() -> Iterator[InBackground[Ironic]]:
     with InBackground(_ironic) as starting:
         yield starting
@@ -79,7 +79,7 @@ def ironic(ironic_starting: InBackground[Ironic]) -> Ironic:
     return ironic
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ironic_on_postgresql_starting(
     postgresql_starting: InBackground[PostgreSQL],
 ) -> Iterator[InBackground[Ironic]]:
@@ -94,7 +94,7 @@ def ironic_on_postgresql_starting(
         yield starting
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ironic_on_postgresql(ironic_on_postgresql_starting: InBackground[Ironic]) -> Ironic:
     """An Ironic whose database sorts nodes that were never updated to the beginning."""
     return ironic_on_postgresql_starting.ready()
@@ -103,7 +103,7 @@ def ironic_on_postgresql(ironic_on_postgresql_starting: InBackground[Ironic]) ->
 # Cyborg. Each test calls ``begin``, which resets it.
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_cyborg(placement_service: EmbeddedPlacement) -> Iterator[Harness]:
     """Start in this thread: it looks at the Placement of this process when it starts."""
     with Harness(placement_service, *CYBORG_HOSTS) as harness:
@@ -118,13 +118,13 @@ def harness(shared_cyborg: Harness) -> Iterator[Harness]:
     print(shared_cyborg.cyborg.log()[before:][-20_000:])  # printed if a test has failed
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def second_placement_starting() -> Iterator[InBackground[SecondPlacement]]:
     with InBackground(lambda: SecondPlacement(*CYBORG_HOSTS)) as starting:
         yield starting
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def second_placement(second_placement_starting: InBackground[SecondPlacement]) -> SecondPlacement:
     """Another Placement than that of this process, with the root providers of all hosts."""
     return second_placement_starting.ready()
@@ -133,7 +133,7 @@ def second_placement(second_placement_starting: InBackground[SecondPlacement]) -
 # libvirtd. A test finds no mdevs, and the domains of the test before.
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def libvirtd_starting() -> Iterator[InBackground[Libvirtd]]:
     with InBackground(Libvirtd) as starting:
         yield starting

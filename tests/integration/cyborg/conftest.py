@@ -15,7 +15,7 @@ from tests.lab.cyborg_harness import Harness, SecondPlacement
 Publish = Callable[..., Cards]
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _start_all(second_placement_starting: InBackground[SecondPlacement]) -> None:
     """Start all services while the first tests run."""
 

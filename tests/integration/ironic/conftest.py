@@ -13,13 +13,13 @@ from tests.lab.placement import PlacementFixture
 from wharfinger_harnesses.ironic import Ironic
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def old_ironic_starting() -> Iterator[InBackground[Ironic]]:
     with InBackground(lambda: Ironic({"DEFAULT": {"pin_release_version": "13.0"}})) as starting:
         yield starting
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _start_all(
     ironic_starting: InBackground[Ironic],
     ironic_on_postgresql_starting: InBackground[Ironic],
@@ -28,7 +28,7 @@ def _start_all(
     """Start all at the same time."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def old_ironic(old_ironic_starting: InBackground[Ironic]) -> Ironic:
     """An Ironic whose newest API is 1.58."""
     return old_ironic_starting.ready()
