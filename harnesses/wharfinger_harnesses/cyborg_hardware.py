@@ -73,7 +73,7 @@ class LabDriver(FPGADriver):  # type: ignore[misc]
         self._host = host or CONF.agent.resource_provider_name
 
     def discover(self) -> list[Any]:
-        """The devices that there are now, as Cyborg's drivers describe theirs."""
+        """The present devices, as Cyborg's drivers describe theirs."""
         return [self._describe(device) for device in self._devices()]
 
     def program(self, controlpath_id: Mapping[str, Any], image: str) -> bool:
@@ -91,7 +91,7 @@ class LabDriver(FPGADriver):  # type: ignore[misc]
             self._hold(bus, facts["image"])
         _note("end", **facts, outcome=outcome)
         if outcome.startswith("raises"):
-            raise RuntimeError("the lab has programming fail")
+            raise RuntimeError("the lab makes programming fail")
         return bool(outcome == "succeeds")
 
     def _devices(self) -> list[dict[str, Any]]:

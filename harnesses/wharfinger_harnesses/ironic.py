@@ -153,7 +153,7 @@ class Ironic(OpenStackService):
         """
         first = self.rows.read()
         if first is None:
-            raise LabError("there is no node to be like")
+            raise LabError("there is no node to copy")
         uuids = [str(uuid4()) for _ in range(count)]
         self.rows.write(
             first,

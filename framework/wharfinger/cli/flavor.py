@@ -51,7 +51,11 @@ class FlavorCreate(ObjectShow):
             "--disk", metavar="GIB", type=number(0), default=0, help="root disk; default: 0"
         )
         parser.add_argument(
-            "--ephemeral", metavar="GIB", type=number(0), default=0, help="more disk; default: 0"
+            "--ephemeral",
+            metavar="GIB",
+            type=number(0),
+            default=0,
+            help="ephemeral disk; default: 0",
         )
         parser.add_argument(
             "--swap", metavar="MIB", type=number(0), default=0, help="swap; default: 0"

@@ -93,7 +93,7 @@ def _kind(wanted: object) -> str:
 def read_path(section: str, key: str, value: str) -> Path:
     """Return an absolute path, with ~ as the home directory; raises ConfigurationError.
 
-    It refuses characters with a meaning in the URL of a database, since the path may be one's.
+    It refuses characters with a meaning in URLs, since the path may be that of a database.
     """
     try:
         path = Path(value).expanduser()

@@ -18,7 +18,7 @@ _MOST: Final = 100_000
 def says(subject: Subject, uuid: str) -> bool:
     """Return whether a uuid is in the harness's memory, files or configuration, or the machine's.
 
-    A backend that runs elsewhere is not looked at.
+    A backend that runs elsewhere is not searched.
     """
     sought = _plain(uuid)
     return any(sought in _plain(text) for text in _texts(subject))

@@ -26,7 +26,7 @@ def see_figures(subject: Subject, contents: Contents) -> None:
     harness = subject.harness
     expected = harness.expected()
     if others := expected.keys() - {*harness.things()}:
-        raise NotShown(f"the harness expects things that it has not: {', '.join(sorted(others))}")
+        raise NotShown(f"the harness expects things that do not exist: {', '.join(sorted(others))}")
     for thing, one in expected.items():
         if thing not in contents:
             raise Violation(f"{thing} is not in Placement", f"+ {thing}")

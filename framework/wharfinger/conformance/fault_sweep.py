@@ -87,7 +87,7 @@ class Breaking:
             self._while_changing(publishing)
             self._at_the_start(publishing)
         if not self._is_felt:
-            raise NotShown(f"the harness lets no call meet {self._fault}: every cycle is as ever")
+            raise NotShown(f"the harness causes no {self._fault}: no cycle differs")
 
     def lasting(self) -> None:
         """Stop the backend at each call in turn, for the rest of the cycle.
@@ -109,7 +109,7 @@ class Breaking:
         attempt = hanging.attempt(publishing.cycle.sync, at, then=self._fault)
         when = f"from call {at} ({attempt.call}) on every call meets {self._fault}"
         if attempt.gone:
-            raise Violation(f"{when}: said to be gone: {', '.join(attempt.gone)}", "an error")
+            raise Violation(f"{when}: reported as gone: {', '.join(attempt.gone)}", "an error")
         after = self._subject.placement.contents()
         if after != old:
             raise Violation(f"{when}: {difference(old, after)}", "no difference")
@@ -140,7 +140,7 @@ class Breaking:
         running.join(_END)
         self._harness.expect()
         if running.is_alive():
-            raise Violation(f"call {at} met {self._fault}, and the cycle never ended", "an error")
+            raise Violation(f"call {at} met {self._fault}, and the cycle did not end", "an error")
         attempt.call = attempt.calls[at] if at < len(attempt.calls) else None
         return attempt
 
@@ -188,7 +188,7 @@ class Breaking:
             attempt = self.attempt(cycle, at)
             when = f"{kind} {at} ({attempt.call}) meets {self._fault}"
             if attempt.gone:
-                raise Violation(f"{when}: said to be gone: {', '.join(attempt.gone)}", "an error")
+                raise Violation(f"{when}: reported as gone: {', '.join(attempt.gone)}", "an error")
             after = self._subject.placement.contents()
             attempts.append(attempt)
             hung = [attempt.meanwhile] if attempt.meanwhile is not None else []

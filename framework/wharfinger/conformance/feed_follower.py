@@ -42,7 +42,7 @@ class Follower:
         """The nodes that the feed names since a mark, and the next mark; raises Violation."""
         names, following = driver_calls.changed_nodes(self._driver, mark)
         if self._uuids and (others := names - self.nodes):
-            raise Violation(f"it names {', '.join(sorted(others))}", "nodes that there are")
+            raise Violation(f"it names {', '.join(sorted(others))}", "only existing nodes")
         return names, following
 
     def poll(self) -> frozenset[str]:

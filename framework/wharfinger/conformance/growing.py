@@ -44,7 +44,7 @@ def _have(subject: Subject, count: int) -> None:
     """Let the harness grow to that many things; raises NotShown if it does not."""
     subject.harness.grow(count - len(subject.harness.things()))
     if (there := len({*subject.harness.things()})) != count:
-        raise NotShown(f"the harness was to have {count} things, and has {there}")
+        raise NotShown(f"the harness should have {count} things, but has {there}")
 
 
 def _seconds() -> float:

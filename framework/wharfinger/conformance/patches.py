@@ -110,7 +110,7 @@ class Patches:
 
 
 def _owners() -> Iterator[tuple[str, Any]]:
-    """Yield the modules that are looked at, and their classes."""
+    """Yield the watched modules, and their classes."""
     for name, module in [*sys.modules.items()]:
         is_shared = name in _STANDARD or name.partition(".")[0] in _PACKAGES
         if is_shared and isinstance(module, ModuleType):

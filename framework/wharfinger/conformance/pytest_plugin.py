@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     options = config.option
     if getattr(options, "dist", "no") != "no":
         raise pytest.UsageError(
-            "the rules build on each other, and there is one backend: leave out -n, or say -n0"
+            "the rules build on each other, and there is one backend: leave out -n, or use -n0"
         )
     try:
         driver = None if options.driver is None else driver_name(options.driver)

@@ -161,7 +161,7 @@ def judged(result: Result, known: Mapping[str, str]) -> Result:
             return Result(result.rule, Status.KNOWN, f"{reason} ({result.found})", result.expected)
         case Status.PASSED | Status.EXEMPT:
             found = f"it is {result.status}, and was declared to fail: {reason}"
-            return Result(result.rule, Status.UNEXPECTED, found, "the failure, or no such word")
+            return Result(result.rule, Status.UNEXPECTED, found, "a failure, or no declaration")
         case _:
             return result
 

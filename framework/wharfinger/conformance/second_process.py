@@ -52,12 +52,12 @@ def said_elsewhere(
         check=False,
     )
     if done.returncode == 0:
-        raise Violation("another process ends with exit code 0 by itself", "its own exit code")
+        raise Violation("another process exits with 0 before it answers", "an answer")
     if done.returncode != _ENDED:
         reason = (done.stderr.strip() or "nothing was said").splitlines()[-1]
         raise Violation(
             f"in another process: {reason}",
-            "as in this one; or a harness that says that there is no way (other_processes)",
+            "as in this one; or a harness that declares that there is none (other_processes)",
         )
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer

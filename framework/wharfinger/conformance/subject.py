@@ -1,4 +1,4 @@
-"""The driver that is looked at: configured, with its backend and a Placement to publish to."""
+"""The driver under test: configured, with its backend and a Placement to publish to."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -249,7 +249,7 @@ class Subject:
         before = [*self.harness.things()]
         thing = self.harness.add()
         if thing in before or thing not in self.harness.things():
-            raise NotShown(f"the harness was to add a thing, and says {thing!r}")
+            raise NotShown(f"the harness should add a thing, but returned {thing!r}")
         return thing
 
     def _see_things(self, things: Sequence[str]) -> None:

@@ -102,7 +102,7 @@ class TreeInvariants:
             raise Violation(f"{name}: uuid {uuid}", f"uuid {before}, as before")
         other = self._names.setdefault(uuid, name)
         if other != name and not self._renames:
-            raise Violation(f"uuid {uuid} is of {name}", f"uuid {uuid} of {other}, as before")
+            raise Violation(f"uuid {uuid} belongs to {name}", f"uuid {uuid} of {other}, as before")
 
 
 def _see_whose(node: ComputeNode, name: str, host: str) -> None:

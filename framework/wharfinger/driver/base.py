@@ -134,7 +134,7 @@ class ComputeDriver(abc.ABC):
         return {}
 
     def get_problems(self) -> Sequence[str]:
-        """Return problems since the last snapshot that only this report shows, for the operator.
+        """Return, for the operator, problems since the last snapshot that no other method reports.
 
         The framework calls it after each round of ``update_provider_tree``, which may be for some
         of the nodes only.

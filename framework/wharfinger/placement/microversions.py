@@ -59,7 +59,7 @@ HIGHEST: Final = Microversion(1, 39)
 
 
 def without_types(allocations: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return allocations by consumer uuid as a server takes them that knows no consumer types."""
+    """Return allocations by consumer uuid, for a server that does not know consumer types."""
     return {
         consumer: {key: value for key, value in its.items() if key != "consumer_type"}
         for consumer, its in allocations.items()

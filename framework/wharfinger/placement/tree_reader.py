@@ -56,7 +56,6 @@ class PlacementReader:
     ) -> Reading:
         """Read the providers of the instance's trees.
 
-        ``roots`` are, by name, the uuids that its root providers have unless Placement has
         ``roots`` has the expected uuid of each root provider by name; Placement may have another
         uuid. ``records`` are by provider uuid. ``believed`` are uuids of roots. In their trees,
         providers of other owners that the list lacks count as unchanged. ``named`` are uuids of

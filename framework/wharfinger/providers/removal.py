@@ -72,7 +72,7 @@ class Removals:
 
 
 def orphan(uuid: str, name: str) -> PendingRemoval:
-    """Return the report of a provider with our instance trait that no report or record has."""
+    """Report a provider with our instance trait that is neither desired nor in our records."""
     return PendingRemoval(
         uuid=uuid,
         name=name,

@@ -143,7 +143,7 @@ class _Attempts:
     conflicts: int = 0
 
     def add(self, plan: Plan) -> None:
-        """Take the plan of an attempt."""
+        """Add the plan of an attempt, in place of earlier plans of the same trees."""
         self.conflict = None
         if self.again is None:
             self.orphans = plan.orphans
@@ -245,7 +245,8 @@ class Reconciler:
         state, plan = self._dry_run()
         for row in state.takeovers:
             LOG.warning(
-                "node %s (%s): a sync takes it over from host %s, which has let it go, or is down",
+                "node %s (%s): a sync takes it over from host %s, which is down or no longer "
+                "lists it",
                 row.hypervisor_hostname,
                 row.uuid,
                 row.host,

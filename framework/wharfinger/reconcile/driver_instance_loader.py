@@ -55,7 +55,7 @@ class Check:
 
 
 def check(conf: Options) -> Check:
-    """Look through the whole configuration, with the drivers that it enables."""
+    """Check the whole configuration, with the drivers that it enables."""
     sections = list(configuration.OWN)
     for group in configuration.SERVICES:
         try:
@@ -112,7 +112,7 @@ def _make(conf: Options, name: str) -> Instance:
             key="owner",
             value=section.owner,
             problem=f"it {error.problem}.",
-            remedy="Correct it, or leave it out for the driver's own.",
+            remedy="Correct it, or remove it: the default is the driver's own.",
         ) from error
     made = reading(name)(lambda: kind(conf, default.host, name))
     driver = guarded(name, "__init__", made)
@@ -130,7 +130,7 @@ def running(
     may_write: bool = True,
     down_time: timedelta = timedelta(seconds=60),
 ) -> Iterator[Reconciler]:
-    """Connect a driver instance to its backend, and let go of it at the end.
+    """Connect a driver instance to its backend, and disconnect it at the end.
 
     An instance that may write is run by one process at a time; one that only plans may be
     run beside it. ``down_time`` is Reconciler's. Raises BackendError, StateError.
@@ -145,7 +145,7 @@ def running(
 
 @contextmanager
 def connected(driver: ComputeDriver) -> Iterator[None]:
-    """Connect a driver to its backend, and let go of it at the end; raises BackendError."""
+    """Connect a driver to its backend, and disconnect it at the end; raises BackendError."""
     guarded(
         driver.name,
         "init_host",

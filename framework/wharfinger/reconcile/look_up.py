@@ -218,10 +218,10 @@ class LookUp:
         }
 
     def _blocked_roots(self, state: CycleState) -> CycleState:
-        """Add a problem for each root of another program that seems to be deleted in vain.
+        """Add a problem for each root that another program seems to have failed to delete.
 
-        nova deletes a root after its children, and goes on where a child has allocations. All that
-        Placement shows of that are the other children, which are gone.
+        nova deletes the children first, and ignores that one with allocations stays and keeps the
+        root. Placement only shows that the other children are gone.
         """
         deleted: dict[str, dict[str, str]] = {}
         for uuid, record in state.records.items():

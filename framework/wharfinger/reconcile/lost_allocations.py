@@ -63,7 +63,7 @@ class LostAllocations:
         """Return the state with new reservations for lost allocations, and those that end.
 
         ``instances`` are the claimed instances of the host. Those on providers of this driver
-        instance are looked at.
+        instance are checked.
         """
         wanted = dict(_relevant(state, instances))
         found = self._ask(wanted)

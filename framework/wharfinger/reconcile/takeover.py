@@ -1,8 +1,9 @@
-"""Take over nodes that another host, or another driver instance, has a row of.
+"""Take over nodes whose row is that of another host or driver instance.
 
 The row of a node names its publisher. The instance of the same name on another host takes a node
-over when the former host has let it go: its last complete listing lacked the node, or its service
-is down. An instance of another name does when the root no longer has the former instance's trait.
+over when the former host no longer lists it (its last complete listing lacked the node), or when
+the service of that host is down. An instance of another name does when the root no longer has the
+former instance's trait.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
@@ -96,7 +97,7 @@ class Takeovers:
         return Found(tuple(free), {row.uuid: self._taken(row) for row in taken})
 
     def find_below(self, trees: Mapping[str, OverlaidTree]) -> FoundBelow:
-        """Find the trees whose orphans the instance of this name on another host has published.
+        """Find the trees with orphans that an instance of this name on another host has published.
 
         Overlaid roots have no row that names their host; the records of their children do.
         """
@@ -145,7 +146,7 @@ class Takeovers:
             self._move((), records, hosts - absent)
             LOG.warning(
                 "the records below %s are taken over from driver instance %s on host %s, which "
-                "has let them go, or is down.",
+                "is down or no longer lists them.",
                 ", ".join(sorted(roots)),
                 self._instance,
                 ", ".join(sorted(hosts)),
@@ -186,8 +187,8 @@ class Takeovers:
         for row in rows:
             host, instance = former[row.uuid]
             LOG.warning(
-                "node %s (%s) is taken over from driver instance %s on host %s, which has let it "
-                "go, or is down.",
+                "node %s (%s) is taken over from driver instance %s on host %s, which is down or "
+                "no longer lists it.",
                 row.hypervisor_hostname,
                 row.uuid,
                 instance,

@@ -26,7 +26,7 @@ from wharfinger.tracker.usage import usage_of_node
 
 
 class End(StrEnum):
-    """An end of a move."""
+    """The source or the destination of a move."""
 
     SOURCE = "source"
     DESTINATION = "destination"

@@ -41,7 +41,7 @@ class Node:
 
 
 def pci_stats_of(node: ComputeNode) -> PciStats | None:
-    """Return the PCI devices of a node as a value; None where they are not looked at.
+    """Return the PCI devices of a node as a value; None if the node does not have them.
 
     Nodes of old releases have no such field. Raises FieldUnset.
     """

@@ -96,7 +96,7 @@ def test_see_uuid_with_another_name_raises_unless_renames_happen(renames: bool) 
     if renames:
         known.see(Driver(), other, [])
     else:
-        with pytest.raises(Violation, match="is of node_b"):
+        with pytest.raises(Violation, match="belongs to node_b"):
             known.see(Driver(), other, [])
 
 

@@ -69,7 +69,7 @@ def removed(subject: Subject) -> None:
             harness.remove(name)
         after = publishing.settle()
         if left := [name for name in others if name in after]:
-            raise Violation(f"left: {', '.join(left)}", "none of what is gone")
+            raise Violation(f"left: {', '.join(left)}", "no removed thing")
 
 
 @rule(
@@ -131,7 +131,7 @@ def not_renumbered(subject: Subject) -> None:
                     other = with_each.setdefault(name, gone[0])
                     if other not in gone:
                         found = f"{name} is gone with {gone[0]}, and also with {other}"
-                        raise Violation(found, "a provider that goes with one thing")
+                        raise Violation(found, "a removal with one of the things only")
                 publishing.restart()
             for thing in gone:
                 harness.put_back(thing)

@@ -149,7 +149,7 @@ def programs_not(subject: Subject) -> None:
     with subject.driver() as driver:
         uuid = uuid_of(subject, driver, thing)
         _refused(driver, "another's provider", _NOBODYS, image, function)
-        _refused(driver, "an image that there is not", uuid, str(uuid4()), function)
+        _refused(driver, "an image that does not exist", uuid, str(uuid4()), function)
         harness.expect(None, Fault.RAISE)
         _refused(driver, "a backend that is away", uuid, image, function)
 
@@ -157,7 +157,7 @@ def programs_not(subject: Subject) -> None:
 @rule(
     "WHF-923",
     Level.MUST,
-    "programming_scope has the provider itself, and providers that there are; function_trait names "
+    "programming_scope has the provider itself, and only existing providers; function_trait names "
     "a trait.",
     "All of the scope is reserved while one of it is programmed.",
     profile=Profile.EXTENDED,
@@ -174,7 +174,7 @@ def programs_these(subject: Subject) -> None:
             uuid = provider_of(said, thing).uuid
             scope = {*driver.programming_scope(uuid)}
             if uuid not in scope or not scope <= known:
-                raise Violation(f"{thing}: {sorted(scope)}", f"{uuid}, and others of {thing}'s")
+                raise Violation(f"{thing}: {sorted(scope)}", f"{uuid}, and others of {thing} only")
             check_trait(driver.function_trait(uuid, harness.image(thing)[1]), thing)
 
 
@@ -226,7 +226,7 @@ def cleans(subject: Subject) -> None:
     """Ask while a thing is busy, and for a provider that does not exist."""
     harness = subject.harness
     if not harness.busy.supported:
-        raise NotShown("the driver has things cleaned, and for the harness nothing is ever busy")
+        raise NotShown("the driver declares cleaning, but the harness makes nothing busy")
     since = datetime.now(UTC)
     thing = harness.things()[0]
     harness.make_busy(thing)
@@ -281,8 +281,8 @@ def _see_not_clean(driver: ComputeDriver, uuid: str, told: str) -> None:
     for later in _LATER:
         if _is_clean(driver, uuid, datetime.now(UTC) + later):
             raise Violation(
-                f"{told}, is clean since {later} from now",
-                "False; or a harness that says that what is free needs no cleaning (cleaning)",
+                f"{told}, is reported as clean after {later} from now",
+                "False; or a harness that declares that free things need no cleaning (cleaning)",
             )
 
 

@@ -163,7 +163,7 @@ def feeds_what_is(subject: Subject) -> None:
         named: set[str] = set()
         _soon(has_asked)
         if gone := named - {node.name for node in listed(driver).nodes}:
-            raise Violation(f"it names {', '.join(sorted(gone))}", "nodes that there are")
+            raise Violation(f"it names {', '.join(sorted(gone))}", "only existing nodes")
 
 
 @rule(

@@ -20,7 +20,7 @@ _REFUSALS = (Fault.ERROR, Fault.DENIED)
     "WHF-701",
     Level.MUST,
     "A listing that failed raises. It never returns an empty list, or what was known before.",
-    "An empty list means that there is nothing, and what there was is removed.",
+    "An empty list means that the backend has nothing, so all providers are removed.",
     profile=Profile.EXTENDED,
     after=("WHF-208",),
 )
@@ -99,7 +99,7 @@ def gives_up(subject: Subject) -> None:
         patience = subject.harness.patience
         attempt = Breaking(subject, Fault.HANG).attempt(publishing.cycle.sync, 0, patience)
         if attempt.meanwhile is not None:
-            raise Violation(f"it waits still after {patience:g} s", "a time-out")
+            raise Violation(f"it still waits after {patience:g} s", "a time-out")
 
 
 @rule(

@@ -84,7 +84,7 @@ def errors_answer_nothing(subject: Subject) -> None:
             # The inherited provider_is_available asks nothing, and says False.
             is_asked = what.startswith("node_is") or (what.startswith("provider_is") and calls)
             if answer is False and is_asked:
-                raise Violation(f"{what} returns False, and it is there", "True")
+                raise Violation(f"{what} returns False, but it exists", "True")
             # An answer from memory meets no fault.
             for fault, at in product(_FAULTS, [None, *range(calls)] if calls else []):
                 harness.expect(at, fault)

@@ -44,12 +44,12 @@ def conserved(subject: Subject) -> None:
     for consumer, amounts in layout.allocations.items():
         held = placement.allocated(consumer)
         if (elsewhere := held.pop(_ELSEWHERE, {})) != _OF_OTHERS:
-            raise Violation(f"consumer {consumer} has {elsewhere} of others", str(_OF_OTHERS))
+            raise Violation(f"consumer {consumer} has {elsewhere} elsewhere", str(_OF_OTHERS))
         if (sums := _sums(held)) != Counter(amounts):
             raise Violation(f"consumer {consumer} has {dict(sums)}", str(dict(amounts)))
     (root,) = (name for name, one in before.items() if one.uuid != _ELSEWHERE)
     if not layout.inventories.keys() - after[root].inventories.keys():
-        raise Violation(difference(before, after), f"inventory that {root} has no more")
+        raise Violation(difference(before, after), f"inventory that {root} no longer has")
 
 
 @rule(
@@ -188,7 +188,7 @@ def moved_alike(subject: Subject) -> None:
     with subject.driver() as driver:
         moved = _moved(subject, driver, consumers)
         if moved is None:
-            raise NotShown("the driver moves nothing unless the framework asks")
+            raise NotShown("the driver raises when it is called with all allocations")
         others = [consumers[::-1], *([one] for one in consumers)]
         for each in others:
             again = _moved(subject, driver, each)

@@ -51,4 +51,4 @@ def apart(subject: Subject) -> None:
         after = describe(one, live, refresh=False)
     if after != before:
         news = sorted(after.keys() ^ before.keys())
-        raise Violation(f"the first one says otherwise now: {', '.join(news)}", "its own snapshot")
+        raise Violation(f"the first instance now differs in: {', '.join(news)}", "its own snapshot")

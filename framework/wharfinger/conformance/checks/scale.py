@@ -192,7 +192,7 @@ def _ask_all(driver: ComputeDriver, live: Contents, *, refresh: bool = False) ->
 
 
 def _takes_quadratic_time(costs: Sequence[_Cost]) -> bool:
-    """Return whether the processor time of the largest three sizes grows like the square."""
+    """Return whether the processor time of the largest three sizes grows quadratically."""
     times = [one.time for one in costs if one.time is not None][-3:]
     if len(times) < len(range(3)) or times[-1] < _SHORT:
         return False

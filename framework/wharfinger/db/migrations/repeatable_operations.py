@@ -1,7 +1,7 @@
-"""Steps that can be taken again: MySQL keeps each one, whatever becomes of the next.
+"""Steps of an upgrade that can be repeated.
 
-An upgrade that was interrupted there goes on where it ended. Other databases take back all of a
-version that was not completed.
+MySQL keeps each step even if a later one fails; the next upgrade continues there. Other databases
+undo all steps of a version that was not completed.
 """
 
 from typing import Any
