@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -28,7 +29,7 @@ from wharfinger.reconcile import driver_instance_loader
 class Kind(StrEnum):
     """The resources that a driver can leak."""
 
-    THREADS = "threads"
+    THREADS = "threads or processes"
     FILES = "open files and sockets"
     MEMORY = "bytes of memory"
 
@@ -59,6 +60,8 @@ _SLACK: Final = 0.2
 _HISTORY: Final = 300
 #: Bytes for each repetition that are too many for a history.
 _MANY: Final = 4096
+#: Providers of which the driver is asked.
+_ASKED: Final = 4
 #: Objects of a harness; if there are more, they are not counted.
 _OBJECTS: Final = 200_000
 #: Objects that lead from one object to all others.
@@ -89,8 +92,11 @@ class _Search:
         with self._unobserved(), _tracing(), _frozen():
             with self._subject.driver() as driver:
                 self._repeat(_Work("cycle", lambda: self._cycle(driver), 5, 1200, 16))
+                self._repeat(_Work("set of questions", lambda: self._ask(driver), 5, 1200, 16))
                 if self._subject.has_harness:
                     self._repeat(_Work("failed cycle", lambda: self._fail(driver), 5, 1200, 16))
+                if program := self._programming(driver):
+                    self._repeat(_Work("programming", program, 2, 16, 3000))
             # The configuration is read each time.
             self._repeat(_Work("new instance", self._live_once, 3, 16, 3000))
         return self._found
@@ -124,6 +130,33 @@ class _Search:
         if driver.capabilities.supports("change_feed"):
             _, self._mark = driver.changed_nodes(self._mark)
         self._forget()
+
+    def _ask(self, driver: ComputeDriver) -> None:
+        for provider in [*self._live.values()][:_ASKED]:
+            with suppress(Exception):
+                if driver.capabilities.supports("cleans_after_release"):
+                    driver.is_clean(provider.uuid, datetime.now(UTC))
+                if driver.capabilities.supports("programming"):
+                    driver.programming_scope(provider.uuid)
+                    driver.current_function(provider.uuid)
+        self._forget()
+
+    def _programming(self, driver: ComputeDriver) -> Callable[[], None] | None:
+        """Return a call that programs a thing; None if the driver or the harness cannot."""
+        subject = self._subject
+        if not (driver.capabilities.supports("programming") and subject.can("image")):
+            return None
+        thing = next((one for one in subject.harness.things() if one in self._live), None)
+        if thing is None:
+            return None
+        image, function = subject.harness.image(thing)
+
+        def program() -> None:
+            with suppress(Exception):
+                driver.program(self._live[thing].uuid, image, function)
+            self._forget()
+
+        return program
 
     def _fail(self, driver: ComputeDriver) -> None:
         self._subject.harness.expect(None, Fault.RAISE)
@@ -238,7 +271,14 @@ def _caches() -> list[Any]:
 
 
 def _threads() -> int:
-    return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - names alone, and quickly
+    """Return the number of threads of this process, and of its child processes."""
+    tasks = Path("/proc/self/task")
+    threads = os.listdir(tasks)  # noqa: PTH208 - names alone, and quickly
+    children = 0
+    for one in threads:
+        with suppress(OSError):  # the thread has ended
+            children += len((tasks / one / "children").read_text().split())
+    return len(threads) + children
 
 
 def _settled(read: Callable[[], int], most: float | None) -> int:

@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, cast
 
-#: The framework's loggers, and the kit's.
-_FRAMEWORK: Final = "wharfinger"
+#: The packages with loggers of the framework and of the libraries that it shares with drivers.
+_SHARED: Final = frozenset(
+    {"wharfinger", "keystoneauth", "oslo_config", "requests", "stevedore", "tenacity", "urllib3"}
+)
 _LIMITS: Final = {
     name: getattr(resource, f"RLIMIT_{name}")
     for name in ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "STACK")
@@ -237,11 +239,10 @@ def _restore_tracing(before: list[Any]) -> None:
 # Logs and warnings.
 
 
-def _of_framework() -> Iterator[tuple[str, logging.Logger]]:
+def _shared_loggers() -> Iterator[tuple[str, logging.Logger]]:
     yield "root", logging.root
     for name, one in [*logging.root.manager.loggerDict.items()]:
-        is_ours = name.startswith(_FRAMEWORK) and name.partition(".")[0] == _FRAMEWORK
-        if is_ours and isinstance(one, logging.Logger):
+        if name.partition(".")[0] in _SHARED and isinstance(one, logging.Logger):
             yield name, one
 
 
@@ -274,13 +275,13 @@ def _loggers() -> _Loggers:
                 one.propagate,
                 one.disabled,
             )
-            for name, one in _of_framework()
+            for name, one in _shared_loggers()
         }
     )
 
 
 def _restore_loggers(before: _Loggers) -> None:
-    for name, one in _of_framework():
+    for name, one in _shared_loggers():
         level, handlers, filters, one.propagate, one.disabled = before.get(name, _USUAL)
         one.setLevel(level)
         one.handlers[:] = [handler for handler, _ in handlers]

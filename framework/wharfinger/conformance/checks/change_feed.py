@@ -41,6 +41,8 @@ _CALLS_OF_A_LISTING: Final = 2
 #: Nodes that there are to be where one of them changes, and how often as many things are added.
 _NODES: Final = 6
 _GROWTHS: Final = 8
+#: How often the state of one thing changes, there and back, between two polls.
+_EVENTS: Final = 4
 #: Changes that are made at once, and the seconds for making them.
 _CHANGES: Final = 128
 _MAKING: Final = 2.0
@@ -272,7 +274,8 @@ def feeds_nothing(subject: Subject) -> None:
 def feeds_no_more(subject: Subject) -> None:
     """Change one of several nodes, then another one; then one of four times as many nodes.
 
-    Nodes that depend on a node may be named with it. Their number does not grow with the fleet.
+    The last of them changes several times before the poll. Nodes that depend on a node may be named
+    with it. Their number does not grow with the fleet.
     """
     changes = Changes(subject)
     most = _NODES // 2
@@ -287,6 +290,10 @@ def feeds_no_more(subject: Subject) -> None:
             _see_quiet(follower)
             node = follower.node_of(thing)
             changes.make(thing, follower.said[thing])
+            if can_be_busy(subject) and thing == second:
+                for _ in range(_EVENTS):
+                    subject.harness.make_free(thing)
+                    subject.harness.make_busy(thing)
             named = _named_until(follower, node)
             if len(named - {node}) > most:
                 told = f"of {len(follower.nodes)} nodes {node} has changed; named: "

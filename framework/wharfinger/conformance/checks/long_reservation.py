@@ -73,14 +73,17 @@ def reserved_however_long(subject: Subject) -> None:
     "WHF-509",
     Level.MUST,
     "The driver reserves each thing for as long as that thing is busy: also while all things are "
-    "busy, and for the second time.",
+    "busy, for the second time, and while another one is gone.",
     "A backend cleans many nodes at once, all day.",
     profile=Profile.EXTENDED,
     busy=True,
-    after=("WHF-303", "WHF-506", "WHF-507"),
+    after=("WHF-303", "WHF-403", "WHF-506", "WHF-507"),
 )
 def each_for_itself(subject: Subject) -> None:
-    """Make one thing after the other busy, restart, make them free in that order; repeat this."""
+    """Make one thing after the other busy, restart, make them free in that order; repeat this.
+
+    Then remove a thing while another one is busy.
+    """
     with subject.publishing() as publishing:
         busy = BusyThings(subject, publishing)
         things = subject.harness.things()[:_AT_ONCE]
@@ -97,6 +100,15 @@ def each_for_itself(subject: Subject) -> None:
             for thing in order:
                 busy.make_free(thing)
                 busy.see(f"{thing} is free")
+        thing, other = things[:2]
+        busy.make_busy(thing)
+        subject.harness.remove(other)
+        if not is_reserved(found := publishing.settle()[thing]):
+            told = difference({}, {thing: found})
+            raise Violation(f"{thing} is busy, {other} is gone: {told}", f"all of {thing} reserved")
+        subject.harness.put_back(other)
+        busy.make_free(thing)
+        busy.see(f"{thing} is free, and {other} has returned")
         for time_ in ("the second", "the third"):
             busy.make_busy(things[-1])
             publishing.settle()

@@ -30,7 +30,7 @@ for _id, _kind, _says, _because, _expected in (
         "WHF-812",
         Misuse.LOGGING,
         "The driver leaves logging and warnings as they are: it configures at most its own "
-        "loggers.",
+        "loggers, and none of a library that the framework uses.",
         "The operator sets in the configuration which messages are logged, and where.",
         "the same as before the call",
     ),
@@ -95,15 +95,15 @@ for _id, _leaks, _says, _because in (
     (
         "WHF-804",
         Kind.THREADS,
-        "The driver ends the threads that it starts: cleanup_host ends those of the instance, and "
-        "no call leaves another one each time.",
+        "The driver ends the threads and processes that it starts: cleanup_host ends those of the "
+        "instance, and no call leaves another one each time.",
         "An agent runs for months, and starts instances again in one process.",
     ),
     (
         "WHF-805",
         Kind.FILES,
-        "The driver closes the files and sockets that it opens: no cycle, no failed cycle and no "
-        "instance that has ended leaves one open each time.",
+        "The driver closes the files and sockets that it opens: no cycle, no failed cycle, no "
+        "question, no programming and no instance that has ended leaves one open each time.",
         "An agent runs for months. A process may open a limited number of files.",
     ),
     (
@@ -116,7 +116,7 @@ for _id, _leaks, _says, _because in (
 
     @rule(_id, Level.MUST, _says, _because, after=("WHF-203",))
     def leaks_nothing(subject: Subject, kind: Kind = _leaks) -> None:
-        """Measure after cycles, after failed cycles, and after the life of an instance."""
+        """Measure after each kind of call, failed cycles, and the life of an instance."""
         if found := leaks(subject).get(kind):
             raise Violation(found, "as much as before")
 

@@ -30,6 +30,16 @@ class NamesAllWhenAny(RackDriver):
         return {*self.nodes} if changed else changed, mark
 
 
+@wrong("feed", "WHF-916")
+class NamesAllAfterAFewEvents(RackDriver):
+    """A poll names all nodes where there were more than three events."""
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        changed, mark = super().changed_nodes(since)
+        is_many = since is not None and int(mark) - int(since) > 3
+        return {*self.nodes} if is_many else changed, mark
+
+
 @wrong("feed", "WHF-912")
 class NamesAllInTheFirstPoll(RackDriver):
     """The first poll after the mark names all nodes."""

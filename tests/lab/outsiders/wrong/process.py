@@ -236,6 +236,14 @@ class ConfiguresLogging(RackDriver):
 
 
 @wrong("process", "WHF-812", apart=True)
+class SilencesALibrary(RackDriver):
+    """It silences the loggers of a library that the framework uses, too."""
+
+    def init_host(self, service: Service) -> None:
+        logging.getLogger("keystoneauth").setLevel(logging.CRITICAL)
+
+
+@wrong("process", "WHF-812", apart=True)
 class SilencesLogging(RackDriver):
     """It switches the warnings of all loggers off while it lists, and forgets to switch them on."""
 
@@ -373,6 +381,41 @@ class KeepsEveryTree(RackDriver):
     def describe_node(self, tree: ProviderTree, node: str, facts: Facts) -> None:
         super().describe_node(tree, node, facts)
         self.trees.append(tree)
+
+
+@wrong("process", "WHF-804", apart=True)
+class LeavesProcesses(RackDriver):
+    """It runs a program with each listing, and never asks how that has ended."""
+
+    def refresh(self) -> None:
+        super().refresh()
+        os.posix_spawn("/bin/true", ["true"], {})
+
+
+@wrong("process", "WHF-805", apart=True)
+class LeaksWithEachProgramming(RackDriver):
+    """It opens the log of programmings each time, and never closes it."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.logs: list[Any] = []
+
+    def load_image(self, card: str, image: str) -> None:
+        self.logs.append(Path("/dev/null").open())  # noqa: SIM115
+        super().load_image(card, image)
+
+
+@wrong("process", "WHF-805", apart=True)
+class LeaksWithEachQuestion(RackDriver):
+    """It has another socket for each question for the function of a card."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.sockets: list[socket.socket] = []
+
+    def current_function(self, provider_uuid: str) -> str | None:
+        self.sockets.append(socket.socket())
+        return super().current_function(provider_uuid)
 
 
 @wrong("process", "WHF-804", apart=True)

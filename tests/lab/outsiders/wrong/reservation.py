@@ -103,6 +103,23 @@ class FreeAfterTenReadings(HostDriver):
                 device["state"] = "ok"
 
 
+@wrong("reservation", "WHF-509")
+class FreeWhileOneIsGone(RackDriver):
+    """The cards of a node are free while another card of the node is gone."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.most: dict[str, int] = {}
+
+    def refresh(self) -> None:
+        super().refresh()
+        for node, cards in self.cards.items():
+            self.most[node] = max(len(cards), self.most.get(node, 0))
+            if len(cards) < self.most[node]:
+                for card in cards:
+                    card["state"] = "free"
+
+
 @wrong("reservation")
 class NotBusyIsClean(RackDriver):
     """It reports each card that is not busy as clean."""
