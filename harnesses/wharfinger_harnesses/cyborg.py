@@ -205,14 +205,6 @@ class Cyborg(OpenStackService):
         """
         self._control(f"discover?host={host or self.host}")
 
-    def wait_for_reports(self, count: int = 2) -> None:
-        """Wait for this many further periodic reports of all agents.
-
-        If it waits for two or more, the last one has begun after this call.
-        """
-        last = int(self._control("reports")) + count
-        self._wait("no reports", lambda: int(self._control("reports")) >= last or None)
-
     @contextmanager
     def impatient(self, seconds: int = 1) -> Iterator[None]:
         """Within the block, let Cyborg's API wait this long for an agent, and not a minute."""
@@ -222,11 +214,10 @@ class Cyborg(OpenStackService):
         finally:
             self._control("patience?seconds=60")
 
-    def _control(self, path: str) -> str:
+    def _control(self, path: str) -> None:
         answer = requests.post(f"{self.root}/lab/{path}", timeout=TIMEOUT)
         if not answer.ok:
             raise LabError(f"{path}: {answer.text}")
-        return answer.text
 
     # Programming.
 

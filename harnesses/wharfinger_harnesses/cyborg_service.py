@@ -263,13 +263,9 @@ class Control:
 
     def __init__(self, agents: Mapping[str, Agent]) -> None:
         self._agents = agents
-        self._reports = 0
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Answer with the number of reports that all agents have made.
-
-        Before that, `discover` lets an agent report, and `patience` sets the timeout of RPC calls.
-        """
+        """Let an agent report (`discover`), or set the timeout of RPC calls (`patience`)."""
         if environ["PATH_INFO"] == "/patience":
             (seconds,) = parse_qs(environ["QUERY_STRING"])["seconds"]
             CONF.set_override("rpc_response_timeout", int(seconds))
@@ -282,7 +278,7 @@ class Control:
                 start_response("500 No Report", [])
                 return [f"{type(error).__name__}: {error}".encode()]
         start_response("200 OK", [])
-        return [str(self._reports).encode()]
+        return []
 
     def report(self) -> None:
         """Let each agent report; log the errors."""
@@ -291,7 +287,6 @@ class Control:
                 agent.report()
             except Exception:
                 LOG.exception("No report of %s", host)
-        self._reports += 1
 
     def report_every(self, seconds: float) -> None:
         """Let all agents report at this interval, without end."""

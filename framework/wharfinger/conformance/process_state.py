@@ -301,7 +301,6 @@ def _restore_filters(before: list[Any]) -> None:
 _FILTERS: Final = "the filters of warnings"
 
 
-#: All that is looked at.
 def _standard_files() -> list[tuple[int, int] | None]:
     """Return which files the descriptors 0 to 2 are; None for one that is closed."""
     found: list[tuple[int, int] | None] = []
@@ -315,6 +314,7 @@ def _standard_files() -> list[tuple[int, int] | None]:
     return found
 
 
+#: All that is looked at.
 ASPECTS: Final[Sequence[Aspect]] = (
     Aspect("the files of descriptors 0 to 2", _standard_files, lambda before: None),
     Aspect("the working directory", _working_directory, os.chdir),
