@@ -254,7 +254,7 @@ class Cyborg(OpenStackService):
     def wait_for_programming(
         self, bus: str, host: str | None = None, count: int = 1
     ) -> dict[str, Any]:
-        """Wait until so many programmings of a device are in progress; return the latest start."""
+        """Wait for ``count`` programmings of a device at the same time; return the latest start."""
         begun = self._wait(
             f"{self._device(bus, host)} is not being programmed",
             lambda: found if len(found := self.underway(bus, host)) >= count else None,

@@ -96,7 +96,7 @@ class CyborgHarness(ServiceHarness):
         return self.things()[-1]
 
     def grow(self, count: int) -> None:
-        """Plug in that many FPGAs, and let Cyborg discover them together."""
+        """Plug in ``count`` FPGAs, and let Cyborg discover them together."""
         new = [_fpga(next(self._buses)) for _ in range(count)]
         self._have_hardware(*self._cyborg.hardware(), *new)
 

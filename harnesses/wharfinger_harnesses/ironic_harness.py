@@ -89,7 +89,7 @@ timeout = {_TIMEOUT}
         return uuid
 
     def grow(self, count: int) -> None:
-        """Add that many nodes whose last update was a while ago.
+        """Add ``count`` nodes whose last update was a while ago.
 
         A change feed does not show them; only a listing of all nodes does.
         """

@@ -103,7 +103,7 @@ class LibvirtHarness(Harness):
         return list(self._gpus)[-1]
 
     def grow(self, count: int) -> None:
-        """Add that many GPUs at once."""
+        """Add ``count`` GPUs at once."""
         for _ in range(count):
             self._numbers += 1
             gpu = _gpu(self._numbers)

@@ -94,7 +94,7 @@ nova_config = {self.directory / "nova.conf"}
         return [*self._nodes][-1]
 
     def grow(self, count: int) -> None:
-        """Add that many nodes at once."""
+        """Add ``count`` nodes at once."""
         for _ in range(count):
             self._nodes[f"nova-node-{self._numbered}"] = {"vcpus": _VCPUS + self._numbered}
             self._numbered += 1

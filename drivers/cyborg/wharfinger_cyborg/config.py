@@ -67,7 +67,7 @@ class CyborgSection:
                 value="",
                 problem="no way to authenticate to Cyborg is set.",
                 remedy="Set auth_type (password, v3applicationcredential, ...) and its options; "
-                "for a Cyborg without Keystone none and endpoint.",
+                "for a Cyborg without Keystone, auth_type = none and endpoint.",
             )
         return cls(
             instance, PublishingMode(values["publish"]), values["program_timeout"], credentials

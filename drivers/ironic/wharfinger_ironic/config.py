@@ -86,7 +86,7 @@ class FleetSection:
                 value="",
                 problem="no way to authenticate to Ironic is set.",
                 remedy="Set auth_type (password, v3applicationcredential, ...) and its options; "
-                "for an Ironic without Keystone none and endpoint, or http_basic.",
+                "for an Ironic without Keystone, auth_type = none and endpoint, or http_basic.",
             )
         given = {key: value for key, value in values.items() if value is not None}
         for key, value in given.items():

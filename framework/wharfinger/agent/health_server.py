@@ -208,7 +208,7 @@ class _Exchange(BaseHTTPRequestHandler):
         self.handle_one_request()
 
     def parse_request(self) -> bool:
-        """Refuse a request that does not fit, besides what the library refuses."""
+        """Refuse a request that is too long or has no end; the library checks the others."""
         if self._is_whole:
             return super().parse_request()
         self.requestline = ""

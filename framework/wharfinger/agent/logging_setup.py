@@ -81,8 +81,8 @@ def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_st
             key="use_journal",
             value=section.values["use_journal"],
             problem=f"{error}.",
-            remedy="Install systemd-python; or set use_stderr = true, which a systemd service has "
-            "in the journal too.",
+            remedy="Install systemd-python; or set use_stderr = true: systemd adds standard error "
+            "of a service to the journal.",
         ) from error
     root = logging.getLogger()
     for handler in root.handlers[:]:

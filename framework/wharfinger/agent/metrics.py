@@ -42,7 +42,7 @@ def _clocks() -> tuple[float, float]:
 
 
 class Metrics:
-    """Page of metrics, in a format that the client takes.
+    """Page of metrics, in a format that the client accepts.
 
     ``clocks`` returns this moment, in seconds of ``time.monotonic()`` and of ``time.time()``.
     """

@@ -74,8 +74,8 @@ class ReportWriter:
 class ReportReader:
     """Reads the page of another process, for any thread. The page is freed with the reader.
 
-    A driver may write anywhere in its process. So a moment that cannot be is read as 0, which is
-    long ago.
+    A driver may write anywhere in its process. So an impossible moment is read as 0, which is long
+    ago.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -53,7 +53,7 @@ class WorkReport:
         self._report = replace(self._report, cycle=kind, cycle_began_at=time.monotonic())
 
     def written(self, step: Step) -> None:
-        """Note that Placement has a step of the cycle."""
+        """Note that a step of the cycle was written to Placement."""
         self._steps += 1
         began = self._report.cycle_began_at
         if became_reserved(step) and began is not None:

@@ -40,7 +40,7 @@ class Reporter(driver_calls.CallObserver, Protocol):
 class Worker:
     """Runs the cycles of a driver instance, one after the other, until it is stopped.
 
-    It logs each failure and tries again. The instance belongs to this process for as long; the
+    It logs each failure and tries again. The instance belongs to this process meanwhile; the
     worker loads it again only if it could not be loaded or connected. ``client`` is for this
     instance alone. ``reporter`` gets each new report, and observes the calls to the driver.
     """

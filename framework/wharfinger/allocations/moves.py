@@ -242,7 +242,7 @@ class Moves:
             raise
 
     def _arrive(self, instance: Instance, migration: Migration, node: ComputeNode) -> None:
-        """Put an instance on its new node, too; its move waits for the decision."""
+        """Claim the new node for an instance, too; its move then waits for a confirm or revert."""
         claims = Claims(self._context, node.host)
         claims.move_claim(instance, migration.new_flavor, node.hypervisor_hostname, migration)
         for status in ("migrating", "post-migrating", "finished"):

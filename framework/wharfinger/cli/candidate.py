@@ -101,7 +101,7 @@ class _CandidateCommand(ObjectCommand):
             yield profile(parsed_args.device_profile)
 
     def _traits(self, request: "ResourceRequest") -> Iterator[tuple[str, str, Collection[str]]]:
-        """Yield the traits of a request with their places; those of the flavor by key."""
+        """Yield the traits of a request with the option or extra spec that names each."""
         yield from self._of_flavor[0]
         for group in request.groups:
             suffix, traits = group.suffix, group.traits
@@ -113,7 +113,7 @@ class _CandidateCommand(ObjectCommand):
         yield SUBJECT, "root_required", request.root.wanted | request.root.forbidden
 
     def _classes(self, request: "ResourceRequest") -> Iterator[tuple[str, str, Collection[str]]]:
-        """Yield the resource classes of a request with their places; the flavor's by key."""
+        """Yield the resource classes of a request with the option or extra spec of each."""
         yield from self._of_flavor[1]
         for group in request.groups:
             if origin := self._origins.get(group.suffix):

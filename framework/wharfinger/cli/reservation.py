@@ -289,7 +289,7 @@ def _takes_holder(parser: argparse._ActionsContainer) -> None:
         metavar="NAME",
         type=text(),
         default=_OPERATOR,
-        help="the holder of the reservation, one per provider; default: %(default)s",
+        help="the holder, who can reserve a provider once; default: %(default)s",
     )
 
 

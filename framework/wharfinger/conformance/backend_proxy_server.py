@@ -136,7 +136,7 @@ class _Call(BaseHTTPRequestHandler):
         return answer
 
     def _request(self) -> object:
-        """Return the parts of a request by which two requests are the same."""
+        """Return the parts that are equal in two requests for the same answer."""
         conditions = frozenset(
             (name.lower(), value)
             for name, value in self.headers.items()

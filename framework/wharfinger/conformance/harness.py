@@ -192,7 +192,7 @@ class Harness(abc.ABC):
         raise NotImplementedError
 
     def use(self, thing: str) -> None:
-        """Let an instance use a part of a thing. The thing keeps what it has, and is not busy.
+        """Let an instance use a part of a thing. Its totals stay the same, and it is not busy.
 
         Before this, the kit has allocated a part of the thing in Placement. Without it, a driver
         passes that asks its backend for what is used, and publishes the rest.
@@ -202,7 +202,7 @@ class Harness(abc.ABC):
     def second_host(self, instance: str) -> str:
         """Return the configuration of the driver on another host, with things of its own.
 
-        The text is like that of ``configuration``. No name there is a name on the first host.
+        The text is like that of ``configuration``. The two hosts have no name in common.
 
         Without it, the kit only gives this host another name. Names and uuids that do not depend
         on the name of the host are then the same on all hosts, and the driver passes.

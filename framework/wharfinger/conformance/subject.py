@@ -208,7 +208,7 @@ class Subject:
             self._make_roots()
 
     def _make_small(self, harness: Harness) -> None:
-        """Leave as many things as a rule needs: publishing thousands takes half a minute."""
+        """Remove things that no rule needs: publishing thousands of them takes half a minute."""
         deadline = time.monotonic() + _SHRINKING
         for thing in reversed([*harness.things()][_MANY:]):
             if time.monotonic() > deadline:

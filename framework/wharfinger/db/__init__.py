@@ -1,1 +1,1 @@
-"""The database below the objects; only ``wharfinger.objects`` comes here."""
+"""The database below the objects; only ``wharfinger.objects`` uses it."""

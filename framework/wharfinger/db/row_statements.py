@@ -90,7 +90,7 @@ class Rows:
         return column in self._present
 
     def values(self, column: str, where: Values) -> AnyOf:
-        """Return a condition for other rows: any value of a column in the rows of ``where``."""
+        """Return a subquery as condition: the values of a column in the rows of ``where``."""
         return AnyOf(sa.select(self._table.c[column]).where(*self._conditions(where)))
 
     def select(self, where: Values) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ UNDECODABLE: Final = (DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class ProviderSummary(Struct, frozen=True):
-    """A provider in a list: its name and place, without its content."""
+    """A provider in a list: its name, parent and root, without its contents."""
 
     uuid: str
     name: str

@@ -96,7 +96,7 @@ class PlacementReader:
         return Reading(live, tuple(strays) if len(roots) > 1 else (), unreadable)
 
     def by_name(self, names: Collection[str]) -> dict[str, Provider]:
-        """Return the providers with these names, by name, with their place and traits alone."""
+        """Return the providers with these names, by name; of their contents, only the traits."""
         found = self._look_up(names, lambda name: self._client.list_providers(name=name))
         return {
             one.name: replace(_provider(one), traits=self._client.get_traits(one.uuid).traits)

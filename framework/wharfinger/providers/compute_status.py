@@ -1,4 +1,4 @@
-"""COMPUTE_STATUS_DISABLED, which marks the roots of a disabled service, as in nova. Pure."""
+"""The trait COMPUTE_STATUS_DISABLED of the roots of a disabled service, as in nova. Pure."""
 
 from dataclasses import replace
 from typing import Final
@@ -13,7 +13,7 @@ DISABLED: Final = frozenset([os_traits.COMPUTE_STATUS_DISABLED])
 
 
 def records_disabled(record: Record | None) -> bool:
-    """Return whether the record shows the trait on a root as ours."""
+    """Return whether the record shows that this instance has set the trait on a root."""
     return record is not None and record.claimed_traits >= DISABLED
 
 

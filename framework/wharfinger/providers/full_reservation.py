@@ -50,8 +50,8 @@ def release_command(uuid: str) -> str:
 def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
     """Return the ``reserved`` figures to restore after our reservation, by class.
 
-    They are in the record. A live figure that is not the full one was written by its owner since,
-    and is the new figure to restore; but not if a reshape has left the inventory like this.
+    The record has them. If a live figure is below the total, its owner has written it since the
+    reservation, and it is the new figure to restore, unless a reshape has left the inventory so.
     Classes that another program has reserved are omitted.
     """
     others, left = foreign(live, record), record.left

@@ -405,8 +405,9 @@ class Writer:
     def _reshape(self, tree: TreeWrite, step: Reshape) -> None:
         """Send a reshape. Its answer has no generations: the next cycle reads the providers.
 
-        Where a step follows, it names the generation that was measured: two more for inventories,
-        one for none, and one for allocations. If another program has written since, it is refused.
+        A later step names the computed generation, as measured with Placement: plus two for new
+        inventories or plus one for none, and plus one for allocations. Placement refuses the step
+        if another program has written since.
         """
         sent = {change.uuid: (tree.generation(change), change.after) for change in step.inventories}
         left = {

@@ -43,9 +43,9 @@ class CycleState:
     published a child of that name below a root of that name.
 
     Looked up: ``new_nodes`` have no row yet. ``takeovers`` are rows of other hosts or instances
-    that come first; ``overlaid_takeovers`` are overlaid roots, without a row, for which the records
-    of other hosts do. ``released_roots`` are those of nodes that another host has taken over; True:
-    our records of them can be deleted. ``lost`` are new reservations for lost allocations;
+    to take over first; ``overlaid_takeovers`` are overlaid roots, without a row, whose records of
+    other hosts to take over. ``released_roots`` are those of nodes that another host has taken
+    over; True: our records of them can be deleted. ``lost`` are new reservations for lost allocations;
     ``settled`` has the next phases, by uuid, of those whose reason has ended. ``noted_instances``
     are rows to save with the allocations that Placement has. ``held`` are the providers that stored
     reservations keep fully reserved. ``detached`` has the reason why a provider stays a root of its

@@ -279,7 +279,7 @@ def _tree(
 
 
 def _apart(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict[str, Provider]:
-    """Return the providers in trees of no node by uuid, without sharing providers.
+    """Return, by uuid, the providers whose tree has no node, without sharing providers.
 
     A detached child is one, and so is a child below a former root of its node.
     """

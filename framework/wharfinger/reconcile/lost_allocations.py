@@ -91,7 +91,7 @@ class LostAllocations:
         )
 
     def _ask(self, wanted: Mapping[str, ClaimedInstance]) -> _Found:
-        """Ask for the allocations of instances, and read the rows of those that differ again.
+        """Ask for the allocations of instances, and read again the rows of those that differ.
 
         A claim, a move and a release change the row, or store a migration, before they change
         allocations. So if the row is the same afterwards, none of them was at work.

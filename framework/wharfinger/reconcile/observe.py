@@ -99,7 +99,7 @@ class Observer:
         )
 
     def within(self, state: CycleState, scope: frozenset[str]) -> CycleState:
-        """Return the state with the nodes of these roots alone; all where trees share providers."""
+        """Return the state with the nodes of these roots; of all roots if trees share providers."""
         if scope and any(shares(provider) for provider in state.live.values()):
             return state
         return replace(state, scope=scope, nodes=state.nodes.only(scope))

@@ -239,7 +239,7 @@ class Reservations:
         """Make a child a root of its own, fully reserved, until its node has a new root.
 
         Allocations and other reservations stay. After a crash, the next cycle of the driver
-        instance goes on. Raises DetachmentRefused for another provider than a child that a driver
+        instance goes on. Raises DetachmentRefused unless the provider is a child that a driver
         instance publishes in own mode, and MicroversionUnsupported.
         """
         self._client.require(Feature.REPARENT, f"detaching provider {provider.name}")
@@ -254,7 +254,7 @@ class Reservations:
     def before_release(self, consumer_uuid: str, providers: Iterable[str]) -> None:
         """Reserve those of the providers that are cleaned after a consumer has released them.
 
-        ``after_release`` follows when it has, or ``cancel_release`` if it does not.
+        Call ``after_release`` after the release, or ``cancel_release`` without one.
         """
         for provider in self._cleaned(providers):
             self._reserve_for_cleaning(provider, consumer_uuid)
@@ -300,7 +300,7 @@ class Reservations:
         ``amounts`` are those from this provider, and ``allocations`` all of the consumer's, as POST
         /reshaper takes them. One request makes room for the amounts and allocates them: no other
         consumer can have them. The provider has no more room than that until ``keep`` reserves it
-        fully again. Raises ReservationRefused where it has not that room without the reservation,
+        fully again. Raises ReservationRefused if it lacks that room even without the reservation,
         and PermissionRefused without the role for reshapes.
         """
         stored = self._read(provider)

@@ -316,5 +316,5 @@ class Takeovers:
 
 
 def _has(record: ProviderRecord, side: str) -> bool:
-    """Return whether a record has that side; True also where it cannot be read."""
+    """Return whether a record has a value for the field ``side``, readable or not."""
     return side not in record or getattr(record, side) is not None

@@ -16,7 +16,7 @@ class UnchangedTrees:
         self._desired: dict[str, list[DesiredProvider]] = {}
 
     def find(self, state: CycleState, changing: Iterable[str]) -> frozenset[str]:
-        """Return the roots of whole trees of which the driver reports what it reported before.
+        """Return the roots of the trees whose reports by the driver are the same as before.
 
         ``changing`` are the roots of trees that may change for another reason.
         """

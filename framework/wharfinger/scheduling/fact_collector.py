@@ -50,7 +50,7 @@ def gather(
 
 
 def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """Return the facts with inventories and usages of some providers, less deleted providers."""
+    """Return the facts with inventories and usages of some providers, without deleted providers."""
     stocks, providers = dict(facts.stocks), dict(facts.providers)
     for uuid in uuids:
         known = {kind: its.used for kind, its in stocks.get(uuid, {}).items()}

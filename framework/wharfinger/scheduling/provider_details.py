@@ -217,7 +217,7 @@ def _reserved_by_others(
 ) -> tuple[dict[str, frozenset[str]], set[str]]:
     """Return the fully reserved classes that no driver instance has reserved, by uuid.
 
-    And the uuids of the providers of which a driver instance publishes such a class.
+    Also return the uuids of the providers of which a driver instance publishes such a class.
     """
     releasable = set()
     others = {uuid: full_reservation.foreign(live, Record()) for uuid, live in inventories.items()}
@@ -247,7 +247,6 @@ def _driver(record: ProviderRecord) -> str:
 
 
 def _records(context: Context, uuids: Iterable[str]) -> Iterable[ProviderRecord]:
-    """Return the records of these providers."""
     wanted = sorted(uuids)
     return ProviderRecordList.get_by_filters(context, provider_uuid=wanted) if wanted else ()
 

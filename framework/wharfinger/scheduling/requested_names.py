@@ -1,4 +1,4 @@
-"""The traits and resource classes of a request: their places, and those unknown to Placement."""
+"""Traits and resource classes of a request: where each is written, and if Placement knows it."""
 
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
@@ -20,7 +20,7 @@ _RESOURCES: Final = "resources"
 
 
 def of_flavor(flavor: Flavor, request: ResourceRequest) -> tuple[list[Place], list[Place]]:
-    """Return the places of the traits, and of the resource classes, in a flavor's request."""
+    """Return where a flavor's request has its traits, and where its resource classes."""
     keys = keys_of(flavor)
     suffixes = {UNNUMBERED, *(suffix for _kind, suffix, _name in keys)}
     subject = f"flavor {flavor.name}"

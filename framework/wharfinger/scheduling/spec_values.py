@@ -21,7 +21,7 @@ class Values:
 
 
 def one_of(*values: str) -> Values:
-    """Take one of these values."""
+    """Accept one of these values."""
     *others, last = values
     says = f"{', '.join(others)} or {last}"
     return Values(says, lambda value: value if value in values else None)
@@ -44,7 +44,7 @@ def whole(least: int | None = None, most: int | None = None) -> Values:
 
 
 def matching(pattern: str, says: str) -> Values:
-    """Take a value that a regular expression matches as a whole."""
+    """Accept a value that matches a regular expression as a whole."""
     compiled = re.compile(pattern)
     return Values(says, lambda value: value if compiled.fullmatch(value) else None)
 

@@ -301,7 +301,7 @@ def feeds_no_more(subject: Subject) -> None:
 
 
 def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
-    """Add things until there are so many nodes, and list them; a node may have several things."""
+    """Add things until there are ``count`` nodes, and list them; a node may have several things."""
     follower.list_all()
     for _ in range(_GROWTHS):
         if not 1 < len(follower.nodes) < count:
