@@ -42,18 +42,18 @@ class CycleState:
     ``replaced`` has, by uuid of a desired child, the other uuids under which this instance has
     published a child of that name below a root of that name.
 
-    Looked up: ``new_nodes`` have no row yet. ``takeovers`` are rows of other hosts or instances
-    to take over first; ``overlaid_takeovers`` are overlaid roots, without a row, whose records of
-    other hosts to take over. ``released_roots`` are those of nodes that another host has taken
-    over; True: our records of them can be deleted. ``lost`` are new reservations for lost allocations;
-    ``settled`` has the next phases, by uuid, of those whose reason has ended. ``noted_instances``
-    are rows to save with the allocations that Placement has. ``held`` are the providers that stored
-    reservations keep fully reserved. ``detached`` has the reason why a provider stays a root of its
-    own. ``phases`` are reservations and their new phases, None: the reservation ends.
-    ``functions`` are the functions of programmable devices, ``superseded`` those that are no longer
-    right. ``name_owners`` are the providers that have wanted names. ``allocated`` have allocations,
-    ``parents`` children that are not in ``live``. ``kept`` has the reason why a provider that is
-    due for removal stays; ``withheld``: none is removed.
+    Looked up: ``new_nodes`` have no row yet. ``takeovers`` are rows of other hosts or instances to
+    take over; ``overlaid_takeovers`` are roots of overlaid trees, without a row, for which records
+    of other hosts are taken over. ``released_roots`` are those of nodes that another host has taken
+    over; True: our records of them can be deleted. ``lost`` are new reservations for lost
+    allocations; ``settled`` has the next phases, by uuid, of those whose reason has ended.
+    ``noted_instances`` are rows to save with the allocations that Placement has. ``held`` are the
+    providers that stored reservations keep fully reserved. ``detached`` has the reason why a
+    provider stays a root of its own. ``phases`` are reservations and their new phases, None: the
+    reservation ends. ``functions`` are the functions of programmable devices, ``superseded`` those
+    that are no longer right. ``name_owners`` are the providers that have wanted names.
+    ``allocated`` have allocations, ``parents`` children that are not in ``live``. ``kept`` has the
+    reason why a provider that is due for removal stays; ``withheld``: none is removed.
 
     ``unchanged`` are the roots of trees that the last full cycle left as they are, and that have
     not changed since. ``blocked`` are the roots of trees that stay as they are, ``problems`` the

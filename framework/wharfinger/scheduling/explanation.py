@@ -170,9 +170,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Number of providers that reservations with one reason exclude; "" for other programs'.
+    """Number of providers that reservations with one ``reason`` exclude.
 
-    ``first`` is the oldest of these reservations, None if unknown.
+    The reason is "" for reservations of other programs. ``first`` is the oldest of these
+    reservations, None if unknown.
     """
 
     reason: str

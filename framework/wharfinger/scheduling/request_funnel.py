@@ -43,7 +43,7 @@ def before_asking(
 
 
 def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Within:
-    """Return the remaining providers of each part, in or sharing with each tree, by root.
+    """Return, by root, the remaining providers of each part that are in its tree or share with it.
 
     Trees without any such provider are omitted.
     """
