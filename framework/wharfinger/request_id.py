@@ -21,7 +21,7 @@ def current() -> str | None:
 
 
 def thread_pool(threads: int) -> ThreadPoolExecutor:
-    """Return a pool of threads that work for the calling thread, with its id."""
+    """Return a pool of threads that work for the calling thread, with its request id."""
     return ThreadPoolExecutor(threads, initializer=_CURRENT.set, initargs=(_CURRENT.get(),))
 
 

@@ -80,7 +80,7 @@ class ProcessCheck:
             self.end()
             raise WharfingerError(
                 reason=f"its check has not ended after {TIMEOUT:g} seconds. Find out which driver "
-                "does not return when it is imported or made: run wharfinger config validate"
+                "does not return when it is imported or created: run wharfinger config validate"
             )
         self._answer.seek(0)
         text = self._answer.read()

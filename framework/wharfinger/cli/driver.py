@@ -56,7 +56,7 @@ class DriverCheck(WharfingerCommand, Lister):
         parser.add_argument(
             "name",
             metavar="NAME",
-            help="an enabled instance, to check its configuration, too, or an installed driver",
+            help="an installed driver; or an enabled instance, to check its configuration, too",
         )
         return parser
 

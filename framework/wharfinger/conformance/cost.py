@@ -29,7 +29,7 @@ class DriverTime(CallObserver):
         self._began = time.thread_time()
 
     def after(self, method: str) -> None:
-        """Add the time since then."""
+        """Add the time since ``before``."""
         self.is_running = False
         self.seconds += time.thread_time() - self._began
 

@@ -302,7 +302,7 @@ class History:
         self._subject.harness.expect(case.at, case.fault)
 
     def is_met(self, case: Case) -> bool:
-        """Return whether a case has been met since then."""
+        """Return whether a call has met the fault of the case since ``expect``."""
         return len(self._subject.harness.calls) > case.at
 
     def meet(self, case: Case) -> None:

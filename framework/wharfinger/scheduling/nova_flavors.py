@@ -84,7 +84,7 @@ def _is_contested(group: RequestGroup, name: str, keys: _Keys) -> bool:
 
 
 def _check_key(group: RequestGroup, name: str, keys: _Keys, specs: Mapping[str, str]) -> None:
-    """Raise InvalidRequest for a class that an extra spec without a group asks for."""
+    """Raise InvalidRequest if hw:mem_encryption asks for the class: no owner can be required of it."""
     if (key := keys["resources", group.suffix, name]) == MEM_ENCRYPTION:
         raise invalid(
             key,

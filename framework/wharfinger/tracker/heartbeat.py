@@ -27,8 +27,8 @@ class Heartbeat:
     cycle that has shown no ``progress`` for ``HANGS_AFTER`` seconds hangs: the heartbeat stops
     until the cycle goes on.
 
-    A report that is in progress at the end of the block has ``patience`` seconds, or as long as it
-    takes. ``has_ended`` is False afterwards if it has not ended by then.
+    The end of the block waits up to ``patience`` seconds, or without limit, for a report that is in
+    progress. ``has_ended`` is False afterwards if the report has not ended by then.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ def counts_what_is_used(subject: Subject) -> None:
 
 
 def _parts(subject: Subject, contents: Contents) -> Iterator[tuple[str, dict[str, int]]]:
-    """The least amounts of each thing and of each provider below one, by uuid and class."""
+    """Yield the uuid and the smallest allocation of each provider of a thing, by class."""
     names = {name for thing in subject.harness.things() for name in at_and_below(contents, thing)}
     for name in sorted(names):
         one = contents[name]

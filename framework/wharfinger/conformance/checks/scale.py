@@ -140,7 +140,7 @@ def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider])
 
 
 def _form(one: DesiredProvider) -> tuple[object, ...]:
-    """Return the form of a description, which things share with one of the first few things."""
+    """Return the parts of a description that many things share with at least one of the few."""
     return (one.stated, one.mode, bool(one.reservations), frozenset(one.provider.inventories))
 
 
