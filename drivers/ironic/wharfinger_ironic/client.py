@@ -191,7 +191,7 @@ class Ironic:
         )
 
     def never_updated_come_last(self) -> bool:
-        """Return whether the database sorts nodes that were never updated last.
+        """Return whether nodes without an update come last in the database's order.
 
         The reverse order shows this: such nodes then come first.
         """

@@ -30,7 +30,7 @@ class Source(Protocol):
         """Return the nodes that were updated last."""
 
     def never_updated_come_last(self) -> bool:
-        """Return whether the database sorts nodes that were never updated last."""
+        """Return whether nodes without an update come last in the database's order."""
 
 
 class ChangeFeed:

@@ -71,7 +71,7 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     cfg.StrOpt(
         "logging_default_format_string",
         default=f"{_IN_FRONT} %(levelname)s %(name)s [-] %(instance)s%(message)s",
-        help="Format of other lines.",
+        help="Format of lines outside cycles.",
     ),
     cfg.StrOpt(
         "logging_debug_format_suffix",

@@ -84,7 +84,7 @@ def _is_contested(group: RequestGroup, name: str, keys: _Keys) -> bool:
 
 
 def _check_key(group: RequestGroup, name: str, keys: _Keys, specs: Mapping[str, str]) -> None:
-    """Raise InvalidRequest if hw:mem_encryption asks for the class: no owner can be required of it."""
+    """Raise InvalidRequest if hw:mem_encryption asks for the class: it cannot require an owner."""
     if (key := keys["resources", group.suffix, name]) == MEM_ENCRYPTION:
         raise invalid(
             key,
