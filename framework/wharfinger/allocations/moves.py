@@ -145,7 +145,7 @@ class Moves:
         """Keep an instance at its destination, and release its former allocations.
 
         Providers that are cleaned after that are reserved first; return the migration, and these
-        reservations. A confirmed move stays so. Raises AllocationRefused, ObjectNotFound.
+        reservations. A confirmed move does not change. Raises AllocationRefused, ObjectNotFound.
         """
         return self._confirm(self._move_of(instance_uuid, "confirmed").uuid)
 
@@ -266,7 +266,7 @@ class Moves:
     # Ends.
 
     def _move_of(self, instance_uuid: str, *ended: str) -> Migration:
-        """Return the move in progress of an instance, or else its last one if it has ended so."""
+        """Return the move in progress of an instance, or its last one if that ended this way."""
         instance_uuid = Instance.get_by_uuid(self._context, instance_uuid).uuid
         moves = list(MigrationList.get_by_filters(self._context, instance_uuid=instance_uuid))
         for one in moves:

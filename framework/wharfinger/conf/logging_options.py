@@ -94,7 +94,12 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         min=0,
         help="Seconds in which at most rate_limit_burst lines are logged. 0: no limit.",
     ),
-    cfg.IntOpt("rate_limit_burst", default=0, min=0, help="See rate_limit_interval. 0: no limit."),
+    cfg.IntOpt(
+        "rate_limit_burst",
+        default=0,
+        min=0,
+        help="The most lines in rate_limit_interval seconds. 0: no limit.",
+    ),
     cfg.StrOpt(
         "rate_limit_except_level",
         default="CRITICAL",

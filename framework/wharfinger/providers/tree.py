@@ -128,7 +128,7 @@ class ProviderTree:
             return [node.desired for root in self._roots.values() for node in root.walk()]
 
     def is_stated(self, name_or_uuid: str) -> bool:
-        """Return whether the driver has stated a provider."""
+        """Return whether the driver has stated a provider: set anything on it."""
         return self._find(name_or_uuid).desired.stated
 
     # Structure.

@@ -248,7 +248,7 @@ class Claims:
                 raise self._refused(instance, node, problem)
 
     def _steps(self, instance: Instance, migration: Migration, end: End) -> tuple[str, ...]:
-        """Return the statuses by which a move ends; none if it has ended so."""
+        """Return the next statuses of a move until its end; none if it has ended at this end."""
         dropped = _DROPPED[end]
         if migration.instance_uuid == instance.uuid:
             if migration.status in dropped:

@@ -44,7 +44,8 @@ def conserved(subject: Subject) -> None:
     for consumer, amounts in layout.allocations.items():
         held = placement.allocated(consumer)
         if (elsewhere := held.pop(_ELSEWHERE, {})) != _OF_OTHERS:
-            raise Violation(f"consumer {consumer} has {elsewhere} elsewhere", str(_OF_OTHERS))
+            found = f"consumer {consumer} has {elsewhere} of the other program's provider"
+            raise Violation(found, str(_OF_OTHERS))
         if (sums := _sums(held)) != Counter(amounts):
             raise Violation(f"consumer {consumer} has {dict(sums)}", str(dict(amounts)))
     (root,) = (name for name, one in before.items() if one.uuid != _ELSEWHERE)
