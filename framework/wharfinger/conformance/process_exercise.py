@@ -49,7 +49,7 @@ class _Exercise:
         self._driver: ComputeDriver
 
     def run(self) -> None:
-        """Make all calls to one instance, then those that only ask to another one."""
+        """Make all calls to one instance. Then make the calls that only ask to another one."""
         observers = self._subject.observers
         kept, before = [*observers], process_state.snapshot()
         with self._prints.watching(), self._sleeps.watching_select():

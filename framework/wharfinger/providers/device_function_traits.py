@@ -75,7 +75,8 @@ def with_function(
 ) -> DesiredProvider:
     """Return a device with the function trait of its job, unless that is superseded.
 
-    The driver of an overlay reports the traits in Placement; of the stale ones, only ours go.
+    The driver of an overlay reports the traits in Placement. Of the stale traits, only those that
+    this instance has set are removed.
     """
     mine = wanted.provider
     known = {held.trait} if held.trait else set[str]()

@@ -345,7 +345,7 @@ class Reservations:
     def set_function_trait(
         self, provider: ProviderSummary, trait: str | None, owners: frozenset[str]
     ) -> None:
-        """Set the trait of the function that a device holds, and remove those of others.
+        """Set the trait of the function that a device holds, and remove those of other functions.
 
         The trait is ours in the provider's record. Raises ReservationRefused if the provider no
         longer has exactly these ``owners``' traits.

@@ -20,7 +20,7 @@ _RESOURCES: Final = "resources"
 
 
 def of_flavor(flavor: Flavor, request: ResourceRequest) -> tuple[list[Place], list[Place]]:
-    """Return where a flavor's request has its traits, and where its resource classes."""
+    """Return where a flavor's request names traits, and where it names resource classes."""
     keys = keys_of(flavor)
     suffixes = {UNNUMBERED, *(suffix for _kind, suffix, _name in keys)}
     subject = f"flavor {flavor.name}"
