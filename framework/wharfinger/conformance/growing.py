@@ -28,7 +28,7 @@ def sizes(subject: Subject, *, least: int = 0, most: int, cheap: float = 2.0) ->
         size *= 2
         if wanted <= len(subject.harness.things()):
             continue
-        began = _seconds()
+        began = seconds_run()
         try:
             _have(subject, wanted)
         except NotShown:
@@ -36,7 +36,7 @@ def sizes(subject: Subject, *, least: int = 0, most: int, cheap: float = 2.0) ->
                 raise
             return
         yield wanted
-        if _seconds() - began > (cheap if wanted >= least else _LONGEST):
+        if seconds_run() - began > (cheap if wanted >= least else _LONGEST):
             return
 
 
@@ -47,7 +47,7 @@ def _have(subject: Subject, count: int) -> None:
         raise NotShown(f"the harness should have {count} things, but has {there}")
 
 
-def _seconds() -> float:
+def seconds_run() -> float:
     """Return the seconds of a clock that stands still while this process waits for a processor."""
     waited = 0
     for path in Path("/proc/self/task").glob("*/schedstat"):

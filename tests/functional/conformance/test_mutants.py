@@ -9,9 +9,10 @@ import pytest
 from tests.lab.conformance.examining import SLOW, Examiner
 from tests.lab.conformance.honest import DevicesDriver, LabDriver, MachinesDriver
 from tests.lab.conformance.mutants import all_mutants
+from tests.lab.conformance.mutants.listing import StopsAtAnError
 from tests.lab.conformance.unusual import CONFORMING, UNUSUAL
 from tests.lab.drawing import Draw
-from wharfinger.conformance.checks import change_feed
+from wharfinger.conformance.checks import change_feed, listing
 from wharfinger.conformance.overall_verdict import ExitCode, Word, exit_code, judge
 from wharfinger.conformance.rule_runner import Result, Status
 from wharfinger.conformance.rules import Profile, Rule, all_rules, requirements
@@ -82,6 +83,15 @@ def see_broken(rule: str, kind: type[LabDriver], examiner: Examiner) -> None:
 
     assert result.status is Status.FAILED, told(result)
     assert result.found
+
+
+def test_listing_rule_without_time_still_fails_each_later_call(
+    examiner: Examiner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "_TRYING", -1.0)
+    monkeypatch.setattr(listing, "_PAGED", 256)
+
+    see_broken("WHF-451", StopsAtAnError, examiner)
 
 
 #: Mutants that break other rules, too, of those that a mutant has to keep.
