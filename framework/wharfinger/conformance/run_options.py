@@ -42,7 +42,7 @@ class Asked:
 
     @classmethod
     def read(cls, driver: str | None, options: Namespace, prefix: str = "") -> Self:
-        """Return what the options of ``add_options`` say."""
+        """Return the values of the options that ``add_options`` has added."""
 
         def value(name: str) -> Any:
             return getattr(options, f"{prefix}{name}".replace("-", "_"))
@@ -78,7 +78,7 @@ class Asked:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """Return what ``to_data`` has returned."""
+        """Return the options from the result of ``to_data``."""
         file = data["config_file"]
         return cls(
             **{

@@ -201,7 +201,7 @@ class ProviderTree:
             self._remove(self._find(name_or_uuid))
 
     def remove_unreported_children(self, parent: str) -> None:
-        """Remove the children of ``parent`` that the driver has not stated from the tree.
+        """Remove from the tree the children of ``parent`` that the driver has not stated.
 
         A driver calls it after it has stated all children that it publishes. A child stays if the
         driver has stated it or a provider below it. In Placement, the framework removes only what

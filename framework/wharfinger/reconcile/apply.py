@@ -642,7 +642,7 @@ def _save(
 ) -> None:
     """Write rows of trees in one transaction, without what another process has changed.
 
-    Where one tree makes the whole batch fail, the halves are written apart.
+    If one tree makes the whole batch fail, each half is written alone.
     """
     while trees:
         try:

@@ -168,7 +168,7 @@ class Claims:
         """End a move by dropping the claim at one of its ends.
 
         At the source: the instance is at the destination now, with the flavor that it has there. At
-        the destination: it is where it was. A move that has ended so stays as it is.
+        the destination: it is where it was. A move that already ended this way does not change.
         """
         *on_the_way, last = self._steps(instance, migration, end) or (migration.status,)
         for status in on_the_way:
