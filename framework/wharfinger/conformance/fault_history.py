@@ -117,8 +117,9 @@ class Case:
 class Step:
     """A step of the reference: the event, the calls, and the contents after each cycle.
 
-    ``kinds`` are the calls with the types of their cycles. A kind that few steps have probably comes
-    from the event. ``polled`` are the providers for which polls alone led to the state after the step.
+    ``kinds`` are the calls with the types of their cycles. A kind in few steps probably
+    comes from the event. ``polled`` are the providers for which polls alone led to the state after
+    the step.
     """
 
     name: str

@@ -172,7 +172,7 @@ def _tree(facts: Facts, of: str, uuid: str) -> Reasons:
 
 
 def _aggregates(facts: Facts, group: RequestGroup, uuid: str) -> Reasons:
-    """Check the aggregates; for the group without a suffix, the root's apply to its tree."""
+    """Check the aggregates; in the group without a suffix, those of a root count for its tree."""
     places = {uuid, facts.root(uuid)} if group.suffix == UNNUMBERED else {uuid}
     is_member = any(
         all(one in facts.members[aggregates] for aggregates in group.member_of) for one in places
