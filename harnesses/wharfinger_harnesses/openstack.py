@@ -21,8 +21,8 @@ Options = Mapping[str, Mapping[str, Any]]
 class OpenStackService(PythonDaemon):
     """A service on 127.0.0.1, with an empty database.
 
-    ``url`` is what a catalog has for the service. Each request
-    that is sent here has ``headers``, such as a token. Later ``options`` override earlier ones.
+    ``url`` is what a catalog has for the service. Each request that is sent here has
+    ``headers``, such as a token. Later ``options`` override earlier ones.
     """
 
     #: As its files are called.

@@ -144,7 +144,7 @@ class LostAllocations:
     def _reservations(
         self, state: CycleState, uuid: str, claimed: ClaimedInstance
     ) -> Iterator[Reservation]:
-        """Yield new reservations of our providers that an instance has lost."""
+        """Yield new reservations of our providers from which an instance has lost its allocation."""
         holder = lost_by(uuid)
         for provider in sorted(claimed.allocations or ()):
             known = state.reservations.get(provider, ())
