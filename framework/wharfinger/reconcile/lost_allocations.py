@@ -144,7 +144,7 @@ class LostAllocations:
     def _reservations(
         self, state: CycleState, uuid: str, claimed: ClaimedInstance
     ) -> Iterator[Reservation]:
-        """Yield new reservations of our providers from which an instance has lost its allocation."""
+        """Yield new reservations of our providers whose allocation an instance has lost."""
         holder = lost_by(uuid)
         for provider in sorted(claimed.allocations or ()):
             known = state.reservations.get(provider, ())
