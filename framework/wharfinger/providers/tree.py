@@ -110,7 +110,7 @@ class ProviderTree:
         is_others: Callable[[str], bool] = lambda _uuid: False,
         child_uuids: Mapping[str, str] = MappingProxyType({}),
     ) -> Self:
-        """Return a tree of providers that the driver has not stated yet.
+        """Return a tree of providers on which the driver has set nothing yet.
 
         ``is_others`` returns whether another program has created the provider with a uuid.
         ``child_uuids`` are the uuids of new children whose driver gives none, by name. Raises
