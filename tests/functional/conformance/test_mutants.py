@@ -95,7 +95,7 @@ def test_listing_rule_without_time_still_fails_each_later_call(
 
 
 #: Mutants that break other rules, too, of those that a mutant has to keep.
-ALSO_BROKEN = {"ThinksItIsTheProgram": {"WHF-102"}}
+ALSO_BROKEN = {"ThinksItIsTheProgram": {"WHF-102"}, "HasAnotherUuid": {"WHF-208"}}
 
 
 @pytest.mark.drawn(2)
