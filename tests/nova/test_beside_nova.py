@@ -4,6 +4,8 @@ One test, or two, for each row of the table in docs/reference/beside-nova.rst.
 """
 
 import re
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 CARD_1, CARD_2 = f"{HOST}_card_1", f"{HOST}_card_2"
 FREE, RESERVED = (4, 0), (4, 4)
+SAMPLE = Path(__file__).parents[2] / "etc/wharfinger/sample"
 NEW_UUID = "0c1c5a4e-0a3b-4f6c-9a0e-6f7c3c1c2d11"
 CARD = {"resources1:CUSTOM_CARD_UNIT": "1"}
 
@@ -172,6 +175,43 @@ def test_detach_of_a_device_in_use_lets_nova_create_its_new_root(
     assert everything()[CARD_2]["parent"] == HOST
     assert users(CARD_2) == {consumer: 1}
     assert devices() == {CARD_1: RESERVED, CARD_2: FREE}
+
+
+def test_libvirt_driver_reports_an_old_root_that_keeps_nova_from_its_new_one(
+    nova: "Nova", tmp_path: Path
+) -> None:
+    """All devices are in use: nova deletes nothing, and Placement does not show a change."""
+    compute_id = tmp_path / "compute_id"
+    gpus = [f"{HOST}_pci_0000_{bus}_00_0" for bus in ("84", "c4")]
+    host = shutil.copy(SAMPLE / "host.xml", tmp_path)
+    options = {
+        "connection_uri": f"test://{host}",
+        "hypervisor_hostname": HOST,
+        "enabled_mdev_types": "nvidia-231",
+        "nova_compute_id_file": str(compute_id),
+    }
+    with Wharfinger(nova.url, "libvirt", **options) as program:
+        compute_id.write_text(old := everything()[HOST]["uuid"])
+        program.sync()
+        consumers = [use(nova.url, gpu) for gpu in gpus]
+        nova.stop_compute(HOST)
+        nova.delete_service(HOST)
+        nova.start_compute(HOST, NEW_UUID)
+        compute_id.write_text(NEW_UUID)
+        reported = program.run("sync")
+        assert f"root provider {HOST} ({old}) is not that of this host's nova-compute" in (
+            reported.err
+        )
+
+        for gpu in gpus:
+            program.do("provider", "detach", gpu)
+        delete_provider(nova.url, old)
+        nova.refresh()
+        program.sync()
+
+    assert everything()[HOST]["uuid"] == NEW_UUID
+    assert [everything()[gpu]["parent"] for gpu in gpus] == [HOST, HOST]
+    assert [users(gpu) for gpu in gpus] == [{consumer: 1} for consumer in consumers]
 
 
 # Another name of the host.
