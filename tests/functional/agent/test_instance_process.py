@@ -185,13 +185,18 @@ def test_process_that_hangs_is_ended(
 
 
 def test_process_that_survives_sigkill_is_logged_once_and_kept(
-    runner: Scripted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    runner: Scripted,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(child_process, "KILL_TIMEOUT", 0.0)
     monkeypatch.setattr(instance_process, "GRACE", 0.0)
     object.__setattr__(runner._section, "hang_timeout", 0.05)
-    runner.command = "trap '' TERM USR1; while :; do sleep 60; done"
+    trapped = tmp_path / "trapped"
+    runner.command = f"trap '' TERM USR1; : >{trapped}; while :; do sleep 60; done"
     runner.start()
+    wait_until(trapped.exists)
     runner.writer.began("changed_nodes")
     with monkeypatch.context() as patch:
         patch.setattr("os.killpg", lambda *_: None)  # as if the kernel did not let it end

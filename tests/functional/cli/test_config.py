@@ -80,7 +80,7 @@ def test_config_validate_reports_all_errors_at_once(program: Program) -> None:
         ("[Placemnt]\n", "section [Placemnt]"),
         ("[default]\nhost = x\n", "section [default] is unknown. Did you mean [DEFAULT]?"),
         ("[gpus:nvidia-231]\ntrait = CUSTOM_X\n", "option trait of section [gpus:nvidia-231]"),
-        ("[gpus:nvidia-23]\n", "no use for section [gpus:nvidia-23]"),
+        ("[gpus:nvidia-23]\n", "does not read section [gpus:nvidia-23]"),
         ("[placement]\ntimeout = soon\n", "[placement] timeout = soon"),
         ("[gpus]\nremoval_delay = -1\n", "It takes a whole number, 0 or above."),
         ("[placement]\nembedded = perhaps\n", "It takes true or false."),

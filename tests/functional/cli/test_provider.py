@@ -294,7 +294,7 @@ def test_provider_tree_with_damaged_rows_shows_question_marks(
     assert "├── reserved: ?, " in drawn.out
     assert "by other programs" not in drawn.out  # the cause is unknown
     assert "the value of reservations.reason cannot be read" in drawn.err
-    assert "the record of provider " in drawn.err
+    assert "is shown without its record, which is damaged" in drawn.err
     assert "Traceback" not in drawn.err
 
 
