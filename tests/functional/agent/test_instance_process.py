@@ -199,7 +199,9 @@ def test_process_that_survives_sigkill_is_logged_once_and_kept(
     wait_until(trapped.exists)
     runner.writer.began("changed_nodes")
     with monkeypatch.context() as patch:
-        patch.setattr("os.killpg", lambda *_: None)  # as if the kernel did not let it end
+        # As if the kernel did not let it end.
+        patch.setattr("os.killpg", lambda *_: None)
+        patch.setattr(child_process, "_session", lambda _: iter(()))
         checked_until(runner, lambda: "does not end after SIGKILL" in caplog.text)
         runner.check()
         runner.kill()
