@@ -20,7 +20,9 @@ def test_end_of_a_check_that_survives_sigkill_is_logged_and_does_not_wait(
     check = ProcessCheck(Snapshot([str(path)]), command, lambda _new: None)
     with monkeypatch.context() as patch:
         patch.setattr(child_process, "KILL_TIMEOUT", 0.0)
-        patch.setattr("os.killpg", lambda *_: None)  # as if the kernel did not let it end
+        # As if the kernel did not let it end.
+        patch.setattr("os.killpg", lambda *_: None)
+        patch.setattr(child_process, "_session", lambda _: iter(()))
         check.end()
     assert "the check of the configuration does not end after SIGKILL" in caplog.text
 
