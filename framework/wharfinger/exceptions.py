@@ -687,7 +687,7 @@ class PermissionRefused(PlacementError):
 
 
 class NotFound(PlacementError):
-    """404."""
+    """Placement answered 404: it does not have what was asked for."""
 
 
 class UnknownTrait(PlacementError):

@@ -27,7 +27,7 @@ def thread_pool(threads: int) -> ThreadPoolExecutor:
 
 @contextmanager
 def same_request() -> Iterator[None]:
-    """Give all that is done within one id: that of the work around it, or else a new one."""
+    """Use one request id in the block: that of the surrounding block, or a new one."""
     if _CURRENT.get() is not None:
         yield
         return

@@ -134,7 +134,7 @@ def a_package(reader: Reader) -> None:
     (reader.directory / "wharfinger_rack.py").write_text(code)
     configuration = reader.directory / "wharfinger.conf"
     text = configuration.read_text().replace("/etc/wharfinger", str(reader.directory))
-    configuration.write_text(f"{text}[DEFAULT]\nhost = rack1\nstate_path = {reader.home}\n")
+    configuration.write_text(f"{text}[DEFAULT]\nstate_path = {reader.home}\n")
 
 
 def a_rack(reader: Reader) -> None:

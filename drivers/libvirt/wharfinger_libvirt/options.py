@@ -68,8 +68,8 @@ INSTANCE: Final = (
         "nova_compute_id_file",
         default="/var/lib/nova/compute_id",
         help="The file in which nova-compute keeps the uuid of this host. An overlaid root with "
-        "another uuid is reported: it keeps nova-compute from creating its own. Ignored if the "
-        "file does not exist; empty: not compared.",
+        "another uuid is reported, because nova-compute cannot create its own root then. Nothing "
+        "is compared if the file does not exist, or if this option is empty.",
     ),
     cfg.Opt(
         "reserved_host_cpus",

@@ -62,7 +62,10 @@ class Move:
                 yield uuid, mdev
 
     def _edit(self, providers: dict[str, Any], moved: Mapping[str, int]) -> None:
-        """Edit one consumer's allocations, which are by provider."""
+        """Move one consumer's amount of the class from the root to the providers of ``moved``.
+
+        ``providers`` has its allocations by provider uuid, and is changed in place.
+        """
         resources = providers[self.root_uuid]["resources"]
         del resources[self.resource_class]
         if not resources:

@@ -43,7 +43,8 @@ def kill_session(pid: int) -> bool:
 def memory(pid: int, limit: int) -> int:
     """Return the resident memory of all processes of a child's session in bytes.
 
-    Pages that forks share count several times, unless the sum would exceed the limit.
+    A page that several processes share counts for each of them. If that sum exceeds ``limit``, the
+    result is the sum in which each process has its share of the page.
     """
     members = list(_session(pid))
     total = sum(map(_resident, members))

@@ -33,7 +33,7 @@ _SIZE: Final = 1024 * 1024
 
 
 def create() -> BinaryIO:
-    """Return a new page as an open file; raises OSError."""
+    """Create the memory for the report of an instance as an open file. Raises OSError."""
     page = open(os.memfd_create("wharfinger-report"), "wb")  # noqa: PTH123, SIM115 - no path
     page.truncate(_SIZE)
     return page

@@ -266,7 +266,10 @@ class Moves:
     # Ends.
 
     def _move_of(self, instance_uuid: str, *ended: str) -> Migration:
-        """Return the move in progress of an instance, or its last one if that ended this way."""
+        """Return an instance's move in progress.
+
+        Without one, return its last move if its status is in ``ended``. Raises AllocationRefused.
+        """
         instance_uuid = Instance.get_by_uuid(self._context, instance_uuid).uuid
         moves = list(MigrationList.get_by_filters(self._context, instance_uuid=instance_uuid))
         for one in moves:

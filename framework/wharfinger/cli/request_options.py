@@ -143,7 +143,7 @@ def whole(
     sources: "Sequence[ResourceRequest]",
     groups: "Sequence[RequestGroup]",
 ) -> "ResourceRequest":
-    """Return one request from other sources and the options; raises InvalidRequest."""
+    """Return the requests of a flavor, a profile and the options as one. Raises InvalidRequest."""
     from wharfinger.scheduling import ResourceRequest
     from wharfinger.scheduling.request import invalid, policy_needed
 

@@ -47,8 +47,8 @@ OPTIONS: Final = (
         "removal_delay",
         default=60,
         min=0,
-        help="Seconds for which a device or node must be missing, from one complete listing to "
-        "another, before its provider is removed.",
+        help="A provider is removed only when two complete listings, at least this many seconds "
+        "apart, both lack its device or node.",
     ),
 )
 

@@ -157,8 +157,8 @@ class _Call(BaseHTTPRequestHandler):
                 connection.putheader("Content-Length", str(len(body)))
             connection.putheader("Connection", "close")
             connection.endheaders(body)
-            said = connection.getresponse()
-            return _Answer(said.status, said.reason, said.getheaders(), said.read())
+            response = connection.getresponse()
+            return _Answer(response.status, response.reason, response.getheaders(), response.read())
         except (OSError, http.client.HTTPException):
             return None
         finally:

@@ -45,7 +45,7 @@ class BusyThings:
         now = self._subject.placement.contents()
         expected = self.expected(now)
         if now != expected:
-            raise Violation(f"{when}: {difference(expected, now)}", self._told)
+            raise Violation(f"{when}: {difference(expected, now)}", self._expected)
 
     def see_others(self, when: str) -> None:
         """Raise Violation if a provider has changed that is not at or below a busy thing."""
@@ -54,7 +54,7 @@ class BusyThings:
         for name in concerned & now.keys():
             expected = {**expected, name: now[name]}
         if now != expected:
-            raise Violation(f"{when}: {difference(expected, now)}", self._told)
+            raise Violation(f"{when}: {difference(expected, now)}", self._expected)
 
     def expected(self, now: Contents) -> Contents:
         """Return the providers that Placement has to hold, if it holds ``now``."""
@@ -105,7 +105,7 @@ class BusyThings:
         return held_function(self._publishing.driver, self.before[thing].uuid)
 
     @property
-    def _told(self) -> str:
+    def _expected(self) -> str:
         busy = ", ".join(self._busy)
         return f"{busy} reserved, and no other difference" if busy else "no difference"
 

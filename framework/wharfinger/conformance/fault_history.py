@@ -136,7 +136,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The history without a fault.
+    """The result of the history without a fault. Plays with faults are compared with it.
 
     ``things`` are in the order in which they came. ``is_repeatable``: a reset brings the same names
     and uuids each time. ``waited`` are the seconds that the harness took.
@@ -405,8 +405,8 @@ class History:
             if expected is not None and not self._problems and self._is_as(expected):
                 return contents
         if expected is not None:
-            told = self._difference(expected)
-            raise self._violation(f"{_MOST} full cycles later: {told}", "no difference")
+            differences = self._difference(expected)
+            raise self._violation(f"{_MOST} full cycles later: {differences}", "no difference")
         for problem in self._problems:
             raise NotShown(f"a cycle without a fault has a problem: {problem}")
         return contents
@@ -434,9 +434,9 @@ class History:
             is_kept_busy = all(_is_full(one[name]) for one in (old, *all_the_while))
             # A driver cannot know that an answer is stale.
             if is_kept_busy and Fault.STALE not in self._faults and not _is_full(now[name]):
-                told = difference({name: old[name]}, {name: now[name]})
+                differences = difference({name: old[name]}, {name: now[name]})
                 raise self._violation(
-                    f"{name} is busy, and free: {told}", f"all of {name} reserved"
+                    f"{name} is busy, and free: {differences}", f"all of {name} reserved"
                 )
 
     def _see_step(self, number: int) -> None:

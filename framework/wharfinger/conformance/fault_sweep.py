@@ -236,8 +236,8 @@ def see_listing_raise_or_stay(
     finally:
         harness.expect()
     if after != before:
-        told = difference(as_contents(before), as_contents(after))
-        raise Violation(f"{when}: {told}", "no difference")
+        differences = difference(as_contents(before), as_contents(after))
+        raise Violation(f"{when}: {differences}", "no difference")
 
 
 def _remembered(

@@ -17,7 +17,7 @@ from wharfinger.reconcile import driver_calls
 class Follower:
     """The things of one driver instance, as its listings and its change feed report them.
 
-    ``mark`` is the mark for the next poll. ``said`` are the described providers, by name.
+    ``mark`` is the mark for the next poll. ``described`` are the described providers, by name.
     """
 
     def __init__(self, subject: Subject, driver: ComputeDriver) -> None:
@@ -25,7 +25,7 @@ class Follower:
         self._driver: Final = driver
         self._live: Final[Contents] = subject.placement.contents()
         self._uuids: dict[str, str] = {}
-        self.said: dict[str, DesiredProvider] = {}
+        self.described: dict[str, DesiredProvider] = {}
         self.mark = self.ask(None)[1]
 
     @property
@@ -35,7 +35,7 @@ class Follower:
 
     def list_all(self) -> None:
         """List and describe all nodes."""
-        self.said = describe(self._driver, {**self._live, **as_contents(self.said)})
+        self.described = describe(self._driver, {**self._live, **as_contents(self.described)})
         self._uuids = {one.name: one.uuid for one in listed(self._driver, refresh=False).nodes}
 
     def ask(self, mark: str | None) -> tuple[frozenset[str], str]:
@@ -48,20 +48,20 @@ class Follower:
     def poll(self) -> frozenset[str]:
         """Ask for changes, and describe the nodes that are named."""
         names, mark = self.ask(self.mark)
-        by_root = trees({**self._live, **as_contents(self.said)})
+        by_root = trees({**self._live, **as_contents(self.described)})
         for name in sorted(names):
-            known = self.said.get(name)
+            known = self.described.get(name)
             root = known.provider.root_uuid if known else self._uuids[name]
             tree = tree_of(name, self._uuids[name], by_root.get(root, {}))
             update(self._driver, tree, name)
-            self.said |= {one.provider.name: one for one in tree.desired()}
+            self.described |= {one.provider.name: one for one in tree.desired()}
         self.mark = mark
         return names
 
     def node_of(self, thing: str) -> str:
         """The node whose tree has a thing's provider."""
-        root = self.said[thing].provider.root_uuid
-        return next(name for name, one in self.said.items() if one.provider.uuid == root)
+        root = self.described[thing].provider.root_uuid
+        return next(name for name, one in self.described.items() if one.provider.uuid == root)
 
 
 class Changes:
@@ -86,13 +86,13 @@ class Changes:
         else:
             self._subject.harness.change(thing)
 
-    def is_seen(self, thing: str, said: DesiredProvider) -> bool:
+    def is_seen(self, thing: str, described: DesiredProvider) -> bool:
         """Return whether the description of a thing has the change."""
         if self._is_busy:
-            return bool(said.reservations) or all(
-                one.is_fully_reserved for one in said.provider.inventories.values()
+            return bool(described.reservations) or all(
+                one.is_fully_reserved for one in described.provider.inventories.values()
             )
-        return said.provider != self._before[thing].provider
+        return described.provider != self._before[thing].provider
 
 
 def soon(holds: Callable[[], bool], within: float, pause: float = 0.1) -> bool:

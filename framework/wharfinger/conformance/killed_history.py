@@ -39,7 +39,7 @@ class Kill(Case):
 
 
 class KilledHistory(History):
-    """The history of a driver in another process."""
+    """Plays the history with the driver in another process, which the cases kill."""
 
     def __init__(
         self, subject: Subject, forks: Forks, reference: Reference, cases: Sequence[Case]
@@ -104,7 +104,7 @@ def _try_kills(subject: Subject, forks: Forks, seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Moments at which a process can be killed."""
+    """Whether the process writes files, and whether the harness sees its calls."""
 
     writes: bool
     sees_calls: bool

@@ -121,9 +121,9 @@ class Elsewhere:
             self.died += 1
             self._forget()
             return ["the process of the driver has died"]
-        told: dict[str, Any] = json.loads(line)
-        self.writes += told["writes"]
-        problems: Sequence[str] = told["problems"]
+        report: dict[str, Any] = json.loads(line)
+        self.writes += report["writes"]
+        problems: Sequence[str] = report["problems"]
         return problems
 
     def kill(self) -> None:

@@ -196,10 +196,10 @@ class _Search:
                 growing.remove(kind)
                 each = (after[kind] - first[kind]) / done
                 if kind is not Kind.MEMORY or not is_late or done >= _HISTORY or each > _MANY:
-                    self._found[kind] = self._told(kind, each, work, done)
+                    self._found[kind] = self._message(kind, each, work, done)
             before, window = after, min(2 * window, 8 * work.window)
 
-    def _told(self, kind: Kind, each: float, work: _Work, times: int) -> str:
+    def _message(self, kind: Kind, each: float, work: _Work, times: int) -> str:
         where = f", most of it from {self._source()}" if kind is Kind.MEMORY else ""
         return f"{each:.3g} {kind} more for each {work.name}, {times} times{where}"
 

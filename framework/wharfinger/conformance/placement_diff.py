@@ -11,7 +11,7 @@ from wharfinger.providers import Inventory, Provider
 Contents = Mapping[str, Provider]
 
 #: The number of differences in a text.
-_TOLD: Final = 6
+_NAMED: Final = 6
 #: Usual figures of an inventory, which a text leaves out.
 _USUAL: Final = {"reserved": 0, "min_unit": 1, "step_size": 1, "allocation_ratio": 1.0}
 
@@ -19,8 +19,8 @@ _USUAL: Final = {"reserved": 0, "min_unit": 1, "step_size": 1, "allocation_ratio
 def difference(before: Contents, after: Contents) -> str:
     """How two contents differ, in one line: what is gone with -, what is new with +."""
     parts = [*_parts(before, after)]
-    if len(parts) > _TOLD:
-        parts[_TOLD:] = [f"and {len(parts) - _TOLD} more"]
+    if len(parts) > _NAMED:
+        parts[_NAMED:] = [f"and {len(parts) - _NAMED} more"]
     return "; ".join(parts) or "no difference"
 
 
@@ -111,5 +111,5 @@ def _figures(inventory: Inventory) -> str:
     total = figures.pop("total")
     if figures["max_unit"] >= total:
         del figures["max_unit"]
-    told = [f"{key} {value}" for key, value in figures.items() if value != _USUAL.get(key)]
-    return " ".join([f"{total}", *(f"({one})" for one in told)])
+    texts = [f"{key} {value}" for key, value in figures.items() if value != _USUAL.get(key)]
+    return " ".join([f"{total}", *(f"({one})" for one in texts)])

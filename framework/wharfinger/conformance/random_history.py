@@ -38,7 +38,7 @@ class History(RuleBasedStateMachine):
         super().__init__()
         self._subject = subject
         self._harness = subject.harness
-        self._told: list[str] = []
+        self._acts: list[str] = []
         self._busy: set[str] = set()
         self._gone: list[str] = []
         #: The busy and the free things at the last listing.
@@ -149,7 +149,7 @@ class History(RuleBasedStateMachine):
         self._settle()
         if not self._gone:  # a removed thing goes in two steps
             new = self._subject.placement.contents()
-            see_old_or_new(old, middle, new, ", ".join(self._told))
+            see_old_or_new(old, middle, new, ", ".join(self._acts))
 
     # Checks.
 
@@ -164,8 +164,8 @@ class History(RuleBasedStateMachine):
     def _see_free(self, provider: Provider) -> None:
         before = self._free.setdefault(provider.name, provider)
         if before != provider:
-            told = difference({provider.name: before}, {provider.name: provider})
-            self._fail(told, "no difference")
+            text = difference({provider.name: before}, {provider.name: provider})
+            self._fail(text, "no difference")
 
     def _settle(self) -> None:
         contents = self._running.settle_free(self._are_free)
@@ -184,7 +184,10 @@ class History(RuleBasedStateMachine):
         self._listed_free = {*self._there} - self._busy
 
     def _are_free(self, contents: Contents) -> bool:
-        """Return whether all free things are available, and described as before if known."""
+        """Return whether each free thing is described as when it was free before.
+
+        One without an earlier description must only not be reserved.
+        """
         there = {one for one in {*self._there} - self._busy if one in contents}
         return all(
             contents[one] == self._free[one]
@@ -199,10 +202,10 @@ class History(RuleBasedStateMachine):
                 self._fail(f"{provider.name} {kind}: {one.reserved} of {one.total}", "all reserved")
 
     def _fail(self, found: str, expected: str) -> None:
-        raise Violation(f"{', '.join(self._told)}: {found}", expected)
+        raise Violation(f"{', '.join(self._acts)}: {found}", expected)
 
     def _tell(self, what: str) -> None:
-        self._told.append(what)
+        self._acts.append(what)
 
     def _keeps(self, *ids: str) -> bool:
         return are_kept_so_far(self._subject, ids)

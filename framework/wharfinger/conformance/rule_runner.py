@@ -22,8 +22,12 @@ _FRAMES: Final = 6
 
 def _bounded(text: str) -> str:
     """Return a text that a terminal and a report can show: printable, and not too long."""
-    told = printable(text)
-    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]}... ({len(told)} characters)"
+    printed = printable(text)
+    return (
+        printed
+        if len(printed) <= _LONGEST
+        else f"{printed[:_LONGEST]}... ({len(printed)} characters)"
+    )
 
 
 class Status(StrEnum):
@@ -152,7 +156,7 @@ class Examination:
 
 
 def judged(result: Result, known: Mapping[str, str]) -> Result:
-    """Return the result, as known or unexpected if the rule is known to fail."""
+    """Return the result. Of a rule that is known to fail, a failure is known, a pass unexpected."""
     reason = known.get(result.rule.id)
     if reason is None:
         return result

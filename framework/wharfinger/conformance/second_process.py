@@ -54,7 +54,7 @@ def said_elsewhere(
     if done.returncode == 0:
         raise Violation("another process exits with 0 before it answers", "an answer")
     if done.returncode != _ENDED:
-        reason = (done.stderr.strip() or "nothing was said").splitlines()[-1]
+        reason = (done.stderr.strip() or "it printed nothing").splitlines()[-1]
         raise Violation(
             f"in another process: {reason}",
             "as in this one; or a harness that declares that there is none (other_processes)",
@@ -63,7 +63,7 @@ def said_elsewhere(
     return answer
 
 
-def as_data(said: dict[str, DesiredProvider]) -> dict[str, Any]:
+def as_data(described: dict[str, DesiredProvider]) -> dict[str, Any]:
     """Return a description as JSON."""
     return {
         name: {
@@ -72,7 +72,7 @@ def as_data(said: dict[str, DesiredProvider]) -> dict[str, Any]:
             "reserved": bool(one.reservations),  # reasons are for people, and may tell the time
             "stated": one.stated,
         }
-        for name, one in said.items()
+        for name, one in described.items()
     }
 
 
@@ -98,8 +98,8 @@ def main() -> None:
         conf.parse(question["files"], []), question["instance"]
     ).driver
     with driver_instance_loader.connected(driver):
-        said = describe(driver, live)
-    sys.stdout.write(f"\n{json.dumps(as_data(said))}\n")
+        described = describe(driver, live)
+    sys.stdout.write(f"\n{json.dumps(as_data(described))}\n")
     sys.stdout.flush()
     sys.exit(_ENDED)  # as a process ends that runs for long: exit handlers and all
 

@@ -232,12 +232,12 @@ class Subject:
         """
         try:
             with self.driver() as driver:
-                said = describe(driver)
+                described = describe(driver)
         except (Exception, SystemExit):
             return
-        if not said:
+        if not described:
             raise NotShown("the backend has nothing: the kit needs one node, or more")
-        for name, one in said.items():
+        for name, one in described.items():
             is_overlaid = not one.stated or one.mode is PublishingMode.OVERLAY
             if one.provider.parent_uuid is None and is_overlaid:
                 self.placement.create(
@@ -425,20 +425,20 @@ def describe(
     """
     listing = listed(driver, refresh=refresh)
     by_root = trees(live)
-    said: dict[str, DesiredProvider] = {}
+    described: dict[str, DesiredProvider] = {}
     for node in listing.nodes:
         its = by_root.get(live[node.name].root_uuid, {}) if node.name in live else {}
         tree = tree_of(node.name, node.uuid, its)
         update(driver, tree, node.name, migrations=migrations)
-        said |= {one.provider.name: one for one in tree.desired()}
-    return said
+        described |= {one.provider.name: one for one in tree.desired()}
+    return described
 
 
-def provider_of(said: Mapping[str, DesiredProvider], thing: str) -> Provider:
+def provider_of(described: Mapping[str, DesiredProvider], thing: str) -> Provider:
     """Return the provider of a thing as a driver describes it; raises NotShown without one."""
-    if thing not in said:
+    if thing not in described:
         raise NotShown(f"the harness has a thing {thing}, and the driver does not report it")
-    return said[thing].provider
+    return described[thing].provider
 
 
 def uuid_of(subject: Subject, driver: ComputeDriver, thing: str) -> str:
@@ -446,9 +446,9 @@ def uuid_of(subject: Subject, driver: ComputeDriver, thing: str) -> str:
     return provider_of(describe(driver, subject.placement.contents()), thing).uuid
 
 
-def as_contents(said: Mapping[str, DesiredProvider]) -> Contents:
+def as_contents(described: Mapping[str, DesiredProvider]) -> Contents:
     """Return a description as if it were published."""
-    return {name: one.provider for name, one in said.items()}
+    return {name: one.provider for name, one in described.items()}
 
 
 def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeList:

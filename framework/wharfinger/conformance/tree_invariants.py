@@ -56,8 +56,8 @@ class TreeInvariants:
         for name in sorted(mine):
             found = owners(contents[name].traits)
             if found != {self._publisher.owner}:
-                told = ", ".join(sorted(found)) or "none"
-                raise Violation(f"{name}: owner {told}", f"owner {self._publisher.owner}")
+                text = ", ".join(sorted(found)) or "none"
+                raise Violation(f"{name}: owner {text}", f"owner {self._publisher.owner}")
         for name in sorted(mine):
             self._see_identity(name, contents[name].uuid)
         is_inherited = type(driver).get_available_resource is ComputeDriver.get_available_resource
@@ -116,20 +116,20 @@ def see_agreement(node: ComputeNode, root: Provider) -> None:
     name = root.name
     if "uuid" in node and node.uuid != root.uuid:
         raise Violation(f"{name}: the node has uuid {node.uuid}", f"its provider's, {root.uuid}")
-    for field, said, totals in _figures(node, root):
-        if said not in totals:
-            told = " or ".join(map(str, totals))
-            raise Violation(f"{name}: the node has {field} {said}", f"its provider's, {told}")
+    for field, figure, totals in _figures(node, root):
+        if figure not in totals:
+            text = " or ".join(map(str, totals))
+            raise Violation(f"{name}: the node has {field} {figure}", f"its provider's, {text}")
 
 
 def _figures(node: ComputeNode, root: Provider) -> Iterator[tuple[str, int, list[int]]]:
     """Yield the figures that both have: the field, the node's value, and the allowed values."""
     for field, ways in _FIGURES.items():
-        said = getattr(node, field) if field in node else None
+        figure = getattr(node, field) if field in node else None
         totals = [
             sum(root.inventories[kind].total for kind in kinds)
             for kinds in ways
             if root.inventories.keys() >= {*kinds}
         ]
-        if said is not None and totals:
-            yield field, said, totals
+        if figure is not None and totals:
+            yield field, figure, totals

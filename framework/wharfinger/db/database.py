@@ -121,7 +121,7 @@ class Database:
         return self._url.set(query={}).render_as_string(hide_password=True)
 
     def schema(self) -> Schema:
-        """Return the version of the database."""
+        """Return the version of the schema, and the newest that this release knows."""
         with self._transaction():
             return migration.schema(self._engine)
 
@@ -245,13 +245,13 @@ class Database:
 
     @contextmanager
     def _tables(self, manager: Any, *tables: str, snapshot: bool = False) -> Iterator[list[Rows]]:
-        """Yield the rows of each of these tables in one transaction.
+        """Yield a ``Rows`` for each of these tables, in one transaction.
 
         With ``snapshot``, all statements see the database at the same moment.
 
-        If tables or columns were missing, it first checks the schema again, which may be upgraded
-        at any time. The check comes before the transaction: on MySQL, an upgrade that waits for a
-        transaction blocks all other readers of the table.
+        If tables or columns were missing at the last check, it checks the schema again: an upgrade
+        may have added them. It does so before the transaction, because on MySQL an upgrade that
+        waits for a transaction blocks all other readers of the table.
         """
         if self._missing:
             self._look_for_missing(migration.schema(self._engine))

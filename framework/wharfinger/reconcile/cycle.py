@@ -750,7 +750,10 @@ class Reconciler:
         return isinstance(problem, _TRANSIENT) and problem not in self.store.damaged.values()
 
     def _inherited(self, state: CycleState, nodes: NodeList) -> CycleState:
-        """Return the state with the records that other hosts still have of this one's nodes."""
+        """Move the records of this host's nodes that other hosts still have to this host.
+
+        Return the state, read again. Roots whose records could not be moved are blocked.
+        """
         roots = self._to_inherit(nodes, state.rows)
         failed: dict[str, WharfingerError] = {}
         try:

@@ -42,9 +42,10 @@ _PLACEHOLDERS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The request of one value: to the group without a suffix, and to the root of the tree.
+    """What one value requests of the group without a suffix, and of the root of the tree.
 
-    ``resources`` are amounts by resource class; the others are traits.
+    ``resources`` are amounts by resource class. ``required`` and ``forbidden`` are traits of the
+    group, and ``root`` are traits that the root must have.
     """
 
     resources: Mapping[str, int] = field(default_factory=dict)

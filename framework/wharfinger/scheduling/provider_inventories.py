@@ -1,8 +1,8 @@
-"""Inventories of all providers in the classes of a request, also those that are not available.
+"""Inventories of all providers in the classes of a request, including unavailable providers.
 
 The sources are, in this order: the provider summaries of the candidates' trees; records of driver
-instances whose generation is still current; one request per provider, for a limited number of
-providers; outdated records.
+instances, if the provider's generation has not changed since; one request per provider, for a
+limited number of providers; outdated records.
 """
 
 from collections import Counter

@@ -34,7 +34,7 @@ class Node:
     reported_uuid: str | None = None
 
     def under(self, uuid: str) -> Self:
-        """Return the node with the uuid that its root has in Placement."""
+        """Return a copy with the uuid that its root has in Placement."""
         if uuid == self.uuid:
             return self
         return replace(self, uuid=uuid, reported_uuid=self.reported_uuid or self.uuid)

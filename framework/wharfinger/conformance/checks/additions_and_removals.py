@@ -148,14 +148,14 @@ def see_removed(
 
     Return the names of further deleted providers: they are neither at nor below another thing.
     """
-    told = ", ".join(f"- {thing}" for thing in gone)
+    text = ", ".join(f"- {thing}" for thing in gone)
     its = {name for thing in gone for name in at_and_below(before, thing)}
     if its & after.keys():
-        raise Violation(difference(before, after), told)
+        raise Violation(difference(before, after), text)
     may_differ = concerned(before, after, *gone)
     kept = {name for thing in others for name in at_and_below(before, thing)}
     further = before.keys() - after.keys() - may_differ - kept
     may_differ |= further
     if without(before, may_differ) != without(after, may_differ):
-        raise Violation(difference(before, after), f"{told}, and no other difference")
+        raise Violation(difference(before, after), f"{text}, and no other difference")
     return further

@@ -67,8 +67,8 @@ def reshapes_not(subject: Subject) -> None:
     """Let the driver describe each node three times: new, as published, and all on its root."""
     with subject.driver() as driver:
         try:
-            said = describe(driver, subject.placement.contents())
-            there = {name: one.provider for name, one in said.items()}
+            described = describe(driver, subject.placement.contents())
+            there = {name: one.provider for name, one in described.items()}
             for live in (there, _on_roots(there)):
                 describe(driver, live)
         except ReshapeNeeded as error:
@@ -168,10 +168,10 @@ def programs_these(subject: Subject) -> None:
     """Ask for the scope of each thing."""
     harness = subject.harness
     with subject.driver() as driver:
-        said = describe(driver, subject.placement.contents())
-        known = {one.provider.uuid for one in said.values()}
+        described = describe(driver, subject.placement.contents())
+        known = {one.provider.uuid for one in described.values()}
         for thing in harness.things():
-            uuid = provider_of(said, thing).uuid
+            uuid = provider_of(described, thing).uuid
             scope = {*driver.programming_scope(uuid)}
             if uuid not in scope or not scope <= known:
                 raise Violation(f"{thing}: {sorted(scope)}", f"{uuid}, and others of {thing} only")
@@ -276,12 +276,12 @@ def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
         return False
 
 
-def _see_not_clean(driver: ComputeDriver, uuid: str, told: str) -> None:
+def _see_not_clean(driver: ComputeDriver, uuid: str, text: str) -> None:
     """Raise Violation if a thing is reported as clean after a time that is still to come."""
     for later in _LATER:
         if _is_clean(driver, uuid, datetime.now(UTC) + later):
             raise Violation(
-                f"{told}, is reported as clean after {later} from now",
+                f"{text}, is reported as clean after {later} from now",
                 "False; or a harness that declares that free things need no cleaning (cleaning)",
             )
 
@@ -290,9 +290,11 @@ def _children(subject: Subject) -> list[str]:
     """The children with inventory or traits."""
     with subject.driver() as driver:
         live = subject.placement.contents()
-        said = describe(driver, live)
+        described = describe(driver, live)
     return sorted(
-        name for name, one in said.items() if one.stated and one.provider.parent_uuid is not None
+        name
+        for name, one in described.items()
+        if one.stated and one.provider.parent_uuid is not None
     )
 
 

@@ -72,8 +72,8 @@ def feeds(subject: Subject) -> None:
 
         def see(holds: Callable[[Contents], bool], what: str) -> None:
             if not _soon(lambda: polled(holds)):
-                told = difference(before, placement.contents())
-                raise Violation(told, f"{what} by polls, within {_WITHIN:g} s")
+                text = difference(before, placement.contents())
+                raise Violation(text, f"{what} by polls, within {_WITHIN:g} s")
 
         def is_free(now: Contents) -> bool:
             if now != before:  # a driver may wait before it offers what is free
@@ -220,7 +220,7 @@ def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) ->
     for thing, (at, fault) in zip([*harness.things()], _FAULTS, strict=False):
         if missed is not None and at >= missed:
             return
-        changes.make(thing, follower.said.get(thing))
+        changes.make(thing, follower.described.get(thing))
         harness.expect(at, fault)
         _soon(lambda: _has_asked(subject, follower))
         if len(harness.calls) <= at:
@@ -289,15 +289,15 @@ def feeds_no_more(subject: Subject) -> None:
             _have_nodes(subject, follower, nodes)
             _see_quiet(follower)
             node = follower.node_of(thing)
-            changes.make(thing, follower.said[thing])
+            changes.make(thing, follower.described[thing])
             if can_be_busy(subject) and thing == second:
                 for _ in range(_EVENTS):
                     subject.harness.make_free(thing)
                     subject.harness.make_busy(thing)
             named = _named_until(follower, node)
             if len(named - {node}) > most:
-                told = f"of {len(follower.nodes)} nodes {node} has changed; named: "
-                raise Violation(told + ", ".join(sorted(named)), node)
+                text = f"of {len(follower.nodes)} nodes {node} has changed; named: "
+                raise Violation(text + ", ".join(sorted(named)), node)
 
 
 def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
@@ -338,13 +338,13 @@ def feeds_from_the_first_mark(subject: Subject) -> None:
     subject.harness.grow(2)
     before, after, *others = subject.harness.things()
     with subject.driver() as driver:
-        said = describe(driver, subject.placement.contents())
+        described = describe(driver, subject.placement.contents())
     for early, late in ((before, after), others[:2]):
         with subject.driver() as driver:
             follower = Follower(subject, driver)
-            changes.make(early, said.get(early))
+            changes.make(early, described.get(early))
             follower.list_all()
-            changes.make(late, said.get(late))
+            changes.make(late, described.get(late))
             _see_changes(follower, changes, [early, late], "between the first mark and a poll: ")
 
 
@@ -370,7 +370,7 @@ def feeds_since_the_mark(subject: Subject) -> None:
         for thing in (one, other):
             marks.append(follower.mark)
             nodes.append(follower.node_of(thing))
-            changes.make(thing, follower.said[thing])
+            changes.make(thing, follower.described[thing])
             _see_changes(follower, changes, [thing], "")
             follower.poll()
             for mark, expected in ((marks[0], nodes), (marks[-1], nodes[-1:]), (marks[0], nodes)):
@@ -396,8 +396,8 @@ def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str
     except WharfingerError:
         return
     if not is_named:
-        told = f"{when}: named: {', '.join(sorted(named)) or 'nothing'}"
-        raise Violation(told, f"{', '.join(sorted({*expected} - named))}, or an error")
+        text = f"{when}: named: {', '.join(sorted(named)) or 'nothing'}"
+        raise Violation(text, f"{', '.join(sorted({*expected} - named))}, or an error")
 
 
 @rule(
@@ -423,7 +423,7 @@ def feeds_all(subject: Subject) -> str:
         for thing in subject.harness.things():
             if time.monotonic() > deadline:
                 break
-            changes.make(thing, follower.said.get(thing))
+            changes.make(thing, follower.described.get(thing))
             changed.append(thing)
         _see_changes(follower, changes, changed, f"{len(changed)} things have changed: ")
     return f"of {len(changed)} changes at once"
@@ -458,16 +458,20 @@ def feeds_cheaply(subject: Subject) -> str:
             follower.poll()
             if not listing <= Counter(subject.harness.calls):
                 return f"a listing takes {listing.total()} calls"
-    told = ", ".join([*listing][:3])
-    raise Violation(f"each poll lists again: {told}", "polls with fewer calls than a listing")
+    text = ", ".join([*listing][:3])
+    raise Violation(f"each poll lists again: {text}", "polls with fewer calls than a listing")
 
 
 def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], when: str) -> None:
     """Raise Violation unless polls show all changes."""
 
     def unseen() -> list[str]:
-        said = follower.said
-        return [one for one in things if one not in said or not changes.is_seen(one, said[one])]
+        described = follower.described
+        return [
+            one
+            for one in things
+            if one not in described or not changes.is_seen(one, described[one])
+        ]
 
     def are_seen() -> bool:
         follower.poll()
@@ -475,10 +479,10 @@ def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], wh
 
     if not _soon(are_seen):
         lost = unseen()
-        told = f"{when}lost: {', '.join(lost[:3])}" + (
+        text = f"{when}lost: {', '.join(lost[:3])}" + (
             f" and {len(lost) - 3} more" * (len(lost) > 3)
         )
-        raise Violation(told, f"changes that polls show within {_WITHIN:g} s")
+        raise Violation(text, f"changes that polls show within {_WITHIN:g} s")
 
 
 def _see_quiet(follower: Follower) -> None:
@@ -493,12 +497,12 @@ def _see_quiet(follower: Follower) -> None:
         return silent >= _POLLS
 
     if not soon(is_quiet, _QUIET):
-        told = (
+        text = (
             f"{', '.join(sorted(named)[:3])} and others"
             if len(named) > 3
             else ", ".join(sorted(named))
         )
-        raise Violation(f"named again and again: {told}", f"nothing, within {_QUIET:g} s")
+        raise Violation(f"named again and again: {text}", f"nothing, within {_QUIET:g} s")
 
 
 def _soon(holds: Callable[[], bool]) -> bool:

@@ -79,7 +79,7 @@ for _id, _fault, _says in (
         after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702"),
     )
     def each_call_fails(subject: Subject, fault: Fault = _fault) -> None:
-        """Break one call after the other, after changes and at the start."""
+        """Let each call fail in turn: while the backend changes, and when a driver starts."""
         Breaking(subject, fault).sweep()
 
 

@@ -55,10 +55,10 @@ def differs_on_another_host(subject: Subject) -> None:
 def _uuids(subject: Subject, driver: ComputeDriver) -> dict[str, str]:
     """The uuids of a driver's nodes and providers by name, less the sharing ones."""
     nodes = {node.name: node.uuid for node in listed(driver).nodes}
-    said = describe(driver, subject.placement.contents(), refresh=False)
+    described = describe(driver, subject.placement.contents(), refresh=False)
     return nodes | {
         name: one.provider.uuid
-        for name, one in said.items()
+        for name, one in described.items()
         if one.stated and os_traits.MISC_SHARES_VIA_AGGREGATE not in one.provider.traits
     }
 

@@ -75,8 +75,8 @@ def errors_answer_nothing(subject: Subject) -> None:
     """Ask for an existing thing while all calls fail, and while each call fails in turn."""
     harness = subject.harness
     with subject.driver() as driver:
-        said = describe(driver, subject.placement.contents())
-        for what, ask, wrong in _questions(subject, driver, said):
+        described = describe(driver, subject.placement.contents())
+        for what, ask, wrong in _questions(subject, driver, described):
             harness.expect()
             try:
                 answer = ask()
@@ -99,21 +99,21 @@ def errors_answer_nothing(subject: Subject) -> None:
                     harness.expect()
                 if has_asked and wrong(answer, at is None):
                     which = "every call" if at is None else f"call {at}"
-                    told = f"{which} meets {fault}, and {what} returns {shown(answer)}"
-                    raise Violation(told, "an error")
+                    text = f"{which} meets {fault}, and {what} returns {shown(answer)}"
+                    raise Violation(text, "an error")
 
 
 def _questions(
-    subject: Subject, driver: ComputeDriver, said: dict[str, DesiredProvider]
+    subject: Subject, driver: ComputeDriver, described: dict[str, DesiredProvider]
 ) -> Iterator[tuple[str, Callable[[], object], Callable[[object, bool], bool]]]:
     """Yield each question about a thing, with a function that returns whether an answer is wrong.
 
     The function takes the answer, and whether every call has failed.
     """
     thing = subject.harness.things()[0]
-    if thing not in said:
+    if thing not in described:
         return
-    its = said[thing].provider
+    its = described[thing].provider
     if its.parent_uuid is None:
         ask = partial(driver.node_is_available, thing)
         yield f"node_is_available({thing})", ask, lambda answer, _: answer is False

@@ -104,8 +104,8 @@ def each_for_itself(subject: Subject) -> None:
         busy.make_busy(thing)
         subject.harness.remove(other)
         if not is_reserved(found := publishing.settle()[thing]):
-            told = difference({}, {thing: found})
-            raise Violation(f"{thing} is busy, {other} is gone: {told}", f"all of {thing} reserved")
+            text = difference({}, {thing: found})
+            raise Violation(f"{thing} is busy, {other} is gone: {text}", f"all of {thing} reserved")
         subject.harness.put_back(other)
         busy.make_free(thing)
         busy.see(f"{thing} is free, and {other} has returned")
@@ -157,8 +157,8 @@ def _see_never_free(publishing: Publishing, subject: Subject, thing: str) -> Non
     publishing.sync()
     found = subject.placement.contents().get(thing)
     if found is not None and found.inventories and not is_reserved(found):
-        told = difference({}, {thing: found})
-        raise Violation(f"{thing} is busy when it is listed: {told}", "all of it reserved")
+        text = difference({}, {thing: found})
+        raise Violation(f"{thing} is busy when it is listed: {text}", "all of it reserved")
 
 
 def _attempt(run: Callable[[], CycleResult]) -> None:

@@ -11,7 +11,7 @@ from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
 
 #: The number of findings in a report.
-_TOLD = 5
+_NAMED = 5
 #: Kinds of change that are observed in every rule. The others take more time.
 _ALWAYS = (Misuse.STATE, Misuse.LOGGING, Misuse.PATCH)
 
@@ -83,12 +83,12 @@ def leaves_the_process_always(subject: Subject) -> None:
 
 
 def _see_none(subject: Subject, kinds: Iterable[Misuse], expected: str) -> None:
-    told = [
+    texts = [
         f"{what}, {where}" for kind in kinds for what, where in subject.process.found[kind].items()
     ]
-    if told:
-        more = f"; and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
-        raise Violation("; ".join(told[:_TOLD]) + more, expected)
+    if texts:
+        more = f"; and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+        raise Violation("; ".join(texts[:_NAMED]) + more, expected)
 
 
 for _id, _leaks, _says, _because in (
@@ -132,4 +132,4 @@ for _id, _leaks, _says, _because in (
 def is_imported_quietly(subject: Subject) -> None:
     """Import it in a process of its own, after the libraries that it uses."""
     if found := done_by_import(subject.name):
-        raise Violation("; ".join(found[:_TOLD]), "an import, and nothing else")
+        raise Violation("; ".join(found[:_NAMED]), "an import, and nothing else")

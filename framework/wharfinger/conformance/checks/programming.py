@@ -48,11 +48,11 @@ def says_what_is_held(subject: Subject) -> None:
             _see(f"{thing}, asked of a second instance", second, uuid, (function, before))
             another, other = subject.harness.image(thing)
             if other != function and _programs(second, uuid, another, other):
-                told = f"{thing}, after another instance has loaded {other}"
-                _see(told, first, uuid, (other,))
+                text = f"{thing}, after another instance has loaded {other}"
+                _see(text, first, uuid, (other,))
                 if _programs(first, uuid, image, function):
-                    told = f"{thing}, after the first instance has loaded {function} again"
-                    _see(told, second, uuid, (function,))
+                    text = f"{thing}, after the first instance has loaded {function} again"
+                    _see(text, second, uuid, (function,))
             _see_no_echo(second, thing, uuid, image)
         subject.begin()
         if thing not in subject.harness.things():
@@ -165,8 +165,8 @@ def keeps_names(subject: Subject) -> None:
             driver.program(uuid, *subject.harness.image(thing))
             after = as_contents(describe(driver, {**live, **before}))
             if renamed := _renamed(before, after):
-                told = f"{thing} was programmed: {difference(before, after)}"
-                raise Violation(told, f"{renamed.name} ({renamed.uuid})")
+                text = f"{thing} was programmed: {difference(before, after)}"
+                raise Violation(text, f"{renamed.name} ({renamed.uuid})")
             before = after
 
 
@@ -189,10 +189,12 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
     Returns the scope.
     """
     things = subject.harness.things()
-    said = describe(driver, subject.placement.contents())
+    described = describe(driver, subject.placement.contents())
     for one in things:
-        provider_of(said, one)
-    uuids = {name: one.provider.uuid for name, one in said.items() if one.stated or name in things}
+        provider_of(described, one)
+    uuids = {
+        name: one.provider.uuid for name, one in described.items() if one.stated or name in things
+    }
     before = {name: held_function(driver, uuid) for name, uuid in uuids.items()}
     image, function = subject.harness.image(thing)
     if before[thing] == function:
@@ -234,15 +236,15 @@ def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
     """
     subject.begin()
     says, later_says, function, calls = _fail(subject, at, fault)
-    told = "every call" if at is None else f"call {at}"
+    text = "every call" if at is None else f"call {at}"
     if says == function and later_says not in (function, UNKNOWN):
         raise Violation(
-            f"{told} met {fault}: current_function: {shown(says)}, and {shown(later_says)} when "
+            f"{text} met {fault}: current_function: {shown(says)}, and {shown(later_says)} when "
             "another instance is asked",
             "the same, or an error",
         )
     if function in (says, later_says) and at is None and fault is Fault.RAISE:
-        raise Violation(f"{told} met {fault}: current_function: {shown(function)}", "another")
+        raise Violation(f"{text} met {fault}: current_function: {shown(function)}", "another")
     return calls
 
 
@@ -279,17 +281,17 @@ def _programs(driver: ComputeDriver, uuid: str, image: str, function: str) -> bo
     return True
 
 
-def _see(told: str, driver: ComputeDriver, uuid: str, right: Sequence[object]) -> None:
+def _see(text: str, driver: ComputeDriver, uuid: str, right: Sequence[object]) -> None:
     held = held_function(driver, uuid)
     if held is not UNKNOWN and held not in right:
-        raise Violation(f"{told}: current_function: {shown(held)}", f"{right[0]}, or an error")
+        raise Violation(f"{text}: current_function: {shown(held)}", f"{right[0]}, or an error")
 
 
-def _see_another(told: str, held: object, function: str) -> None:
+def _see_another(text: str, held: object, function: str) -> None:
     """Raise Violation if a device holds a function for which the harness has an image."""
     if held == function:
         raise Violation(
-            f"{told}: current_function: {function}",
+            f"{text}: current_function: {function}",
             "another one: the harness has an image of this for the device, and does not have "
             "images of what a device holds",
         )

@@ -88,10 +88,10 @@ def well_formed(subject: Subject) -> None:
     """Let the driver describe each node."""
     with subject.driver() as driver:
         try:
-            said = describe(driver, subject.placement.contents())
+            reported = describe(driver, subject.placement.contents())
         except ReshapeNeeded:
             return  # that is another rule's
-        if not any(one.stated for one in said.values()):
+        if not any(one.stated for one in reported.values()):
             raise Violation("no provider has inventory or traits", "at least one")
 
 
@@ -126,8 +126,8 @@ def published(subject: Subject) -> None:
     with subject.publishing() as publishing:
         contents = publishing.settle()
         owner = publishing.publisher.owner
-        said = _stated(describe(publishing.driver, contents))
-    for name, one in said.items():
+        reported = _stated(describe(publishing.driver, contents))
+    for name, one in reported.items():
         if name not in contents:
             raise Violation(f"{name} is not in Placement", "its description")
         found = owners(contents[name].traits)
@@ -194,10 +194,10 @@ def others_kept(subject: Subject) -> None:
         theirs = _create_others(subject, own)
         before = placement.contents()
         with subject.driver() as fresh:
-            said = _stated(describe(fresh, before))
-        if touched := theirs & said.keys():
-            told = ", ".join(sorted(touched))
-            raise Violation(f"{told} is written to", f"nothing, since it is {_OTHERS_OWNER}'s")
+            reported = _stated(describe(fresh, before))
+        if touched := theirs & reported.keys():
+            text = ", ".join(sorted(touched))
+            raise Violation(f"{text} is written to", f"nothing, since it is {_OTHERS_OWNER}'s")
         publishing.restart()
         publishing.sync()
         after = placement.contents()

@@ -247,17 +247,17 @@ def _moved(subject: Subject, driver: ComputeDriver, consumers: Sequence[str]) ->
         driver.update_provider_tree(tree, node.name, allocations=allocations)
     except Exception:
         return None
-    said = {one.provider.uuid: one.provider for one in tree.desired()}
+    described = {one.provider.uuid: one.provider for one in tree.desired()}
     return _Moved(
         held={
             consumer: {
-                said[uuid].name: dict(its["resources"])
+                described[uuid].name: dict(its["resources"])
                 for uuid, its in one["allocations"].items()
-                if uuid in said and its["resources"]
+                if uuid in described and its["resources"]
             }
             for consumer, one in allocations.items()
         },
-        inventories={one.name: one.inventories for one in said.values()},
+        inventories={one.name: one.inventories for one in described.values()},
     )
 
 

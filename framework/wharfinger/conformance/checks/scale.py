@@ -70,16 +70,16 @@ def linear(subject: Subject) -> str:
     ):
         for three in zip(figures, figures[1:], figures[2:], strict=False):
             if is_quadratic([cost for _, cost in three], _INCREASE, _SLACK[what]):
-                raise Violation(_told(what, three), "linear growth")
+                raise Violation(_message(what, three), "linear growth")
     # Other programs may have slowed one series of measurements down.
     if _takes_quadratic_time(costs):
         subject.begin()
         again, refused = _costs(subject)
         if _takes_quadratic_time(again):
-            told = _told(
+            text = _message(
                 "processor time", [(one.things, round(one.time or 0)) for one in again[-3:]]
             )
-            raise Violation(told, "linear growth")
+            raise Violation(text, "linear growth")
     if refused and (not costs or costs[-1].things < _ENOUGH):
         raise Unproven(refused)
     return refused or (f"up to {costs[-1].things} things" if costs else "")
@@ -119,12 +119,12 @@ def complete(subject: Subject) -> str:
 
 def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, DesiredProvider]:
     """Return the description of each thing; raises Violation if the driver leaves one out."""
-    said = describe(driver, subject.placement.contents())
+    described = describe(driver, subject.placement.contents())
     there = subject.harness.things()
-    if missing := [thing for thing in there if thing not in said]:
-        told = f"{len(missing)} of {len(there)} are missing, such as {missing[0]}"
-        raise Violation(told, "all of them")
-    return {thing: said[thing] for thing in there}
+    if missing := [thing for thing in there if thing not in described]:
+        text = f"{len(missing)} of {len(there)} are missing, such as {missing[0]}"
+        raise Violation(text, "all of them")
+    return {thing: described[thing] for thing in there}
 
 
 def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider]) -> None:
@@ -135,8 +135,8 @@ def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider])
     usual = {*map(_form, few.values())}
     for name, one in many.items():
         if _form(one) not in usual:
-            told = difference({}, {name: one.provider})
-            raise Violation(f"of {len(many)} things: {told}", "each described as completely")
+            text = difference({}, {name: one.provider})
+            raise Violation(f"of {len(many)} things: {text}", "each described as completely")
 
 
 def _form(one: DesiredProvider) -> tuple[object, ...]:
@@ -168,8 +168,8 @@ def _refusal(seen: int, size: int, error: WharfingerError) -> str:
 
 def _cost(subject: Subject, driver: ComputeDriver, size: int) -> _Cost:
     """Return the cost of a cycle for the present things."""
-    said = describe(driver, subject.placement.contents())
-    live = {name: one.provider for name, one in said.items()}
+    described = describe(driver, subject.placement.contents())
+    live = {name: one.provider for name, one in described.items()}
     subject.harness.expect()
     work = partial(_ask_all, driver, live, refresh=True)
     lines = time = None
@@ -199,6 +199,6 @@ def _takes_quadratic_time(costs: Sequence[_Cost]) -> bool:
     return times[-1] > _GROWTH_OF_TIME * times[-2] and is_quadratic(times, _INCREASE_OF_TIME, 0)
 
 
-def _told(what: str, figures: Sequence[tuple[int, object]]) -> str:
+def _message(what: str, figures: Sequence[tuple[int, object]]) -> str:
     costs = ", ".join(str(cost) for _, cost in figures)
     return f"{what}: {costs} for {', '.join(str(things) for things, _ in figures)} things"

@@ -58,8 +58,8 @@ def named_as_before(subject: Subject) -> None:
     for _ in range(2):
         with subject.driver() as driver:
             nodes = {node.name: node.uuid for node in listed(driver).nodes}
-            said = describe(driver, live)
-            looks.append(nodes | {name: one.provider.uuid for name, one in said.items()})
+            described = describe(driver, live)
+            looks.append(nodes | {name: one.provider.uuid for name, one in described.items()})
     _see_same(*looks)
 
 
@@ -127,7 +127,7 @@ def in_any_thread(subject: Subject) -> None:
     after=("WHF-302", "WHF-303"),
 )
 def as_elsewhere(subject: Subject) -> None:
-    """Ask two other processes with different hash seeds at the same time."""
+    """Let two processes with different hash seeds describe the backend at the same time."""
     live = subject.placement.contents()
     files, name = subject.files(), subject.instance_name
     with ThreadPoolExecutor(2) as pool:
