@@ -223,8 +223,8 @@ def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> No
         held = held_function(driver, uuid)
         if held == _NO_FUNCTION:
             raise Violation(
-                f"{thing}, programmed with a wrong name of the image's function: "
-                f"current_function: {held}",
+                f"{thing} was programmed with a function that its image does not have, and "
+                f"current_function is {held}",
                 "the function that the device holds, or an error",
             )
 

@@ -65,7 +65,8 @@ def nodes_described(subject: Subject) -> None:
                     raise Violation(f"{name}: {field} {shown(getattr(node, field))}", value)
             if others := node.obj_what_changed() - _NODE:
                 raise Violation(
-                    f"{name}: it sets {', '.join(sorted(others))}", ", ".join(sorted(_NODE))
+                    f"{name}: its ComputeNode sets {', '.join(sorted(others))}",
+                    f"only {', '.join(sorted(_NODE))}",
                 )
         trees: Mapping[str, DesiredProvider] = {}
         with suppress(Exception):  # that a tree cannot be described is another rule's

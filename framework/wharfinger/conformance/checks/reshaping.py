@@ -50,7 +50,7 @@ def conserved(subject: Subject) -> None:
             raise Violation(f"consumer {consumer} has {dict(sums)}", str(dict(amounts)))
     (root,) = (name for name, one in before.items() if one.uuid != _ELSEWHERE)
     if not layout.inventories.keys() - after[root].inventories.keys():
-        raise Violation(difference(before, after), f"inventory that {root} no longer has")
+        raise Violation(difference(before, after), f"{root} loses a class of the old layout")
 
 
 @rule(

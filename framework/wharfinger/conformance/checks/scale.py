@@ -131,12 +131,12 @@ def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider])
     """Raise Violation if a thing is described differently since there are more things."""
     before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
     if after != before:
-        raise Violation(f"of {len(many)} things: {difference(before, after)}", "no difference")
+        raise Violation(f"with {len(many)} things: {difference(before, after)}", "no difference")
     usual = {*map(_form, few.values())}
     for name, one in many.items():
         if _form(one) not in usual:
             text = difference({}, {name: one.provider})
-            raise Violation(f"of {len(many)} things: {text}", "each described as completely")
+            raise Violation(f"with {len(many)} things: {text}", "a form that few things had too")
 
 
 def _form(one: DesiredProvider) -> tuple[object, ...]:

@@ -149,6 +149,8 @@ def see_nothing_done(subject: Subject, before: Contents, outcome: CycleResult) -
     if after != before:
         raise Violation(difference(before, after), "no difference")
     for step in outcome.steps:
-        raise Violation(f"{type(step).__name__} of {step.name}, to no effect", "no writes")
+        raise Violation(
+            f"{type(step).__name__} of {step.name} was sent and changed nothing", "no writes"
+        )
     for one in outcome.pending:
         raise Violation(f"{one.name} is gone: {one.reason}", "no difference")
