@@ -160,11 +160,10 @@ class LibvirtDriver(ComputeDriver):
             raise ReshapeNeeded
         if moving:
             self._refresh(with_domains=True)
-        self._overlaid = None
-        if mode is PublishingMode.OWN:
+        is_own = mode is PublishingMode.OWN
+        self._overlaid = None if is_own else provider_tree.data(nodename)
+        if is_own:
             super().update_provider_tree(provider_tree, nodename)
-        else:
-            self._overlaid = provider_tree.data(nodename)
         offered = self._set_devices(provider_tree, nodename)
         held: dict[str, int] = {}
         for resource_class in moving:

@@ -56,7 +56,7 @@ class MdevType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mdev:
-    """A mediated device of a type. One that is only defined (not active) uses no capacity.
+    """A mediated device of a type. A device that is only defined (not active) uses no capacity.
 
     Domains refer to it by ``uuid``, which is None if libvirt does not report it.
     """

@@ -42,7 +42,7 @@ _PLACEHOLDERS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What one value requests of the group without a suffix, and of the root of the tree.
+    """Request of one value, to the group without a suffix and to the root of the tree.
 
     ``resources`` are amounts by resource class. ``required`` and ``forbidden`` are traits of the
     group, and ``root`` are traits that the root must have.
