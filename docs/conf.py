@@ -32,3 +32,7 @@ autodoc_default_options = {"members": True}
 nitpick_ignore_regex = [
     (r"py:.*", r"(collections|datetime|oslo_config|pathlib)\..*"),
 ]
+
+# tox -e linkcheck follows all links to other sites, and needs a network.
+linkcheck_timeout = 30
+linkcheck_retries = 3

@@ -191,30 +191,6 @@ def test_imports_on_the_pages_work() -> None:
                 importlib.import_module(f"{module}.{name}")
 
 
-# Links in other files than the pages, whose links Sphinx checks.
-
-_LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
-_PAGE = re.compile(r"\bdocs/[\w/-]+\.rst\b")
-_NAMING_PAGES = ("drivers", "etc", "framework", "harnesses", "tests")
-
-
-def test_links_of_the_readmes_lead_to_files() -> None:
-    readmes = [*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("drivers/*/README.md")]
-    links = [one.parent / link for one in readmes for link in _LINK.findall(one.read_text())]
-
-    assert len(links) > 15
-    assert [link for link in links if not link.exists()] == []
-
-
-def test_pages_that_other_files_name_exist() -> None:
-    files = [path for name in _NAMING_PAGES for path in ROOT.glob(f"{name}/**/*.*")]
-    texts = [path.read_text() for path in files if path.suffix in {".md", ".py", ".yaml"}]
-    pages = {page for text in texts for page in _PAGE.findall(text)}
-
-    assert len(pages) > 5
-    assert [page for page in pages if not (ROOT / page).exists()] == []
-
-
 # The page on architecture.
 
 #: A file below framework/wharfinger, optionally with a name in it.

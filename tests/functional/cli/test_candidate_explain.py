@@ -1,6 +1,6 @@
 """``wharfinger candidate explain``: its text, its JSON, its exit codes.
 
-The explanations themselves are tested in tests/functional/scheduling/test_explaining.py and
+The explanations themselves are tested in tests/functional/scheduling/test_explainer.py and
 tests/unit/scheduling/test_explanation.py.
 """
 

@@ -1,6 +1,6 @@
 """Drivers with wrong answers: nothing is written for the node, and the others are published.
 
-``tests/unit/tracker/test_wrong_answers.py`` has the table of mistakes.
+``tests/unit/reconcile/test_wrong_answers.py`` has the table of mistakes.
 """
 
 import uuid

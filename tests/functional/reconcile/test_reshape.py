@@ -506,7 +506,7 @@ def test_refused_reshape_changes_nothing_and_nothing_follows(
 def test_driver_that_moves_allocations_wrongly_moves_nothing(
     publishing: Publishing, placement: PlacementFixture, server: str
 ) -> None:
-    """It moves the VGPUs to another node; tests/unit/tracker/test_reshaping.py has more cases."""
+    """tests/unit/reconcile/test_reshape_allocation_checks.py has more cases."""
 
     def wrong(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         root = tree.data(node)

@@ -1,7 +1,7 @@
 """Conditions on traits mean the same to us and to Placement, in each place where they may stand.
 
 One root has a child GPU for each set of three traits. The GPUs on offer show the meaning of a
-condition. tests/unit/placement/test_trait_conditions tests the syntax, and the tables
+condition. tests/unit/placement/test_trait_conditions.py tests the syntax, and the tables
 ``placement/gabbits/required-*.yaml`` test Placement itself.
 """
 
