@@ -1,7 +1,7 @@
-"""A proxy between a driver and its HTTP backend: counts the calls, and breaks them.
+"""A proxy between a driver and its HTTP backend: counts the driver's calls, and injects faults.
 
 A harness configures its driver with the URL of the proxy in place of the backend's. The harness
-itself calls the backend directly: the proxy neither counts nor breaks its calls.
+itself calls the backend directly, so the proxy neither counts nor breaks the harness's calls.
 """
 
 import threading
@@ -13,35 +13,37 @@ from urllib.parse import urlsplit
 from wharfinger.conformance.backend_proxy_server import Fate, Relay
 from wharfinger.conformance.fault import Fault
 
-#: Seconds between two looks whether to stop.
+#: Seconds between two checks of whether the server has to stop.
 _PAUSE: Final = 0.02
 
 
 @dataclass
 class _Expected:
-    """The fault for the calls from one ``expect`` to the next, and these calls."""
+    """The arguments of the last ``expect``, and the calls since then."""
 
     at: int | None = None
     fault: Fault | None = None
     calls: list[str] = field(default_factory=list)
+    #: Set by the next ``expect``.
     over: threading.Event = field(default_factory=threading.Event)
 
 
 class Proxy:
     """Passes calls on to the backend whose root is ``url``, unless they meet a fault.
 
-    RAISE resets the connection. HANG leaves the call unanswered until the next ``expect``, and
-    resets the connection then. ERROR answers 503 and DENIED 401, with the body ``{}``. The backend
-    sees none of these calls. HALF passes a call on, and returns the first half of the answer's body
-    as if it were the whole: only the content shows that. Without a body, it resets the connection
-    after the call. STALE returns the last answer to the same request (method, path and conditions)
-    again, and the backend does not see the call. A call that changes the backend passes, and so
-    does a request without an earlier answer. LATE passes a call on at once, and the answer back at
-    the next ``expect``.
+    RAISE, HANG, ERROR and DENIED do not pass the call on. RAISE resets the connection. HANG resets
+    it at the next ``expect``, and leaves the call unanswered until then. ERROR answers 503 and
+    DENIED 401, with the body ``{}``.
 
-    If the backend is down, calls are reset, too. The proxy serves any number of clients at once,
-    each call on a connection of its own. It refuses a request whose body comes without its length
-    (411).
+    HALF passes the call on, and returns the first half of the answer's body with a matching
+    Content-Length, so that only the content shows the fault. An answer without a body becomes a
+    reset connection. STALE returns the last answer to the same request (method, path and
+    conditions) without passing the call on. Under STALE, a call that changes the backend and a
+    request without an earlier answer pass. LATE passes the call on at once, and returns the answer
+    at the next ``expect``.
+
+    If the backend is down, the proxy resets the connection. It serves any number of clients at
+    once, and closes the connection after each call. It answers 411 to a chunked request body.
     """
 
     #: The URL for the driver in place of the backend's; the same from ``start`` to ``stop``.
@@ -54,13 +56,13 @@ class Proxy:
         self._relay: Relay | None = None
 
     def start(self) -> None:
-        """Listen on a free port of 127.0.0.1; the backend need not run yet."""
+        """Listen on a free port of 127.0.0.1. The backend need not run yet."""
         self._relay = Relay(self._backend.netloc, self._next)
         self.url = self._backend._replace(netloc=f"127.0.0.1:{self._relay.server_port}").geturl()
         threading.Thread(target=self._relay.serve_forever, args=(_PAUSE,), daemon=True).start()
 
     def stop(self) -> None:
-        """Stop listening, and reset the calls that wait; does nothing before ``start``."""
+        """Stop listening, and release the calls that hang. Do nothing before ``start``."""
         self.expect()
         if self._relay is not None:
             self._relay.shutdown()
@@ -68,24 +70,24 @@ class Proxy:
             self._relay = None
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """As ``Harness.expect``."""
+        """Clear ``calls``, and break the calls from now on, as ``Harness.expect`` describes."""
         with self._lock:
             before, self._expected = self._expected, _Expected(at, fault)
         before.over.set()
 
     def forget(self) -> None:
-        """As ``Harness.forget``."""
+        """Forget all answers, so that STALE has none to repeat."""
         if self._relay is not None:
             self._relay.forget()
 
     @property
     def calls(self) -> Sequence[str]:
-        """As ``Harness.calls``: each as "GET /v1/nodes?limit=10"."""
+        """The driver's calls since the last ``expect``, such as "GET /v1/nodes?limit=10"."""
         with self._lock:
             return tuple(self._expected.calls)
 
     def _next(self, call: str) -> Fate:
-        """Count a call, and return the fault that it meets."""
+        """Add a call to ``calls``, and return the fault that the call meets."""
         with self._lock:
             expected = self._expected
             is_met = expected.at is None or expected.at == len(expected.calls)

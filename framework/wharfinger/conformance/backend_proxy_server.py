@@ -1,6 +1,6 @@
-"""The proxy's server: takes one call at a time from a connection, and passes or breaks it.
+"""The HTTP server of the proxy: passes each call on to the backend, or injects a fault.
 
-It knows HTTP. The proxy decides which call meets which fault.
+``backend_proxy`` decides which call meets which fault.
 """
 
 import http.client
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from wharfinger.conformance.fault import Fault
 
-#: Headers of the connection (RFC 9110, section 7.6.1); lengths are computed again.
+#: Headers that a proxy does not forward (RFC 9110, section 7.6.1). It computes the lengths anew.
 _OF_CONNECTION: Final = frozenset(
     {
         *("connection", "expect", "keep-alive", "proxy-connection", "te", "trailer", "upgrade"),
@@ -25,17 +25,17 @@ _OF_CONNECTION: Final = frozenset(
 )
 #: Statuses of answers that never have a body.
 _WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
-#: Methods whose answers may be repeated: the others change the backend.
-_ASKS: Final = ("GET", "HEAD")
-#: Prefixes of the headers by which requests differ.
-_OF_QUESTION: Final = ("if-", "range", "accept")
+#: Methods that do not change the backend. STALE repeats only their answers.
+_SAFE_METHODS: Final = ("GET", "HEAD")
+#: Prefixes of the headers on which an answer depends.
+_CONDITIONS: Final = ("if-", "range", "accept")
 #: Value of SO_LINGER (socket(7)) with which closing a socket resets its connection.
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """The fault that a call meets, and the event that releases a hanging call."""
+    """The fault that a call meets, and the event that releases the call if it hangs."""
 
     fault: Fault | None
     over: threading.Event
@@ -43,16 +43,14 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The answer of a backend."""
-
     status: int
     reason: str
     headers: Sequence[tuple[str, str]]
     body: bytes
 
 
-#: Answers of a proxy or a load balancer in place of the backend.
-_SAID: Final = {
+#: Answers that the proxy gives in place of the backend, like a load balancer.
+_OWN_ANSWERS: Final = {
     fault: _Answer(status, status.phrase, (("Content-Type", "application/json"),), b"{}")
     for fault, status in (
         (Fault.ERROR, HTTPStatus.SERVICE_UNAVAILABLE),
@@ -62,9 +60,9 @@ _SAID: Final = {
 
 
 class Relay(ThreadingHTTPServer):
-    """Listens on a free port for calls to ``backend``, as "host:port".
+    """Listens on a free port for calls to ``backend``, which is "host:port".
 
-    ``fate`` is called once for each of them, by many threads, with the call in words.
+    Each call asks ``fate``, in a thread of its own, with its method and path as one text.
     """
 
     request_queue_size = 128
@@ -72,7 +70,7 @@ class Relay(ThreadingHTTPServer):
     def __init__(self, backend: str, fate: Callable[[str], Fate]) -> None:
         self.backend = backend
         self.fate = fate
-        #: The last answers, by the request.
+        #: The last answer to each request, for STALE.
         self.answers: dict[object, _Answer] = {}
         super().__init__(("127.0.0.1", 0), _Call)
 
@@ -81,7 +79,7 @@ class Relay(ThreadingHTTPServer):
         self.answers.clear()
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection at once: a connection that breaks has no orderly end."""
+        """Close a connection without the usual shutdown, since a reset has none."""
         self.close_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -96,7 +94,7 @@ class _Call(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def __getattr__(self, name: str) -> Any:
-        # Methods are all one to us; http.server looks for do_GET, do_POST and so on.
+        # The proxy treats all methods alike; http.server looks for do_GET, do_POST and so on.
         if name.startswith("do_"):
             return self._pass
         raise AttributeError(name)
@@ -121,34 +119,34 @@ class _Call(BaseHTTPRequestHandler):
         self._tell(answer, answer.body[:kept])
 
     def _answer(self, fault: Fault | None, body: bytes | None) -> _Answer | None:
-        """Return the answer for the driver, or None."""
+        """Return the answer for the driver; None means a reset connection."""
         match fault:
             case Fault.HANG | Fault.RAISE:
                 return None
             case Fault.ERROR | Fault.DENIED:
-                return _SAID[fault]
+                return _OWN_ANSWERS[fault]
         request = self._request()
         if fault is Fault.STALE and request in self.server.answers:
             return self.server.answers[request]
         answer = self._ask(body)
-        if answer is not None and self.command in _ASKS:
+        if answer is not None and self.command in _SAFE_METHODS:
             self.server.answers[request] = answer
         return answer
 
     def _request(self) -> object:
-        """Return the parts that are equal in two requests for the same answer."""
+        """Return the key of ``answers``: the parts of the request on which its answer depends."""
         conditions = frozenset(
             (name.lower(), value)
             for name, value in self.headers.items()
-            if name.lower().startswith(_OF_QUESTION)
+            if name.lower().startswith(_CONDITIONS)
         )
         return self.command, self.path, conditions
 
     def _ask(self, body: bytes | None) -> _Answer | None:
-        """Return the backend's answer, or None if it is down."""
+        """Pass the call on to the backend; return its answer, or None if the backend is down."""
         connection = http.client.HTTPConnection(self.server.backend)
         try:
-            # With the Host header that the call has: links in the answer lead here again.
+            # The Host header stays that of the driver, so links in the answer lead to the proxy.
             connection.putrequest(self.command, self.path, True, True)
             for name, value in self.headers.items():
                 if name.lower() not in _OF_CONNECTION:
@@ -166,7 +164,7 @@ class _Call(BaseHTTPRequestHandler):
 
     def _tell(self, answer: _Answer, body: bytes) -> None:
         self.send_response_only(answer.status, answer.reason)
-        # The answer to HEAD has the length of a body, and no body.
+        # The answer to HEAD has a Content-Length but no body.
         dropped = _OF_CONNECTION - ({"content-length"} if self.command == "HEAD" else set())
         for name, value in answer.headers:
             if name.lower() not in dropped:

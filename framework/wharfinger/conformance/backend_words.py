@@ -1,4 +1,4 @@
-"""Search for a uuid in a backend or in the machine: a uuid found there is the hardware's."""
+"""Search for a uuid in a harness and in this machine: one found there belongs to the hardware."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,15 +10,15 @@ from wharfinger.conformance.subject import Subject
 
 #: Files with the identity of a machine.
 _OF_MACHINE: Final = ("/etc/machine-id", "/sys/class/dmi/id/product_uuid")
-#: Bytes of a file that are read, and objects of a harness that are looked at.
+#: The most bytes that are read of a file, and the most objects of a harness that are searched.
 _LONGEST: Final = 1_000_000
 _MOST: Final = 100_000
 
 
 def says(subject: Subject, uuid: str) -> bool:
-    """Return whether a uuid is in the harness's memory, files or configuration, or the machine's.
+    """Return whether a uuid is in the harness's objects, files or configuration, or the machine's.
 
-    A backend that runs elsewhere is not searched.
+    A backend outside this process is not searched.
     """
     sought = _plain(uuid)
     return any(sought in _plain(text) for text in _texts(subject))
@@ -45,9 +45,9 @@ def _read(path: Path) -> str:
 
 
 def _strings(harness: object) -> Iterator[str]:
-    """The texts that a harness keeps, in containers, objects of its own package, and proxies.
+    """Yield the texts in a harness's attributes: in containers, its package's objects and proxies.
 
-    Its view of Placement is skipped, since the driver has published that.
+    ``placement`` is skipped, since it has the uuids that the driver has published.
     """
     package = type(harness).__module__.partition(".")[0]
     seen: set[int] = set()

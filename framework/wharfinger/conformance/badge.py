@@ -1,4 +1,4 @@
-"""A badge of a report, for a README."""
+"""The badge of a driver for a README: an SVG image with the verdicts of a report."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from wharfinger.conformance.report import unproven
 
-#: Pixels of a letter, roughly, and beside each text.
+#: The rough width of a letter, and the space on each side of a text, in pixels.
 _LETTER: Final = 6.6
 _MARGIN: Final = 8
 _COLOURS: Final = {
@@ -20,7 +20,7 @@ _LABEL: Final = "wharfinger"
 
 
 def as_svg(facts: Mapping[str, Any]) -> str:
-    """Return the profiles and verdicts of a report as one line."""
+    """Return the SVG image of a report's facts: one line with each profile and its verdict."""
     words = [
         _LABEL,
         *(

@@ -1,4 +1,4 @@
-"""Things that are made busy and free, and the reservations that Placement must have for them."""
+"""Make things of the harness busy and free, and check their reservations in Placement."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,12 +13,12 @@ from wharfinger.providers.device_function_traits import function_traits
 
 
 class BusyThings:
-    """Things that were made busy, and the providers as they were before.
+    """The things that are busy now, and the contents of Placement at the beginning.
 
-    Only the providers of busy things and their descendants may differ, and only in their
-    reservation. There are two exceptions for a driver that programs: the providers in the
-    ``programming_scope`` of a busy thing may be reserved with it, and a device with another
-    function than before may have another function trait.
+    Compared with ``before``, only the providers of busy things and their descendants may differ,
+    and only in that all of their inventory is reserved. A driver that programs devices has two
+    exceptions. The providers in the ``programming_scope`` of a busy thing may be reserved, too. If
+    a busy device has another function than before, its function trait may differ.
     """
 
     def __init__(self, subject: Subject, publishing: Publishing) -> None:
@@ -30,25 +30,28 @@ class BusyThings:
         self._held: Final = {name: self._function(name) for name in subject.harness.things()}
 
     def make_busy(self, thing: str) -> None:
-        """Make a thing busy."""
+        """Let the harness make a thing busy, and remember it."""
         self._subject.harness.make_busy(thing)
         self._busy.append(thing)
 
     def make_free(self, thing: str) -> None:
-        """Make a thing free, and run the cycles that a driver may need to offer it."""
+        """Make a thing free, and run cycles until Placement shows it free."""
         self._subject.harness.make_free(thing)
         self._busy.remove(thing)
         self._publishing.settle_free(lambda now: now == self.expected(now))
 
     def see(self, when: str) -> None:
-        """Raise Violation unless the busy things, and only these, are reserved in Placement."""
+        """Raise Violation unless Placement has the busy things reserved, and no other difference.
+
+        ``when`` begins the message: what has happened before.
+        """
         now = self._subject.placement.contents()
         expected = self.expected(now)
         if now != expected:
             raise Violation(f"{when}: {difference(expected, now)}", self._expected)
 
     def see_others(self, when: str) -> None:
-        """Raise Violation if a provider has changed that is not at or below a busy thing."""
+        """Raise Violation if Placement has another difference than at or below busy things."""
         now = self._subject.placement.contents()
         expected, concerned = self.expected(now), {*self._concerned()}
         for name in concerned & now.keys():
@@ -57,7 +60,7 @@ class BusyThings:
             raise Violation(f"{when}: {difference(expected, now)}", self._expected)
 
     def expected(self, now: Contents) -> Contents:
-        """Return the providers that Placement has to hold, if it holds ``now``."""
+        """Return the contents that Placement must have; where two are right, those of ``now``."""
         expected = {**self.before}
         for name in self._concerned():
             expected[name] = _reserved(expected[name])
@@ -69,7 +72,7 @@ class BusyThings:
         return expected
 
     def _allow_functions(self, thing: str, expected: dict[str, Provider], now: Contents) -> None:
-        """Take the traits of functions as they are, if the device holds another one."""
+        """Copy the function traits of ``now`` if the thing's device has another function."""
         held = self._function(thing)
         if held == self._held.get(thing) is not UNKNOWN:
             return
@@ -86,11 +89,11 @@ class BusyThings:
             expected[name] = replace(expected[name], traits=traits)
 
     def _concerned(self) -> list[str]:
-        """The providers at and below the things that are busy."""
+        """Return the names of the providers at and below the busy things."""
         return [name for thing in self._busy for name in at_and_below(self.before, thing)]
 
     def _programmed_with(self) -> Iterator[str]:
-        """Yield the providers that may be reserved with the busy things."""
+        """Yield the names of the other providers in the programming scopes of busy things."""
         scope: set[str] = set()
         for thing in self._busy if self._programs else ():
             scope |= _scope(self._publishing, self.before[thing].uuid)
@@ -111,7 +114,7 @@ class BusyThings:
 
 
 def _reserved(provider: Provider) -> Provider:
-    """A provider with all of its inventory reserved, and nothing else changed."""
+    """Return a copy of a provider with all of its inventory reserved."""
     inventories = {
         kind: replace(one, reserved=one.total) for kind, one in provider.inventories.items()
     }

@@ -1,10 +1,11 @@
-"""Clocks of this process that are set ahead, so that a driver that counts seconds sees them pass.
+"""Set the clocks of this process ahead, so that a driver sees seconds pass without waiting.
 
 A driver may have imported a clock before (``from time import monotonic``), or keep it in an object.
-So the function in C behind each one is replaced, as time-machine does it. Since its
-release 3.0, that library leaves monotonic clocks alone. Timeouts do not change: they count in C.
+So the C function behind each clock is replaced. The library time-machine does the same, but its
+releases since 3.0 leave monotonic clocks alone.
 
-``time.clock_gettime`` does not change either: the kit measures with it.
+Timeouts do not change, since they do not use the replaced functions. ``time.clock_gettime`` does
+not change either: the kit measures with it.
 """
 
 import ctypes
@@ -14,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 _POINTER: Final = ctypes.c_void_p
-#: A builtin of no argument, or of a tuple of them; and one of an array, with keywords.
+#: A C function that takes no arguments or a tuple, and one that takes an array and keywords.
 _PLAIN: Final = ctypes.PYFUNCTYPE(ctypes.py_object, _POINTER, _POINTER)
 _FAST: Final = ctypes.PYFUNCTYPE(ctypes.py_object, _POINTER, _POINTER, ctypes.c_ssize_t, _POINTER)
 _NANOSECONDS: Final = 10**9
@@ -36,7 +37,7 @@ class _Builtin(ctypes.Structure):
 
 
 class _Clock:
-    """A function that tells the time; ``later`` is what it returns some seconds later."""
+    """One function that returns the time. ``later`` adds seconds to its result."""
 
     def __init__(self, clock: Any, kind: Any, later: Callable[[Any, int], Any]) -> None:
         self._definition: Final = _Builtin.from_address(id(clock)).definition.contents
@@ -46,16 +47,16 @@ class _Clock:
         def shifted(*arguments: Any) -> Any:
             return later(original(*arguments), _SHIFT.seconds)
 
-        self._shifted: Final = kind(shifted)  # stays: a thread may be in it
+        self._shifted: Final = kind(shifted)  # kept for ever, since a thread may be inside it
 
     def set_ahead(self, ahead: bool) -> None:
-        """Let the clock show the shifted time from now on, or the real one."""
+        """Let the clock show the shifted time from now on, or the real time if not ``ahead``."""
         shifted = ctypes.cast(self._shifted, _POINTER).value
         self._definition.function = shifted if ahead else self._real
 
 
 class _Shift:
-    """The clocks, found at the first use, and the seconds by which they are ahead."""
+    """The seconds by which the clocks are ahead, and the clocks, which the first use finds."""
 
     def __init__(self) -> None:
         self.seconds = 0
@@ -66,7 +67,7 @@ _SHIFT: Final = _Shift()
 
 
 def advance(seconds: int) -> None:
-    """Set every clock ahead by more seconds; a negative number sets it back."""
+    """Set every clock ahead by this many further seconds; a negative number sets it back."""
     if not _SHIFT.clocks:
         _SHIFT.clocks = _clocks()
     _SHIFT.seconds += seconds
@@ -75,7 +76,7 @@ def advance(seconds: int) -> None:
 
 
 def real_seconds() -> float:
-    """Return the seconds of a clock that ``advance`` does not set."""
+    """Return the seconds of a monotonic clock that ``advance`` does not set ahead."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 from wharfinger.conformance.driver_observer import CallObserver
 from wharfinger.conformance.subject import Subject
 
-#: Loops that show how fast the processor is at the moment.
+#: Iterations of the loop whose time shows how fast the processor is at the moment.
 _LOOPS: Final = 50_000
 
 
 class DriverTime(CallObserver):
-    """The processor time of the calls to a driver: of the thread that calls, in seconds."""
+    """Adds up the processor time of the calls to a driver, in seconds of the calling thread."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -24,20 +24,21 @@ class DriverTime(CallObserver):
         self._began = 0.0
 
     def before(self, method: str) -> None:
-        """Note the time."""
+        """Start to measure, when a call to the driver begins."""
         self.is_running = True
         self._began = time.thread_time()
 
     def after(self, method: str) -> None:
-        """Add the time since ``before``."""
+        """Add the processor time of the call to ``seconds``, when it has ended."""
         self.is_running = False
         self.seconds += time.thread_time() - self._began
 
 
 def lines_of(subject: Subject, work: Callable[[], object]) -> int:
-    """Return the lines of Python that calls to the driver run, without those of the harness.
+    """Return how many lines of Python run in the calls to the driver that ``work`` makes.
 
-    Lines of the framework that the driver calls count, such as those of a tree's methods.
+    Lines of the framework that the driver calls count, such as those of a tree's methods. Lines of
+    the harness do not.
     """
     lines = 0
     others = tuple(_files_of_harness(subject))
@@ -60,10 +61,9 @@ def lines_of(subject: Subject, work: Callable[[], object]) -> int:
 
 
 def processor_time_of(subject: Subject, work: Callable[[], object], runs: int) -> float:
-    """Return the processor time that the driver takes for some work, the least of some runs.
+    """Run ``work`` several times; return the least processor time that the driver took for it.
 
-    The unit is the time of a fixed loop, since the processor's speed changes while other programs
-    run.
+    The unit is the time of a fixed loop, since other programs change the processor's speed.
     """
     figures, loops = [], []
     with _observing(subject) as time_of_driver, _without_collection():
@@ -76,13 +76,17 @@ def processor_time_of(subject: Subject, work: Callable[[], object], runs: int) -
 
 
 def is_quadratic(figures: Sequence[float], most: float, slack: float) -> bool:
-    """Return whether the increase of a cost grows faster than that of the things, which doubles."""
+    """Return whether a cost grows faster than linearly, from its figures at n, 2n and 4n things.
+
+    A linear cost increases by twice as much from 2n to 4n as from n to 2n. The function allows
+    ``most`` times as much, plus ``slack``.
+    """
     one, two, four = figures
     return four - two > most * max(two - one, 0) + slack
 
 
 def _files_of_harness(subject: Subject) -> Iterator[str]:
-    """Yield the files of the harness that are not also files of the driver."""
+    """Yield the source files of the harness's classes that define no class of the driver."""
     drivers = {_file_of(kind) for kind in subject.kind.__mro__}
     if subject.declared is not None:
         harness = getattr(subject.declared, "kind", type(subject.declared))
@@ -117,7 +121,7 @@ def _without_collection() -> Iterator[None]:
 
 
 def _time_of_loops() -> float:
-    """Return the processor time of a loop now."""
+    """Return the processor time that ``_LOOPS`` iterations of an empty loop take now."""
     began = time.thread_time()
     for _ in range(_LOOPS):
         pass

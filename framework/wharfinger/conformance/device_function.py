@@ -1,15 +1,15 @@
-"""The function that a device holds, as a driver reports it."""
+"""The function that a device has now, as the driver's ``current_function`` reports it."""
 
 from typing import Final
 
 from wharfinger.driver import ComputeDriver
 
-#: The function of a device for which the driver raises.
+#: Stands for the function of a device if ``current_function`` raises.
 UNKNOWN: Final = object()
 
 
 def held_function(driver: ComputeDriver, uuid: str) -> object:
-    """Return the function of a device, None for nothing, and UNKNOWN where the driver raises."""
+    """Return a device's function; None if it has none, UNKNOWN if ``current_function`` raises."""
     try:
         return driver.current_function(uuid)
     except Exception:

@@ -1,9 +1,9 @@
-"""The time that a driver takes, as another process sees it.
+"""Measure from another process how long the calls to a driver take.
 
-The process with the driver writes in a page of shared memory which method of the driver or of the
-harness runs, and counts its calls. The process that waits reads the page, and adds up the time in
-which the driver runs. Time in which its thread waits for a processor is not the driver's: a busy
-machine costs it nothing.
+The process with the driver writes to a page of shared memory which method of the driver or of the
+harness runs. The process that waits for the driver reads the page, and adds up the time in which
+the driver runs. It does not count time in which the driver's thread waits for a processor, so a
+busy machine does not slow a driver down.
 """
 
 import mmap
@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-#: Calls that began or ended; by party: calls in progress, the thread of the latest one, its name.
+#: The number of beginnings and ends of calls; then for the driver and for the harness the fields
+#: of a _Party.
 _PAGE: Final = struct.Struct("Qqq48sqq48s")
 _NAME_BYTES: Final = 48
-#: The party that runs if neither the driver nor the harness does.
+#: The value of ``running`` if neither the driver nor the harness runs.
 _KIT: Final = "the kit"
 
 
 class RunningCalls:
-    """The calls to the driver and to the harness that are in progress, written to a page."""
+    """Writes the calls to the driver and to the harness that are in progress to the page."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
@@ -32,24 +33,24 @@ class RunningCalls:
         self._driver: Final = _Party()
         self._harness: Final = _Party()
 
-    # As an observer of the driver.
+    # As a CallObserver of the driver.
 
     def before(self, method: str) -> None:
-        """A call to the driver begins."""
+        """Write that a call to the driver begins."""
         self._change(self._driver, 1, method)
 
     def after(self, method: str) -> None:
-        """The call has returned or raised."""
+        """Write that a call to the driver has returned or raised."""
         self._change(self._driver, -1, method)
 
     # The same for the harness.
 
     def before_harness(self, method: str) -> None:
-        """A call to the harness begins."""
+        """Write that a call to the harness begins."""
         self._change(self._harness, 1, method)
 
     def after_harness(self, method: str) -> None:
-        """The call has returned or raised."""
+        """Write that a call to the harness has returned or raised."""
         self._change(self._harness, -1, method)
 
     def _change(self, party: "_Party", by: int, method: str) -> None:
@@ -62,11 +63,10 @@ class RunningCalls:
 
 
 class DriverClock:
-    """Reads the page of another process, and adds up the driver's time.
+    """Reads the page of another process, and adds up the time of its calls to the driver.
 
-    Call ``read`` periodically. The time between two calls counts for the party that runs at the
-    second call. ``used`` are the seconds in the driver, ``still`` those since any call began or
-    ended.
+    Call ``read`` periodically. The whole time since the last ``read`` counts for the driver if a
+    call to the driver is in progress now.
     """
 
     def __init__(self, path: Path, pid: int) -> None:
@@ -74,20 +74,23 @@ class DriverClock:
         with path.open("rb") as file:
             self._page: Final = mmap.mmap(file.fileno(), _PAGE.size, access=mmap.ACCESS_READ)
         self.pid = pid
+        #: Seconds in calls to the driver since ``restart``.
         self.used = 0.0
+        #: Seconds since a call to the driver or to the harness has begun or ended.
         self.still = 0.0
+        #: The method that ran at the last ``read``, and whose it is.
         self.running = _KIT
         self._count = 0
         self._last = time.monotonic()
         self._waited: dict[int, float] = {}
 
     def restart(self) -> None:
-        """Count from now on."""
+        """Set ``used`` and ``still`` to zero."""
         self.read()
         self.used = self.still = 0.0
 
     def read(self) -> None:
-        """Add the time since the last call."""
+        """Read the page, and add the time since the last ``read``."""
         count, *parts = _PAGE.unpack_from(self._page)
         driver, harness = _Party.of(*parts[:3]), _Party.of(*parts[3:])
         now = time.monotonic()
@@ -117,7 +120,7 @@ class DriverClock:
         return self.running.startswith("the harness's ")
 
     def _waited_for_processor(self, thread: int) -> float:
-        """Seconds that a thread has waited for a processor since the last call."""
+        """Return the seconds that a thread has waited for a processor since the last ``read``."""
         # The second figure, in nanoseconds (Linux, Documentation/scheduler/sched-stats.rst).
         try:
             text = Path(f"/proc/{self.pid}/task/{thread}/schedstat").read_text()
@@ -131,9 +134,11 @@ class DriverClock:
 
 @dataclass
 class _Party:
-    """The driver or the harness: the number of calls in progress, and the latest one."""
+    """The calls to the driver, or to the harness, as the page has them."""
 
+    #: The number of calls in progress.
     calls: int = 0
+    #: The thread and the method of the call that began or ended last.
     thread: int = 0
     method: str = ""
 

@@ -27,7 +27,7 @@ class CallObserver(Protocol):
 
 
 def observe(driver: ComputeDriver, observers: Sequence[CallObserver]) -> None:
-    """Notify observers of every call to a driver, also those that are added later.
+    """Let every call to a driver notify the observers that are in the list at that time.
 
     A call that the driver itself makes to one of its methods is a part of the outer call.
     """
@@ -58,7 +58,7 @@ def _observed(
 
 @contextmanager
 def calling(method: str, observers: Sequence[CallObserver]) -> Iterator[None]:
-    """Notify observers of a call."""
+    """Notify observers before and after the block, which calls ``method``."""
     present = [*observers]
     for one in present:
         one.before(method)

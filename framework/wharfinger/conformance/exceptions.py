@@ -4,8 +4,8 @@
 class Violation(Exception):
     """The driver breaks a rule.
 
-    ``found`` is what the driver did, as a difference where possible. ``expected`` is the right
-    result, where the text of the rule does not give it already.
+    ``found`` says what the driver did, as a difference where possible. ``expected`` says what is
+    right, unless the text of the rule already does.
     """
 
     def __init__(self, found: str, expected: str = "") -> None:
@@ -15,8 +15,8 @@ class Violation(Exception):
 
 
 class NotShown(Exception):
-    """A rule cannot be checked: the harness lacks something, or failed. The text is the reason."""
+    """A rule cannot be checked, often since the harness has failed. The text is the reason."""
 
 
 class Unproven(NotShown):
-    """A rule cannot be checked: the harness does not say something that it may leave out."""
+    """A rule cannot be checked, since the harness lacks something optional that the check needs."""

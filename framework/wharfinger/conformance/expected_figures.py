@@ -1,4 +1,4 @@
-"""Comparison of the published figures with those that the harness reads from the backend."""
+"""Compare totals and traits in Placement with those that the harness reads from the backend."""
 
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Expected
@@ -7,22 +7,24 @@ from wharfinger.conformance.rules import are_kept_so_far
 from wharfinger.conformance.subject import Subject
 from wharfinger.providers import Provider
 
-#: The rule of the figures at the start.
+#: The rule that the driver publishes the backend's figures at its start.
 FIGURES = "WHF-221"
 
 
 def see_as_expected(subject: Subject, contents: Contents) -> None:
-    """Raise Violation unless each thing has the totals and traits of the backend.
+    """Raise Violation unless ``contents`` has each thing's totals and traits of the backend.
 
-    Check nothing if the harness has no ``expected``, or if the driver is known to publish other
-    figures at the start.
+    Check nothing if the harness has no ``expected``, or if the driver is known to break WHF-221.
     """
     if subject.can("expected") and are_kept_so_far(subject, (FIGURES,)):
         see_figures(subject, contents)
 
 
 def see_figures(subject: Subject, contents: Contents) -> None:
-    """Do the same for a harness that has ``expected``; raises NotShown, too."""
+    """Raise Violation unless ``contents`` has each thing's totals and traits of the backend.
+
+    Raise NotShown if ``Harness.expected`` names a thing that does not exist.
+    """
     harness = subject.harness
     expected = harness.expected()
     if others := expected.keys() - {*harness.things()}:
@@ -40,4 +42,4 @@ def _see(provider: Provider, expected: Expected) -> None:
             f"{provider.name}: totals {totals}", f"totals {dict(sorted(expected.totals.items()))}"
         )
     if missing := expected.traits - provider.traits:
-        raise Violation(f"{provider.name}: no {', '.join(sorted(missing))}", "that trait")
+        raise Violation(f"{provider.name}: no {', '.join(sorted(missing))}", "these traits, too")

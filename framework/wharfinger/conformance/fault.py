@@ -1,22 +1,22 @@
-"""Faults of a call that a driver makes to its backend."""
+"""Faults that a harness injects into the calls of a driver to its backend."""
 
 from enum import StrEnum
 
 
 class Fault(StrEnum):
-    """The fault of one call that a driver makes to its backend."""
+    """A fault of one call that a driver makes to its backend."""
 
-    #: It is refused, or the connection breaks.
+    #: The connection is refused, or breaks.
     RAISE = "raise"
-    #: It is not answered until the next ``Harness.expect``, and then the connection breaks.
+    #: The call stays unanswered until the next ``Harness.expect``. Then the connection breaks.
     HANG = "hang"
     #: The answer breaks off in its middle.
     HALF = "half"
-    #: It is answered with an error, in the backend's own words: a status, a refusal.
+    #: The backend answers with an error of its own kind, such as an HTTP status.
     ERROR = "error"
-    #: The backend denies the request: the driver has no right to ask.
+    #: The backend denies access: the driver is not authorized to make this call.
     DENIED = "denied"
-    #: It is answered as the same request was answered the last time, since ``Harness.forget``.
+    #: The call gets the last answer to the same request again. ``Harness.forget`` deletes these.
     STALE = "stale answer"
-    #: The backend does what it is asked. Its answer comes with the next ``Harness.expect``.
+    #: The backend executes the call at once. Its answer arrives at the next ``Harness.expect``.
     LATE = "late answer"
