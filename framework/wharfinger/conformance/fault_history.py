@@ -1,7 +1,10 @@
-"""One history of a backend and a driver, played without a fault, and again with faults.
+"""Play a fixed sequence of backend changes and driver cycles: once without faults, then with some.
 
-Sieve tests Kubernetes controllers in this way (OSDI 2022). A comparison of the end of the history
-with the end of the reference, which met no fault, shows the effect of a fault.
+The play without faults is the reference. The contents of Placement in a play with faults are
+compared with those of the reference, so each difference is the effect of a fault. Sieve tests
+Kubernetes controllers in this way (OSDI 2022).
+
+The sequence is the history, and each backend change in it begins a step.
 """
 
 import os
@@ -24,20 +27,21 @@ from wharfinger.conformance.subject import Publishing, Subject
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import Provider
 
-#: Seconds for polls to name a change in the reference; after a fault; between two polls; and
-#: between two looks at the calls.
+#: Seconds in which polls of the change feed must name a change: in the reference, and in a play
+#: with faults.
 _POLLS: Final = 5.0
 _POLLS_AFTER_A_FAULT: Final = 15.0
+#: Seconds between two polls, and between two checks of whether a call has met its fault.
 _POLL_PACE: Final = 0.05
 _PAUSE: Final = 0.005
-#: Seconds for a cycle to end when no call hangs any more.
+#: Seconds in which a cycle must end when no call hangs any more.
 _END: Final = 60.0
-#: Seconds for a driver to take in an answer that comes late.
+#: Seconds to wait while a driver receives a late answer.
 _TAKES_IN: Final = 0.05
-#: Full cycles at the end of the reference, and at most at the end of a history with faults.
+#: Full cycles at the end of the reference, and at most at the end of a play with faults.
 _LAST: Final = 4
 _MOST: Final = 10
-#: Seconds of a harness that is slow: in one history.
+#: A harness is slow if one play waits longer than this for it, in seconds.
 _SLOW: Final = 3.0
 #: Factor by which a busy machine may be slower.
 _SLOWEST: Final = 3
@@ -49,9 +53,9 @@ class Driving(Protocol):
     """A driver that publishes, in this process or in another one."""
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """Run a cycle of a type, or restart the driver; return the problems.
+        """Start the driver if it does not run. Run a cycle of a type, and return its problems.
 
-        A driver that does not run is started first.
+        The type "restart" starts the driver anew, and runs no cycle.
         """
 
     def stop(self) -> None:
@@ -66,7 +70,7 @@ class Here:
         self._publishing: Publishing | None = None
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """As Driving says."""
+        """Run a cycle, or restart the driver; see Driving."""
         try:
             if cycle_type == "restart":
                 self.stop()
@@ -78,7 +82,7 @@ class Here:
             return [str(error)]
 
     def stop(self) -> None:
-        """As Driving says."""
+        """Stop the driver, unless it does not run."""
         publishing, self._publishing = self._publishing, None
         if publishing is not None:
             publishing.stop()
@@ -97,16 +101,16 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A fault at the call ``at`` of a step of the history; ``call`` is that call of the reference.
+    """A fault to inject into one call of a history."""
 
-    ``then_next``: a late answer comes after the cycles of the next step, and not before them.
-    """
-
+    #: The index of the step in the history, and the index of the call in the step.
     step: int
     at: int
     fault: Fault
+    #: The text of this call in the reference, and the name of the step.
     call: str
     name: str
+    #: Whether a late answer arrives after the cycles of the next step, not before them.
     then_next: bool = False
 
     def __str__(self) -> str:
@@ -115,17 +119,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the reference: the event, the calls, and the contents after each cycle.
+    """One step of a history as it was played: a change of the backend, and the cycles after it."""
 
-    ``kinds`` are the calls with the types of their cycles. A kind in few steps probably
-    comes from the event. ``polled`` are the providers for which polls alone led to the state after
-    the step.
-    """
-
+    #: The change, such as "add node-3".
     name: str
+    #: The driver's calls to its backend.
     calls: Sequence[str]
+    #: The same calls, each with the type of its cycle: "sync: GET /nodes".
     kinds: Sequence[str]
+    #: The contents of Placement after each cycle.
     seen: Sequence[Contents]
+    #: The providers that a poll, not a later cycle, changed to their state after the step.
     polled: Contents = field(default_factory=dict)
 
     @property
@@ -136,34 +140,35 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The result of the history without a fault. Plays with faults are compared with it.
-
-    ``things`` are in the order in which they came. ``is_repeatable``: a reset brings the same names
-    and uuids each time. ``waited`` are the seconds that the harness took.
-    """
+    """The result of the play without faults. Plays with faults are compared with it."""
 
     steps: Sequence[Step]
+    #: The contents of Placement after the last step and some full cycles.
     final: Contents
+    #: The names of all things, in the order in which the harness added them.
     things: Sequence[str]
+    #: Whether a reset of the harness brings the same names and uuids each time.
     is_repeatable: bool
+    #: The seconds that the play waited for the harness.
     waited: float = 0.0
 
     @property
     def fewer_steps(self) -> int:
-        """Return the number of steps: all, or half of them if the harness is slow."""
+        """Return the number of steps that are enough: all, or half of them for a slow harness."""
         count = len(self.steps)
         return count // 2 if self.is_slow else count
 
     @property
     def is_slow(self) -> bool:
-        """Return whether the harness is so slow that one history with faults must suffice."""
+        """Return whether the harness is so slow that one play with faults must suffice."""
         return self.waited > _SLOW
 
 
 def happenings(subject: Subject, things: list[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Change the backend step by step; yields each change, and the cycles that follow it.
+    """Change the backend step by step; yield the text of each change and its cycle types.
 
-    "polls" are polls until one has named the change. New things are added to ``things``.
+    The caller runs these cycles before it asks for the next change. "polls" means polls of the
+    change feed until the change is seen. The names of new things are appended to ``things``.
     """
     harness = subject.harness
     first, second = things[:2]
@@ -210,7 +215,7 @@ def happenings(subject: Subject, things: list[str]) -> Iterator[tuple[str, Seque
 
 
 class History:
-    """One play of the history. With ``reference``, ``cases`` occur, and contents are compared."""
+    """One play of the history: of the reference itself, or with ``cases`` to compare with it."""
 
     def __init__(
         self,
@@ -224,10 +229,11 @@ class History:
         self._reference: Final = reference
         self._cases: Final = {case.step: case for case in cases}
         self._faults: Final = {case.fault for case in cases}
-        #: The cases that came up so far; the late answer that has not come yet.
+        #: The cases whose call was made so far.
         self.met: Final[list[Case]] = []
-        #: Seconds that were spent on waiting for the backend.
+        #: Seconds that were spent on waiting for the harness.
         self.waited = 0.0
+        #: The case whose late answer has not arrived yet.
         self._late: Case | None = None
         self._things: list[str] = []
         self.steps: list[Step] = []
@@ -239,7 +245,10 @@ class History:
         self._feeds = subject.capabilities.supports("change_feed")
 
     def play(self, first: int | None = None) -> Reference:
-        """Play the history or its first steps; raises Violation if the reference differs."""
+        """Play all steps, or the ``first`` ones; raise Violation if the reference differs.
+
+        Return the steps and the contents of this play.
+        """
         harness = self._subject.harness
         with self._waiting():
             self._subject.begin()
@@ -291,7 +300,7 @@ class History:
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Count the time of the block as time of waiting for the backend."""
+        """Add the time of the block to ``waited``."""
         begin = time.monotonic()
         try:
             yield
@@ -299,7 +308,7 @@ class History:
             self.waited += time.monotonic() - begin
 
     def expect(self, case: Case) -> None:
-        """Cause the fault of a case in the step that begins."""
+        """Let the harness inject the fault of a case into the step that begins."""
         self._subject.harness.expect(case.at, case.fault)
 
     def is_met(self, case: Case) -> bool:
@@ -307,14 +316,17 @@ class History:
         return len(self._subject.harness.calls) > case.at
 
     def meet(self, case: Case) -> None:
-        """End the fault that a driver has met if the driver hangs in it."""
+        """Act on a fault that was just met: release the call if it hangs."""
         if case.fault is Fault.HANG:
             self._subject.harness.expect()
 
     # Cycles.
 
     def _cycle(self, cycle_type: str, case: Case | None) -> None:
-        """Run a cycle, with the fault of a case if it has not been met; keep its problems."""
+        """Run a cycle, which meets the fault of a case unless an earlier one has.
+
+        Keep the problems of the cycle. Deliver a late answer if the driver waits for it.
+        """
         if case is None or case in self.met:
             self._problems = self._driving.run(cycle_type)
             if self._problems and self._late is not None:
@@ -354,13 +366,17 @@ class History:
         return problems
 
     def _deliver(self) -> None:
-        """Deliver the late answer."""
+        """Let the harness send the late answer now."""
         self._late = None
         self._subject.harness.expect()
         time.sleep(_TAKES_IN)
 
     def _polls(self, number: int, case: Case | None) -> Contents:
-        """Poll until the change has been named; return what Placement holds then."""
+        """Poll until Placement has the change; return its contents then.
+
+        In the reference any change counts. Return nothing if the feed names none in time, or if
+        there is no feed.
+        """
         if not self._feeds:
             return {}
         wanted = self._wanted(number)
@@ -387,13 +403,20 @@ class History:
         raise self._violation(f"polls do not name the change: {found}", "no difference")
 
     def _wanted(self, number: int) -> Contents:
-        """Return the providers that polls publish: none if a poll may get a stale answer."""
+        """Return the providers that polls changed in this step of the reference.
+
+        Return none if a poll may get a stale answer: the feed need not name the change then.
+        """
         if self._reference is None or Fault.STALE in self._faults:
             return {}
         return self._comparable(self._reference.steps[number].polled)
 
     def _end(self) -> Contents:
-        """Run full cycles until the contents equal the reference's; return the contents."""
+        """Run full cycles until Placement equals the reference's end; return the contents.
+
+        Raise Violation if it does not within ``_MOST`` cycles. The reference itself runs a fixed
+        number of cycles.
+        """
         reference, number = self._reference, len(self.steps)
         expected: Contents | None = None
         if reference is not None:
@@ -414,7 +437,7 @@ class History:
     # Comparison with the reference.
 
     def _look(self, number: int) -> Contents:
-        """Check the contents of Placement after a cycle."""
+        """Compare Placement after a cycle with the reference, and return the contents."""
         before, self._last = self._last, self._subject.placement.contents()
         if self._reference is not None and number:
             old, now = self._alike(before), self._alike(self._last)
@@ -422,7 +445,11 @@ class History:
         return self._last
 
     def _see_kept(self, number: int, old: Contents, now: Contents) -> None:
-        """Raise Violation if a provider was removed or freed that the reference always has."""
+        """Raise Violation if a provider is gone that the reference has throughout the step.
+
+        The same holds for a provider that is no longer reserved, if the reference has it reserved
+        throughout the step.
+        """
         assert self._reference is not None
         all_the_while = (
             self._reference.steps[number - 1].end,
@@ -442,10 +469,10 @@ class History:
     def _see_step(self, number: int) -> None:
         """Raise Violation if a step differs from the reference although the fault is over.
 
-        It is over after one step; after a late answer, after two. A driver that believes a change
-        only when it has seen it several times gets more full cycles, and is compared only at the
-        end after that. It gets none after a late answer: a driver that takes the late answer for
-        the one to its next request stays one answer behind.
+        A fault is over one step after it, a late answer two. A step that differs gets more full
+        cycles, since a driver may believe a change only when it has seen it several times. After
+        that, only the end of the history is compared. There are no more cycles after a late
+        answer: a driver that takes each answer for that of its next request must not catch up.
         """
         if self._reference is None or self._is_slow or not self.met:
             return
@@ -473,13 +500,16 @@ class History:
         return difference(self._comparable(expected), now)
 
     def _comparable(self, contents: Contents) -> Contents:
-        """Contents of the reference, to be compared with those of another run."""
+        """Return contents of the reference in the form of ``_alike``."""
         if self._reference is None or self._reference.is_repeatable:
             return contents
         return _alike(contents, {})
 
     def _alike(self, contents: Contents) -> Contents:
-        """Return the contents of this run, with the names and uuids of the reference."""
+        """Return contents of this play, comparable with those of the reference.
+
+        If names and uuids differ from play to play, use the names of the reference and no uuids.
+        """
         if self._reference is None or self._reference.is_repeatable:
             return contents
         return _alike(contents, dict(zip(self._things, self._reference.things, strict=False)))
@@ -496,7 +526,7 @@ def _is_full(provider: Provider) -> bool:
 
 
 def _alike(contents: Contents, names: Mapping[str, str]) -> Contents:
-    """Return contents without uuids, and with the names of things replaced."""
+    """Return contents with names in place of uuids, and with things renamed by ``names``."""
     texts = {**names, **{_as_trait(own): _as_trait(other) for own, other in names.items()}}
     uuids = {one.uuid: _replaced(name, texts) for name, one in contents.items()}
     return {
@@ -517,7 +547,7 @@ def _as_trait(name: str) -> str:
 
 
 def _replaced(text: str, texts: Mapping[str, str]) -> str:
-    """Return a text with the longest of some parts replaced."""
+    """Return a text with one part replaced: the longest key of ``texts`` that it contains."""
     for own in sorted(texts, key=len, reverse=True):
         if own in text:
             return text.replace(own, texts[own])
@@ -530,7 +560,7 @@ _REFERENCES: Final[WeakKeyDictionary[Subject, Reference]] = WeakKeyDictionary()
 
 
 def reference_of(subject: Subject) -> Reference:
-    """Return the history without a fault; it is played only once for each subject."""
+    """Play the history without faults, once for each subject; return the result."""
     if subject not in _REFERENCES:
         reference = History(subject, Here(subject)).play()
         subject.begin()
@@ -548,10 +578,10 @@ def reference_of(subject: Subject) -> Reference:
 def queues_of(
     reference: Reference, faults: Sequence[Fault], draw: random.Random
 ) -> list[list[Case]]:
-    """Return all cases by step, in the order in which to try them.
+    """Return a list of cases for each step: every fault at every call, in the order to try them.
 
-    Calls that are made in few steps come first: they are about what has changed. Each call meets
-    one fault before the first one meets another.
+    Calls that occur in few steps come first, since they probably read what has changed. Every
+    call of a step meets one fault before any call meets a second one.
     """
     in_steps = Counter(kind for step in reference.steps for kind in {*step.kinds})
     queues: list[list[Case]] = []
@@ -576,7 +606,7 @@ def queues_of(
     return queues
 
 
-#: Makes a history in which some cases are met.
+#: Returns a history in which these cases are met.
 Make = Callable[[Sequence[Case]], History]
 
 
@@ -588,7 +618,7 @@ def try_faults(
     apart: int,
     is_short: bool = False,
 ) -> str:
-    """Play the history with faults; arguments and result are those of ``tries``.
+    """Play the history with these faults in this process; see ``tries``.
 
     ``is_short``: half of the steps are enough if the harness is slow.
     """
@@ -607,13 +637,15 @@ def try_faults(
 def tries(
     subject: Subject, make: Make, queues: list[list[Case]], *, seconds: float, apart: int
 ) -> str:
-    """Play the steps that have queues, with cases from these; return how many were tried.
+    """Play the history again and again, each time with other cases of the queues.
 
-    No history begins after ``seconds`` of processor time of this process and of the harness, or
-    after three times as many seconds on the clock. In one history several steps meet a case,
-    ``apart`` from each other: two at least, and three for late answers. If that breaks a rule, each
-    case is tried alone, so that the message names the right one.
-    With ``Subject.thorough`` all cases are tried, each alone. Raises Violation.
+    ``queues`` has the cases of each step. In one play, every ``apart``-th step meets a case;
+    ``apart`` is at least two, for late answers three. If a play breaks the rule, each of its cases
+    is played alone, so that the Violation names the right one. With ``Subject.thorough`` every
+    case is played alone.
+
+    Start no play after ``seconds`` of processor time and of waiting for the harness, or after
+    three times as many seconds on the clock. Return a sentence with the number of cases tried.
     """
     count = sum(map(len, queues))
     if not count:
@@ -647,5 +679,5 @@ def tries(
 
 
 def _processor_time() -> float:
-    """Return the seconds that this process and those that it has begun have worked."""
+    """Return the processor time of this process and of its ended child processes, in seconds."""
     return sum(os.times()[:4])

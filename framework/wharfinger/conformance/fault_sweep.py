@@ -1,4 +1,4 @@
-"""Faults in a backend: one call after the other fails while a driver publishes."""
+"""Let each call of a publishing driver to its backend meet a fault in turn."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -25,54 +25,55 @@ from wharfinger.reconcile.cycle import CycleResult
 
 #: Seconds for a cycle to end when no call hangs any more.
 _END: Final = 60.0
-#: Seconds between two looks whether a call has been made.
+#: Seconds between two checks of whether a call has been made.
 _PAUSE: Final = 0.01
-#: Calls after which a cycle is no cycle.
+#: The most calls of a cycle that are tried.
 _MOST: Final = 2000
 
 
 @dataclass(slots=True)
 class Attempt:
-    """A cycle in which one call meets a fault.
+    """A cycle in which one call meets a fault."""
 
-    ``call`` is that call, None if the cycle made fewer calls; ``calls`` are all calls of the cycle.
-    ``meanwhile`` has the contents of Placement while the call hung, None if it did not hang.
-    ``gone`` are the providers that the cycle took for gone; ``failed``: it reported a problem.
-    """
-
+    #: The call that met the fault; None if the cycle made fewer calls.
     call: str | None = None
+    #: All calls of the cycle.
     calls: Sequence[str] = ()
+    #: The contents of Placement while the call hung; None if it did not hang.
     meanwhile: Contents | None = None
+    #: The names of the providers whose removal the cycle has scheduled.
     gone: Sequence[str] = ()
+    #: Whether the cycle raised an error or reported a problem.
     failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The contents of Placement at a moment of an attempt."""
+    """The contents of Placement during or after an attempt; ``when`` describes the moment."""
 
     when: str
     contents: Contents
-    #: Whether a cycle had ended without a problem.
+    #: Whether the cycle had ended without a problem.
     is_well: bool = False
 
 
 class Breaking:
-    """One kind of fault, in a backend."""
+    """Injects one kind of fault into the calls of a driver, and checks what it publishes."""
 
     def __init__(self, subject: Subject, fault: Fault) -> None:
         self._subject: Final = subject
         self._harness: Final = subject.harness
         self._fault: Final = fault
+        #: Whether a cycle has behaved differently because of a fault.
         self._is_felt = False
         self._busy: str | None = None
 
     def sweep(self) -> None:
-        """Let each call fail in turn: while the backend changes, and when a driver starts.
+        """Let each call meet the fault in turn: after a backend change, then as a driver starts.
 
-        One thing is busy meanwhile, if the harness supports it. Raises Violation if the published
-        tree is neither the old nor the new one, or if a cycle reports success wrongly; NotShown
-        if the faults have no effect.
+        One thing is busy all the time, if the harness supports it. Raise Violation if a published
+        tree is neither that of before nor that of after the change. After a cycle that reports
+        success it has to be the new one. Raise NotShown if no fault has an effect.
         """
         with self._subject.publishing() as publishing:
             publishing.settle()
@@ -90,10 +91,10 @@ class Breaking:
             raise NotShown(f"the harness causes no {self._fault}: no cycle differs")
 
     def lasting(self) -> None:
-        """Stop the backend at each call in turn, for the rest of the cycle.
+        """For each call of a cycle, run a cycle in which the backend is down from this call on.
 
-        The call hangs until every later one meets the fault. Raises Violation if the published
-        contents change, NotShown if a cycle makes no calls.
+        The call hangs first, and every later call meets the fault. Raise Violation if the contents
+        of Placement change, NotShown if a cycle makes no calls.
         """
         with self._subject.publishing() as publishing:
             old = publishing.settle()
@@ -104,7 +105,10 @@ class Breaking:
             raise NotShown("the harness counts no calls in a cycle")
 
     def _goes_away(self, publishing: Publishing, at: int, old: Contents) -> bool:
-        """Stop the backend at a call of a cycle; return whether the cycle makes that call."""
+        """Run a cycle that loses the backend at the call ``at``; see ``lasting``.
+
+        Return whether the cycle makes that call.
+        """
         hanging = Breaking(self._subject, Fault.HANG)
         attempt = hanging.attempt(publishing.cycle.sync, at, then=self._fault)
         when = f"from call {at} ({attempt.call}) on every call meets {self._fault}"
@@ -122,9 +126,10 @@ class Breaking:
         patience: float = 0,
         then: Fault | None = None,
     ) -> Attempt:
-        """Run a cycle whose call ``at`` meets the fault; the cycle may raise any exception.
+        """Run a cycle whose call ``at`` meets the fault. An error of the cycle is not raised here.
 
-        A hanging call is released after ``patience`` seconds. Later calls meet the fault ``then``.
+        A hanging call is released after ``patience`` seconds. Calls after that meet the fault
+        ``then``. Raise Violation if the cycle does not end.
         """
         self._harness.expect(at, self._fault)
         attempt = Attempt()
@@ -145,7 +150,7 @@ class Breaking:
         return attempt
 
     def _while_changing(self, publishing: Publishing) -> None:
-        """Break one call after the other while a thing is added and another becomes busy."""
+        """Add a thing and make another busy, and let each call of the next cycle fail in turn."""
         at: int | None = 0
         while at is not None:
             usual = self._subject.placement.contents()
@@ -164,7 +169,7 @@ class Breaking:
             publishing.settle_free(lambda now: now.get(other) == usual[other])  # noqa: B023
 
     def _at_the_start(self, publishing: Publishing) -> None:
-        """Break one call after the other while a driver starts."""
+        """Let each call of a starting driver fail in turn; nothing may change in Placement."""
         old = self._subject.placement.contents()
 
         def start() -> CycleResult:
@@ -177,10 +182,10 @@ class Breaking:
     def _each(
         self, cycle: Callable[[], CycleResult], kind: str, old: Contents, first: int = 0
     ) -> tuple[list[_Seen], int | None]:
-        """Run a cycle again and again; each time the next call fails.
+        """Run a cycle again and again; each time the next call fails, from the call ``first`` on.
 
-        Return the contents until the driver publishes in spite of a fault, and the index of the
-        next call. The index is None after the last call.
+        Stop when a cycle publishes something in spite of the fault, or has no more calls. Return
+        the contents of Placement of each attempt, and the index of the next call or None.
         """
         seen: list[_Seen] = []
         attempts: list[Attempt] = []
@@ -202,7 +207,7 @@ class Breaking:
         raise NotShown(f"a cycle makes more than {_MOST} calls")
 
     def _feel(self, attempts: Sequence[Attempt]) -> None:
-        """Note whether a fault had an effect, compared with the last cycle, which met none."""
+        """Note whether a fault had an effect. The last attempt has met none."""
         *broken, usual = attempts
         if self._fault is Fault.HANG:
             self._is_felt |= any(one.meanwhile is not None for one in broken)
@@ -219,10 +224,11 @@ def see_listing_raise_or_stay(
     call: tuple[int, str],
     fault: Fault,
 ) -> None:
-    """Describe all nodes while a call meets a fault; the driver must raise, or return ``before``.
+    """List and describe all nodes while one call meets a fault.
 
-    After an exception, the driver must describe each node as before, or raise again, since a drift
-    cycle may ask. ``call`` is the index and the text of the call. Raises Violation otherwise.
+    Raise Violation unless the driver raises, or describes the nodes as in ``before``. After the
+    exception it has to describe each node as before, or raise again, since a drift cycle
+    describes nodes without a new listing. ``call`` is the index and the text of the call.
     """
     at, text = call
     harness.expect(at, fault)
@@ -243,7 +249,10 @@ def see_listing_raise_or_stay(
 def _remembered(
     driver: ComputeDriver, live: Contents, before: Mapping[str, DesiredProvider]
 ) -> dict[str, DesiredProvider]:
-    """Return the nodes that the driver describes now, without a new listing."""
+    """Return the providers that the driver describes without a new listing.
+
+    Skip nodes for which the driver raises. A provider that a description lacks is empty.
+    """
     known = {**live, **as_contents(before)}
     found: dict[str, DesiredProvider] = {}
     for root, its in trees(known).items():
@@ -258,12 +267,12 @@ def _remembered(
 
 
 def _nothing(one: DesiredProvider) -> DesiredProvider:
-    """Return an empty provider, in place of one that a description lacks."""
+    """Return a provider without inventories and traits."""
     return replace(one, provider=replace(one.provider, inventories={}, traits=frozenset()))
 
 
 def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> None:
-    """Raise Violation if a tree is neither the old one nor the new one."""
+    """Raise Violation if a tree in ``seen`` is neither that of ``old`` nor that of ``new``."""
     before, now, after = trees(old), trees(seen), trees(new)
     for root in before.keys() | now.keys() | after.keys():
         if now.get(root) not in (before.get(root), after.get(root)):

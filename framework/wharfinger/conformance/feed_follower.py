@@ -1,4 +1,8 @@
-"""Use of a change feed as by the framework: list all nodes once, then describe the named ones."""
+"""Follow a driver's change feed as the framework does: list once, then describe named nodes.
+
+The feed is ``changed_nodes``: it takes the mark of an earlier poll, and returns the names of the
+nodes that have changed since, and a new mark.
+"""
 
 import time
 from collections.abc import Callable, Set
@@ -15,9 +19,10 @@ from wharfinger.reconcile import driver_calls
 
 
 class Follower:
-    """The things of one driver instance, as its listings and its change feed report them.
+    """The providers of one driver instance, as its listings and its change feed report them.
 
-    ``mark`` is the mark for the next poll. ``described`` are the described providers, by name.
+    ``mark`` is the mark for the next poll. ``described`` has the latest description of each
+    provider by name.
     """
 
     def __init__(self, subject: Subject, driver: ComputeDriver) -> None:
@@ -30,7 +35,7 @@ class Follower:
 
     @property
     def nodes(self) -> Set[str]:
-        """The nodes of the last listing."""
+        """The names of the nodes in the last listing."""
         return self._uuids.keys()
 
     def list_all(self) -> None:
@@ -39,14 +44,17 @@ class Follower:
         self._uuids = {one.name: one.uuid for one in listed(self._driver, refresh=False).nodes}
 
     def ask(self, mark: str | None) -> tuple[frozenset[str], str]:
-        """The nodes that the feed names since a mark, and the next mark; raises Violation."""
+        """Return the nodes that have changed since a mark, and the next mark.
+
+        Raise Violation if the feed names a node that the last listing lacks.
+        """
         names, following = driver_calls.changed_nodes(self._driver, mark)
         if self._uuids and (others := names - self.nodes):
             raise Violation(f"it names {', '.join(sorted(others))}", "only existing nodes")
         return names, following
 
     def poll(self) -> frozenset[str]:
-        """Ask for changes, and describe the nodes that are named."""
+        """Poll the feed once, describe the nodes that it names, and return their names."""
         names, mark = self.ask(self.mark)
         by_root = trees({**self._live, **as_contents(self.described)})
         for name in sorted(names):
@@ -59,15 +67,15 @@ class Follower:
         return names
 
     def node_of(self, thing: str) -> str:
-        """The node whose tree has a thing's provider."""
+        """Return the name of the node whose tree has a thing's provider."""
         root = self.described[thing].provider.root_uuid
         return next(name for name, one in self.described.items() if one.provider.uuid == root)
 
 
 class Changes:
-    """Changes that the harness can make: a thing becomes busy, or gets other figures.
+    """Changes things of the backend: makes them busy, or else changes their figures.
 
-    Each change is of another thing, and lasts. Raises Unproven if the harness can make neither.
+    The caller changes each thing only once. Raise Unproven if the harness can do neither.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -78,7 +86,7 @@ class Changes:
             raise Unproven("the harness can neither make a thing busy nor change it (change)")
 
     def make(self, thing: str, before: DesiredProvider | None = None) -> None:
-        """Change a thing; ``before`` is its last description."""
+        """Change a thing. ``before`` is its last description, which ``is_seen`` needs."""
         if before is not None:
             self._before[thing] = before
         if self._is_busy:
@@ -87,7 +95,7 @@ class Changes:
             self._subject.harness.change(thing)
 
     def is_seen(self, thing: str, described: DesiredProvider) -> bool:
-        """Return whether the description of a thing has the change."""
+        """Return whether a description of a thing shows the change that ``make`` has made."""
         if self._is_busy:
             return bool(described.reservations) or all(
                 one.is_fully_reserved for one in described.provider.inventories.values()
@@ -96,7 +104,7 @@ class Changes:
 
 
 def soon(holds: Callable[[], bool], within: float, pause: float = 0.1) -> bool:
-    """Return whether something holds now, or within that many seconds."""
+    """Return whether a condition holds now or within some seconds; check it repeatedly."""
     deadline = clock_shift.real_seconds() + within
     while not holds():
         if clock_shift.real_seconds() > deadline:

@@ -1,4 +1,4 @@
-"""Growth of a backend: the number of things doubles while the harness is fast enough."""
+"""Grow the harness's backend: double the number of things while the harness is fast enough."""
 
 import time
 from collections.abc import Iterator
@@ -9,18 +9,18 @@ from typing import Final
 from wharfinger.conformance.exceptions import NotShown
 from wharfinger.conformance.subject import Subject
 
-#: The smallest number of things to grow to.
+#: The first number of things to grow to.
 _FIRST: Final = 8
-#: Seconds that one size may take where a harness has declared that it makes so many things quickly.
+#: Seconds that one size may take if the harness declares that it makes so many things quickly.
 _LONGEST: Final = 12.0
 
 
 def sizes(subject: Subject, *, least: int = 0, most: int, cheap: float = 2.0) -> Iterator[int]:
-    """Double the number of things again and again; yield each number.
+    """Let the harness double its things again and again up to ``most``; yield each number.
 
-    It ends with ``most``, or earlier: after a size for which the harness and the caller took more
-    than ``cheap`` seconds. Waits for a processor do not count, so a busy machine does not end it.
-    It also ends if the harness cannot make more things; below ``least`` it raises NotShown.
+    End early after a size for which the harness and the caller took more than ``cheap`` seconds,
+    or if the harness cannot make more things. Raise NotShown if it cannot make ``least``. Time in
+    which the process waits for a processor does not count, so a busy machine does not end it.
     """
     size = _FIRST
     while size < 2 * most:
@@ -41,7 +41,7 @@ def sizes(subject: Subject, *, least: int = 0, most: int, cheap: float = 2.0) ->
 
 
 def _have(subject: Subject, count: int) -> None:
-    """Let the harness grow to ``count`` things; raises NotShown if it does not."""
+    """Let the harness add things until it has ``count``; raise NotShown if it does not."""
     subject.harness.grow(count - len(subject.harness.things()))
     if (there := len({*subject.harness.things()})) != count:
         raise NotShown(f"the harness should have {count} things, but has {there}")

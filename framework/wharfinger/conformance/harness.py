@@ -23,7 +23,7 @@ COMMON_FAULTS: Final = frozenset({Fault.RAISE, Fault.HANG, Fault.HALF, Fault.ERR
 
 
 class Placement(Protocol):
-    """The real Placement to which the driver is published; for backends that use it themselves."""
+    """The Placement to which the kit publishes, for backends that use Placement themselves."""
 
     @property
     def url(self) -> str:
@@ -31,60 +31,58 @@ class Placement(Protocol):
 
     @property
     def client(self) -> WritingClient:
-        """A client of it in this process."""
+        """A client that calls it within this process, without HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class OldLayout:
-    """A node as it was published before its inventory moved, and what is allocated from it.
+    """A node as it was published before its inventory moved to children, and its allocations."""
 
-    ``inventories`` are the root's, by resource class. ``allocations`` are amounts by class, by the
-    uuid of the consumer. ``uses`` are, by consumer and thing, the amounts by class that the
-    consumer uses: after the reshape they are its allocations of the thing's provider. Without them
-    it is unproven whether the driver moves allocations to the right things.
-    """
-
+    #: The inventories of the root, by resource class.
     inventories: Mapping[str, Inventory]
+    #: The allocated amounts of the root, by the uuid of the consumer and by class.
     allocations: Mapping[str, Mapping[str, int]]
+    #: The amounts that each consumer uses of each thing: by consumer, by thing, and by class. After
+    #: the reshape they have to be its allocations of the thing's provider. Without them it is
+    #: unproven whether the driver moves allocations to the right things.
     uses: Mapping[str, Mapping[str, Mapping[str, int]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The figures of one thing in the backend, read without the driver.
+    """The totals and traits that the provider of one thing must have, read without the driver."""
 
-    ``totals`` are all resource classes of the thing's provider with their totals. ``traits`` are
-    traits that the provider must have; it may have others.
-    """
-
+    #: All resource classes of the provider with their totals.
     totals: Mapping[str, int]
+    #: Traits that the provider must have. It may have others.
     traits: frozenset[str] = frozenset()
 
 
 class Harness(abc.ABC):
     """A backend with things: the nodes or devices that the driver publishes as one provider each.
 
-    A thing has the name of its provider. A method returns when the driver can see its effect. An
-    exception ends the rule as an error of the harness, not of the driver. The kit calls ``start``
-    first, ``reset`` before each rule that may find changes, and ``stop`` last. It calls all methods
-    in one thread, and ``expect`` and ``calls`` also while a driver's call waits in another thread.
+    The name of a thing is the name of its provider. A method returns when the driver can see its
+    effect. If a method raises, the rule is not run, and the driver has not failed. The kit calls
+    ``start`` first, ``reset`` before a rule if the backend may have changed, and ``stop`` last. It
+    calls all methods in one thread. It calls ``expect`` and ``calls`` also while the driver waits
+    for the backend in another thread.
     """
 
-    #: Whether another process with this configuration finds the backend, too.
+    #: Whether a driver in another process reaches the backend with the same configuration.
     other_processes: ClassVar[Capability] = SUPPORTED
     #: Whether a thing can be busy: it exists and cannot be used, as during cleaning or programming.
     busy: ClassVar[Capability] = SUPPORTED
-    #: Whether the backend cleans a thing some time after its release, and reports when that was.
-    #: Unsupported: a free thing never has to be cleaned.
+    #: Whether the backend cleans a thing some time after its release, and reports when it did.
+    #: Unsupported means that a free thing never has to be cleaned.
     cleaning: ClassVar[Capability] = SUPPORTED
     #: Number of things that the harness can add quickly. The kit adds up to four times as many, and
-    #: thousands where ``grow`` adds them in seconds.
+    #: thousands if ``grow`` adds them in seconds.
     growth: ClassVar[int] = 32
-    #: Seconds after which the driver, configured as here, has given up a call that hangs.
+    #: Seconds after which the driver, with this configuration, has given up a call that hangs.
     patience: ClassVar[float] = 5.0
 
     def __init__(self, directory: Path, placement: Placement) -> None:
-        """Keep the arguments. ``directory`` is empty, and the harness may write there."""
+        """Keep the arguments. ``directory`` is an empty directory for files of the harness."""
         self.directory = directory
         self.placement = placement
 
@@ -97,16 +95,19 @@ class Harness(abc.ABC):
 
     @abc.abstractmethod
     def reset(self) -> None:
-        """Restore the first state: nothing broken, and two or more things, none of them busy.
+        """Restore the first state: no fault, and two or more things, none of them busy.
 
         The number of things is the same each time. Placement is empty before this call. Create the
-        providers there that the driver needs and does not publish itself. Where there are very many
-        things, the kit removes most of them before each rule but the rule of many things.
+        providers there that the driver needs and does not publish itself. If there are more than
+        16 things, the kit removes the others before each rule, except the rule of many things.
         """
 
     @abc.abstractmethod
     def configuration(self, instance: str) -> str:
-        """Return the driver's sections, [<instance>] first; the text holds until ``stop``."""
+        """Return the sections of the driver's configuration file, [<instance>] first.
+
+        The text must stay valid until ``stop``.
+        """
 
     @abc.abstractmethod
     def things(self) -> Sequence[str]:
@@ -132,12 +133,12 @@ class Harness(abc.ABC):
     def make_busy(self, thing: str) -> None:
         """Make a thing busy. Not called if ``busy`` is unsupported.
 
-        It stays busy until ``make_free``, however late it is by the clock.
+        It stays busy until ``make_free``, even if the kit sets the clocks ahead.
         """
         raise NotImplementedError
 
     def make_free(self, thing: str) -> None:
-        """End the reason why a thing is busy."""
+        """Make a busy thing usable again: the repair, say, has ended."""
         raise NotImplementedError
 
     @abc.abstractmethod
@@ -146,28 +147,28 @@ class Harness(abc.ABC):
 
     @abc.abstractmethod
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Clear ``calls``, end a call that hangs, and break the calls from now on.
+        """Clear ``calls``, release calls that hang, and inject ``fault`` from now on.
 
-        The call with the index ``at`` meets ``fault``; with ``at`` None, every call does. Without a
-        fault, every call passes.
+        The driver's call with the index ``at``, counted from 0, meets the fault. With ``at`` None
+        every call meets it. Without a fault every call passes.
         """
 
     @property
     @abc.abstractmethod
     def calls(self) -> Sequence[str]:
-        """Return the driver's calls since the last ``expect``, in a few words each."""
+        """Return the driver's calls since the last ``expect``, each as a text of a few words."""
 
-    # Abilities that a harness may leave out. The rules that need one are reported as unproven then.
+    # Optional methods. Without one, the rules whose check needs it are reported as unproven.
 
     @property
     def faults(self) -> frozenset[Fault]:
-        """The faults that ``expect`` can cause: all of them where an attribute is a Proxy."""
+        """The faults that ``expect`` can inject: all of them if an attribute is a Proxy."""
         return frozenset(Fault) if self._proxies() else COMMON_FAULTS
 
     def forget(self) -> None:
-        """Forget all answers, so that none of them is given as a stale one.
+        """Forget the earlier answers, so that the fault STALE repeats none of them.
 
-        Called after ``reset`` where ``faults`` has STALE. Inherited: each Proxy forgets.
+        The kit calls this after ``reset``. A harness with a Proxy inherits it.
         """
         for proxy in self._proxies():
             proxy.forget()
@@ -178,49 +179,49 @@ class Harness(abc.ABC):
     def expected(self) -> Mapping[str, Expected]:
         """Return the present figures of each thing that is not busy, read from the backend.
 
-        Without it, the kit compares figures only with earlier figures of the same driver. A driver
-        passes that publishes a constant, or the figures of another device.
+        Without this method, the kit compares figures only with earlier figures of the same driver.
+        Then a driver passes that publishes a constant, or the figures of another device.
         """
         raise NotImplementedError
 
     def change(self, thing: str) -> None:
         """Change a total or a trait of a thing in place, to a value that it did not have before.
 
-        Without it, a driver passes that reads a thing once and remembers it. Where all things are
-        alike, a driver also passes that confuses them.
+        Without this method, a driver passes that reads a thing once and remembers it. If all things
+        are alike, a driver also passes that confuses them.
         """
         raise NotImplementedError
 
     def use(self, thing: str) -> None:
-        """Let an instance use a part of a thing. Its totals stay the same, and it is not busy.
+        """Let an instance use a part of a thing. The thing's totals stay, and it is not busy.
 
-        Before this, the kit has allocated a part of the thing in Placement. Without it, a driver
-        passes that asks its backend for what is used, and publishes the rest.
+        Before this call, the kit has allocated a part of the thing in Placement. Without this
+        method, a driver passes that publishes only the part that is not in use.
         """
         raise NotImplementedError
 
     def second_host(self, instance: str) -> str:
-        """Return the configuration of the driver on another host, with things of its own.
+        """Return the configuration of the driver on another host, which has other things.
 
-        The text is like that of ``configuration``. The two hosts have no name in common.
+        The text has the form of ``configuration``. No thing has the same name on both hosts.
 
-        Without it, the kit only gives this host another name. Names and uuids that do not depend
-        on the name of the host are then the same on all hosts, and the driver passes.
+        Without this method, the kit only gives this host another name. Then a driver passes whose
+        names and uuids depend on the backend alone, and are the same on all hosts.
         """
         raise NotImplementedError
 
-    # Methods that a capability of the driver needs.
+    # Methods for drivers with the capability in brackets.
 
     def use_old_layout(self) -> OldLayout:
-        """Let instances use inventory that has to move; return how it was published (``reshape``).
+        """Let instances use a node whose inventory has to move, and return its old layout.
 
-        The driver raises ReshapeNeeded when it finds this.
+        The driver raises ReshapeNeeded when it finds this node (``reshape``).
         """
         raise NotImplementedError
 
     def image(self, thing: str) -> tuple[str, str]:
-        """Return the uuid of an image for a thing and the name of its function (``programming``).
+        """Return the uuid of an image for a thing, and the function in it (``programming``).
 
-        The function is not the one that the thing has.
+        The thing does not have this function yet.
         """
         raise NotImplementedError

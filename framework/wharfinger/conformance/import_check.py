@@ -1,6 +1,6 @@
-"""Check of the import of a driver, in a new process: it may change nothing there.
+"""Import a driver in a new process, and find what the import changes in that process.
 
-Run as a program with the name of a driver, it answers with a list of texts as JSON.
+Run as a program with the name of a driver, the module prints the changes as a JSON list of texts.
 """
 
 import json
@@ -21,14 +21,14 @@ from wharfinger.conformance.process_observer import Misuse, ProcessObserver
 from wharfinger.conformance.sleep_observer import SleepObserver
 from wharfinger.driver import loader
 
-#: Seconds for a process to begin, and to import.
+#: Seconds for the process to start and to import.
 _TIMEOUT: Final = 120.0
 #: The name of the call that imports, for observers.
 _CALL: Final = "__init__"
 
 
 def done_by_import(driver: str) -> Sequence[str]:
-    """Return what the import of a driver changes; raises Violation where the process fails."""
+    """Return texts of what the import of a driver changes; raise Violation if the process fails."""
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-W", "ignore", "-m", __name__, driver],
@@ -54,11 +54,14 @@ def _main(driver: str) -> None:
         with suppress(Exception):
             import_module(name)
     os.write(answers, f"\n{json.dumps([*_watched(driver)])}\n".encode())
-    os._exit(0)  # whatever threads there are
+    os._exit(0)  # without waiting for threads of the driver
 
 
 def _libraries(driver: str) -> Sequence[str]:
-    """Return the library modules that a driver imports. A child process finds them."""
+    """Return the modules of other packages that a driver imports.
+
+    A child process imports the driver to find them, so that this process has not imported it yet.
+    """
     reader, writer = os.pipe()
     if not os.fork():
         try:
@@ -84,7 +87,7 @@ def _imported(driver: str) -> Sequence[str]:
 
 
 def _own_packages(driver: str) -> set[str]:
-    """Return the top packages of the driver's module and of its distribution."""
+    """Return the top-level packages of the driver's module and of its distribution."""
     own = set()
     for entry_point in entry_points(group=loader.NAMESPACE, name=driver):
         own.add(entry_point.module.partition(".")[0])
@@ -95,7 +98,7 @@ def _own_packages(driver: str) -> set[str]:
 
 
 def _watched(driver: str) -> Iterator[str]:
-    """Import a driver; yield what that changes."""
+    """Import a driver; yield a text for each change of the process."""
     logging.lastResort = logging.NullHandler()
     process = ProcessObserver()
     sleeps = SleepObserver(process, None, object, frozenset())

@@ -1,4 +1,7 @@
-"""The history of a driver in another process, which is killed at one of its calls or writes."""
+"""Play the history of ``fault_history`` with a driver in another process, and kill that process.
+
+The kit kills it during a call to the backend, or after it has opened a file for writing.
+"""
 
 import random
 from collections.abc import Sequence
@@ -18,15 +21,15 @@ from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.killed_process import Elsewhere, Forks
 from wharfinger.conformance.subject import Subject
 
-#: Behind which of the files that a driver writes in a cycle its process is killed.
+#: The files of a cycle at which the process is killed, by the order in which it opens them.
 _WRITES: Final = (0, 1, 2)
-#: Steps from one kill to the next.
+#: A play has a kill in every second step.
 _APART: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Kill(Case):
-    """A kill of the process at a call; with ``is_write``, after it has opened a file."""
+    """A kill during the call ``at``; with ``is_write``, after it has opened the file ``at``."""
 
     is_write: bool = False
 
@@ -39,7 +42,7 @@ class Kill(Case):
 
 
 class KilledHistory(History):
-    """Plays the history with the driver in another process, which the cases kill."""
+    """One play of the history with the driver in another process, which each case kills."""
 
     def __init__(
         self, subject: Subject, forks: Forks, reference: Reference, cases: Sequence[Case]
@@ -49,7 +52,10 @@ class KilledHistory(History):
         self._died_before = 0
 
     def expect(self, case: Case) -> None:
-        """As History's: a call that is to be the last one hangs until the process is killed."""
+        """Prepare the kill of a case in the step that begins.
+
+        A call at which the process is to be killed hangs until then.
+        """
         self._died_before = self.elsewhere.died
         if isinstance(case, Kill) and case.is_write:
             self._subject.harness.expect()
@@ -58,19 +64,19 @@ class KilledHistory(History):
             super().expect(case)
 
     def is_met(self, case: Case) -> bool:
-        """As History's."""
+        """Return whether the process has made the call or opened the file of the case."""
         if isinstance(case, Kill) and case.is_write:
             return self.elsewhere.died > self._died_before
         return super().is_met(case)
 
     def meet(self, case: Case) -> None:
-        """Kill the process."""
+        """Kill the process, and release its call."""
         self.elsewhere.kill()
         super().meet(case)
 
 
 def try_kills(subject: Subject, *, seconds: float) -> str:
-    """Kill the driver's process in the history; the rest is as in ``fault_history.tries``."""
+    """Play the history with kills again and again; limits and result as in ``tries``."""
     with Forks.of(subject) as forks:
         return _try_kills(subject, forks, seconds)
 
@@ -104,16 +110,16 @@ def _try_kills(subject: Subject, forks: Forks, seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Whether the process writes files, and whether the harness sees its calls."""
+    """Whether the process writes files, and whether the harness counts its calls."""
 
     writes: bool
     sees_calls: bool
 
 
 def _see_writes_and_calls(subject: Subject, forks: Forks, reference: Reference) -> _Found:
-    """Play two steps in another process; return whether it writes files, and its calls are seen.
+    """Play two steps in another process; return whether it writes files and makes counted calls.
 
-    Raises Unproven if it publishes something else than this process.
+    Raise Unproven if that process publishes something else than a driver in this process.
     """
     history = KilledHistory(subject, forks, reference, ())
     try:

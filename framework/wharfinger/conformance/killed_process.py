@@ -1,10 +1,11 @@
-"""A driver that publishes in another process, which is killed; and that process.
+"""A driver that publishes from another process, which the kit can kill.
 
-Run as a program, this module reads lines of JSON from its standard input. For each line it forks a
-process with a driver, which is quicker than to start Python again, and writes its id. Such a
-process reads from a named pipe what it is to do, and writes to another one what came of it. It can
-kill itself at a file that the driver writes: after the file was opened, and before something is
-written into it.
+Both sides are here. The kit uses Forks and Elsewhere. Run as a program, this module reads lines of
+JSON from its standard input. For each line it forks a process with a driver, which is quicker than
+to start Python again, and prints the process id.
+
+Such a process reads orders from a named pipe, and writes the results to another one. It can kill
+itself at a file that the driver writes: after the file is opened, and before data is written.
 """
 
 import json
@@ -40,7 +41,7 @@ _CHANGES: Final = ("os.mkdir", "os.rename", "os.link", "os.symlink")
 
 
 class Forks:
-    """Makes processes with a driver, which are forks of one that has imported all of it."""
+    """Makes processes with a driver: forks of one process that has imported the driver."""
 
     def __init__(self, process: "subprocess.Popen[str]", directory: Path) -> None:
         self._process: Final = process
@@ -50,7 +51,7 @@ class Forks:
     @classmethod
     @contextmanager
     def of(cls, subject: Subject) -> Iterator["Forks"]:
-        """Make processes for as long as the context lasts."""
+        """Start the process from which the others are forked; kill it after the block."""
         path = os.pathsep.join(filter(None, sys.path))
         with (
             TemporaryDirectory() as directory,
@@ -69,7 +70,11 @@ class Forks:
                 process.kill()
 
     def make(self, question: dict[str, Any]) -> tuple[int, IO[str], IO[str]]:
-        """Make a process; return its id, and the ends of its pipes: orders, answers."""
+        """Fork a process; return its id, and its pipes for orders and for answers.
+
+        ``question`` has the configuration files, the instance, the state directory and the URL of
+        Placement.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._count += 1
@@ -84,20 +89,23 @@ class Forks:
 
 
 class Elsewhere:
-    """A driver in another process; a killed one is followed by a new one, with the same state."""
+    """A driver in another process. After a kill, the next cycle starts a new process.
+
+    The new process has the state directory of the killed one.
+    """
 
     def __init__(self, subject: Subject, forks: Forks) -> None:
         self._subject: Final = subject
         self._forks: Final = forks
         self._process: tuple[int, IO[str], IO[str]] | None = None
-        #: At which of its writes the process is to kill itself, in the next cycle.
+        #: The index of the file at which the process has to kill itself in the next cycle.
         self.at_write: int | None = None
-        #: How many files the driver has written so far, and how many processes have died.
+        #: The number of files that the driver has written, and of processes that have died.
         self.writes = 0
         self.died = 0
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """As Driving says; a restart is that of the process."""
+        """Run a cycle in the process, or end the process for a restart; see Driving."""
         if cycle_type == "restart":
             self.stop()
         if self._process is None:
@@ -127,13 +135,13 @@ class Elsewhere:
         return problems
 
     def kill(self) -> None:
-        """Kill the process. The caller that waits for its answer gets an error."""
+        """Kill the process. A ``run`` that waits for its answer returns a problem."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._process[0], signal.SIGKILL)
 
     def stop(self) -> None:
-        """As Driving says."""
+        """Let the process end, and wait for it."""
         if self._process is not None:
             _, orders, answers = self._process
             with suppress(OSError):
@@ -150,27 +158,31 @@ class Elsewhere:
 
 
 class _Writes:
-    """The files that the driver writes, and the moment at which the process kills itself."""
+    """Counts the files that the driver writes, and kills the process at one of them.
+
+    Directories and links that the driver creates or renames count, too.
+    """
 
     def __init__(self) -> None:
         self.count = 0
+        #: The index of the file at which the process kills itself; None for no kill.
         self.at: int | None = None
         self._depth = 0
         sys.addaudithook(self._hear)
 
     def before(self, method: str) -> None:
-        """As CallObserver says."""
+        """Count from now on: a call to the driver begins."""
         self._depth += 1
 
     def after(self, method: str) -> None:
-        """As CallObserver says."""
+        """Stop to count: the call to the driver has ended."""
         self._depth -= 1
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self._depth or not _writes(event, arguments):
             return
         if self.count == self.at:
-            sys.setprofile(_die)  # the write itself comes behind this
+            sys.setprofile(_die)  # kills at the next function call, after the file is opened
         self.count += 1
 
 
@@ -190,7 +202,7 @@ def _die(frame: FrameType, event: str, argument: object) -> None:
 
 
 class _Program:
-    """The driver in this process."""
+    """The driver in a forked process."""
 
     def __init__(self, question: dict[str, Any]) -> None:
         self._question: Final = question
@@ -199,7 +211,7 @@ class _Program:
         self._cycle: Reconciler | None = None
 
     def run(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Run a cycle; return the problems and how many files were written."""
+        """Run the cycle of an order; return its problems and the number of files written."""
         self._writes.count, self._writes.at = 0, order["at_write"]
         try:
             cycle = self._started()
@@ -252,7 +264,7 @@ class _Program:
 
 
 def main() -> None:
-    """Make a process for each line of the input."""
+    """Fork a process with a driver for each line of the standard input."""
     with suppress(WharfingerError):
         loader.load(sys.argv[1])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps them
@@ -262,13 +274,13 @@ def main() -> None:
             try:
                 _be_driver(json.loads(line))
             finally:
-                os._exit(0)  # whatever threads there are
+                os._exit(0)  # without waiting for threads of the driver
         sys.stdout.write(f"{number}\n")
         sys.stdout.flush()
 
 
 def _be_driver(question: dict[str, Any]) -> None:
-    """Run the orders until the pipe ends."""
+    """Run each order from the pipe with a driver, until the pipe ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):

@@ -1,4 +1,4 @@
-"""Search for leaks: a driver's cycle is repeated until nothing grows any more."""
+"""Search for leaks of a driver: repeat its calls until no resource grows any more."""
 
 import gc
 import logging
@@ -36,49 +36,52 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A call sequence that is repeated in windows, at most ``most`` times.
+    """A sequence of calls to a driver, repeated in windows of some repetitions each.
 
-    It leaks if a resource grows in every window: a bounded history is full by then, and a pool of
-    threads is full sooner. A growth of ``slack`` bytes for each repetition is ignored.
+    The driver leaks if a resource grows in every window. A pool of threads or a bounded list of
+    past events would be full before ``most`` repetitions.
     """
 
     name: str
     run: Callable[[], None]
+    #: The repetitions of the first window.
     window: int
+    #: The most repetitions.
     most: int
+    #: Bytes by which memory may grow with each repetition.
     slack: int
 
 
 #: Seconds for threads to end, and for one kind of work as a whole.
 _TO_END: Final = 1.0
 _LONGEST: Final = 90.0
-#: Repetitions after which each kind leaks.
+#: Repetitions after which a resource that still grows is a leak.
 _MOST: Final = {Kind.THREADS: 120, Kind.FILES: 120, Kind.MEMORY: 1200}
-#: Threads and files for each repetition that are ignored: a pool may start one at times.
+#: The allowed growth of threads and files with each repetition: a pool may start one at times.
 _SLACK: Final = 0.2
-#: Below this number of repetitions, a small growth may be a bounded history.
+#: Below this number of repetitions, a small growth may be a bounded list of past events.
 _HISTORY: Final = 300
-#: Bytes for each repetition that are too many for a history.
+#: Bytes for each repetition that are too many for such a list.
 _MANY: Final = 4096
-#: Providers of which the driver is asked.
+#: The number of providers about which the driver is asked.
 _ASKED: Final = 4
-#: Objects of a harness; if there are more, they are not counted.
+#: If a harness has more objects, the memory of the harness is not subtracted.
 _OBJECTS: Final = 200_000
-#: Objects that lead from one object to all others.
+#: Types of objects that refer to nearly all others, so the search of a harness stops there.
 _BORDERS: Final = (type, ModuleType, FunctionType, MethodType, FrameType, TracebackType)
 _CACHE: Final = type(cache(lambda: None))
 _KNOWN: Final[WeakKeyDictionary[Subject, Mapping[Kind, str]]] = WeakKeyDictionary()
 
 
 def leaks(subject: Subject) -> Mapping[Kind, str]:
-    """Return what grows without end, in words; looked for once for each subject."""
+    """Return a sentence for each resource that the driver leaks; search once for each subject."""
     if subject not in _KNOWN:
         _KNOWN[subject] = _Search(subject).run()
     return _KNOWN[subject]
 
 
 class _Search:
-    """Each kind of work, repeated until nothing grows any more."""
+    """Repeats each kind of work, and measures the resources after each window."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject: Final = subject
@@ -88,7 +91,7 @@ class _Search:
         self._old_caches: Final = _caches()
 
     def run(self) -> Mapping[Kind, str]:
-        """Search."""
+        """Repeat each kind of work; return a sentence for each resource that leaks."""
         with self._unobserved(), _tracing(), _frozen():
             with self._subject.driver() as driver:
                 self._repeat(_Work("cycle", lambda: self._cycle(driver), 5, 1200, 16))
@@ -103,7 +106,7 @@ class _Search:
 
     @contextmanager
     def _unobserved(self) -> Iterator[None]:
-        """Remove observers and handlers of logs for a while: they may keep what they see."""
+        """Remove the observers and log handlers in the block: they may keep what they see."""
         observers, handlers = self._subject.observers, logging.root.handlers
         kept, kept_handlers = [*observers], [*handlers]
         observers.clear()
@@ -142,7 +145,7 @@ class _Search:
         self._forget()
 
     def _programming(self, driver: ComputeDriver) -> Callable[[], None] | None:
-        """Return a call that programs a thing; None if the driver or the harness cannot."""
+        """Return a function that programs a thing; None if the driver or the harness cannot."""
         subject = self._subject
         if not (driver.capabilities.supports("programming") and subject.can("image")):
             return None
@@ -204,7 +207,7 @@ class _Search:
         return f"{each:.3g} {kind} more for each {work.name}, {times} times{where}"
 
     def _source(self) -> str:
-        """Return the line of code that allocated most of what was not there at the beginning."""
+        """Return the line of code that has allocated the most memory since the search began."""
         statistics = tracemalloc.take_snapshot().statistics("lineno")
         frame = statistics[0].traceback[0]
         return f"{Path(frame.filename).name}:{frame.lineno}"
@@ -220,7 +223,7 @@ class _Search:
         }
 
     def _of_harness(self) -> int:
-        """Return the bytes of what the harness keeps; it may note each call to it."""
+        """Return the memory of the harness's objects: it may keep a list of all calls."""
         harness = getattr(self._subject.declared, "_harness", self._subject.declared)
         if harness is None:
             return 0
@@ -252,7 +255,7 @@ def _tracing() -> Iterator[None]:
 
 @contextmanager
 def _frozen() -> Iterator[None]:
-    """Let collections look only at objects that are made later: each one takes a fraction."""
+    """Let garbage collection skip the present objects in the block, which makes it faster."""
     gc.collect()
     gc.freeze()
     try:
@@ -262,7 +265,7 @@ def _frozen() -> Iterator[None]:
 
 
 def _caches() -> list[Any]:
-    """Return all caches that have a bound: a library may need many instances to fill its own."""
+    """Return all bounded caches of functions, to be cleared: they grow without being a leak."""
     return [
         one
         for one in gc.get_objects()
@@ -282,7 +285,7 @@ def _threads() -> int:
 
 
 def _settled(read: Callable[[], int], most: float | None) -> int:
-    """Return a count, when it is what it was, or a moment has passed."""
+    """Wait until a count is at most ``most``, or some time has passed; return the count."""
     deadline = time.monotonic() + _TO_END
     while (count := read()) > (count if most is None else most):
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""A client with every request of Placement, for the other programs that the kit and tests play."""
+"""A Placement client that can write everything, for the other programs that the kit simulates."""
 
 from keystoneauth1.adapter import Adapter
 
@@ -8,7 +8,7 @@ from wharfinger.placement.provider_writes import ProviderWrites
 
 
 class WritingClient(PlacementClient, ProviderWrites, AllocationWrites):
-    """A client that also writes providers, traits, resource classes and allocations."""
+    """A Placement client that also writes providers, traits, resource classes and allocations."""
 
     def __init__(self, adapter: Adapter, connections: int = 1) -> None:
         PlacementClient.__init__(self, adapter, connections)

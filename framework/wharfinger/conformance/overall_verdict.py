@@ -10,32 +10,32 @@ from wharfinger.conformance.rules import Level, Profile, Rule
 
 
 class Word(StrEnum):
-    """The verdict in a word."""
+    """The text of a verdict."""
 
     CONFORMS = "CONFORMS"
-    #: All that fails was declared to.
+    #: Each broken MUST rule is a declared known failure.
     KNOWN_FAILURES = "KNOWN FAILURES"
-    #: Some rules were not checked.
+    #: At least one rule was not run.
     PARTIAL = "PARTIAL"
     FAILED = "FAILED"
-    #: The core alone was asked for.
+    #: The operator asked for the core profile alone.
     NOT_ASKED = "NOT ASKED"
 
 
 class ExitCode(IntEnum):
-    """Exit codes of a run. The codes of pytest keep their meaning."""
+    """Exit codes of a run. They do not collide with those of pytest."""
 
-    #: It conforms, but for failures that were declared.
+    #: The driver conforms, or each broken MUST rule is a declared known failure.
     CONFORMS = 0
-    #: A rule that has to be kept is not, or is kept and was declared to fail.
+    #: The driver breaks a MUST rule, or a declared failure did not occur.
     FAILED = 1
-    #: Not all of what was asked for was looked at.
+    #: At least one requested rule was not run.
     PARTIAL = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on one profile, with the number of results by level and status."""
+    """The verdict on one profile, with the number of rules by level and status."""
 
     profile: Profile
     word: Word
@@ -43,7 +43,7 @@ class Verdict:
 
     @property
     def unproven(self) -> int:
-        """How many rules could not be checked, since the harness lacks an optional method."""
+        """The number of rules that the kit could not check without optional harness methods."""
         return sum(counts[Status.UNPROVEN] for counts in self.counts.values())
 
     @property
@@ -57,7 +57,7 @@ class Verdict:
 def judge(
     rules: Sequence[Rule], results: Iterable[Result], asked: Profile = Profile.EXTENDED
 ) -> list[Verdict]:
-    """The verdict on each profile; a rule without a result was not run."""
+    """Return the verdict on each profile. A rule without a result counts as not run."""
     by_id = {result.rule.id: result for result in results}
     every = [by_id.get(rule.id, Result(rule, Status.NOT_RUN)) for rule in rules]
     return [
@@ -67,7 +67,7 @@ def judge(
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> ExitCode:
-    """Return the exit code of a run: a failure counts more than a missing result."""
+    """Return the exit code of a run: FAILED before PARTIAL, and PARTIAL before CONFORMS."""
     codes = {verdict.exit_code for verdict in verdicts}
     for code in (ExitCode.FAILED, ExitCode.PARTIAL):
         if code in codes:

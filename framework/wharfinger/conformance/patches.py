@@ -1,4 +1,4 @@
-"""Search for replaced attributes of shared modules and classes, and their repair."""
+"""Find and restore attributes of shared modules and classes that a driver has replaced."""
 
 import contextlib
 import sys
@@ -40,20 +40,18 @@ _CONSTANTS: Final = (str, bytes, int, float, tuple, frozenset)
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """A module or a class as it was first seen.
-
-    ``names`` are those of all its attributes; ``had`` are the ones that stay, and the code of
-    functions.
-    """
+    """A module or a class, with the attributes that it had when it was first seen."""
 
     name: str
     owner: Any
+    #: The names of all attributes.
     names: Set[str]
+    #: The attributes that may not change: each value, and the code and defaults of a function.
     had: Mapping[str, tuple[Any, Any]]
 
     @classmethod
     def seen(cls, name: str, owner: Any) -> "_Owner":
-        """Return the owner with its present attributes: methods, functions and constants."""
+        """Record the present methods, functions and constants of a module or a class."""
         is_class = isinstance(owner, type)
         had = {
             attribute: (value, _made_of(value))
@@ -67,7 +65,7 @@ class _Owner:
         return cls(name, owner, {*vars(owner)}, had)
 
     def repair(self) -> Iterator[str]:
-        """Restore replaced attributes, and yield their names."""
+        """Restore replaced attributes, remove those added to a class, and yield their names."""
         now = vars(self.owner)
         for attribute, (value, parts) in self.had.items():
             if now.get(attribute) is not value:
@@ -88,7 +86,7 @@ class _Owner:
 
 
 class Patches:
-    """Attributes of shared modules and classes, as they were at the first look."""
+    """Remembers the attributes of shared modules and classes, and finds later changes."""
 
     def __init__(self) -> None:
         self._owners: dict[int, _Owner] = {}
@@ -110,7 +108,7 @@ class Patches:
 
 
 def _owners() -> Iterator[tuple[str, Any]]:
-    """Yield the watched modules, and their classes."""
+    """Yield the shared modules and their classes, with their names."""
     for name, module in [*sys.modules.items()]:
         is_shared = name in _STANDARD or name.partition(".")[0] in _PACKAGES
         if is_shared and isinstance(module, ModuleType):
@@ -122,7 +120,10 @@ def _owners() -> Iterator[tuple[str, Any]]:
 
 
 def _made_of(value: Any) -> Any:
-    """Return the parts of a function, with a copy of the defaults that can be changed in place."""
+    """Return the code and defaults of a function, None for another value.
+
+    The keyword defaults are copied, since code can change them in place.
+    """
     if not isinstance(value, FunctionType):
         return None
     return value.__code__, value.__defaults__, copy(value.__kwdefaults__)

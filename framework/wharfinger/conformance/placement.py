@@ -1,4 +1,4 @@
-"""The real Placement of a run: in this process, emptied between rules."""
+"""The Placement of a run: the real service, in this process. Rules begin with an empty one."""
 
 import threading
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, Provider
 
-#: How often the server looks whether it is to stop, in seconds.
+#: Seconds between two checks of whether the server has to stop.
 _PAUSE: Final = 0.05
 
 
 class RunPlacement:
     """The embedded Placement, with the methods that the checks need.
 
-    ``url`` is for backends that use Placement themselves, in processes of their own. Requests are
-    answered one at a time.
+    ``url`` is for backends in other processes that use Placement themselves. The server answers
+    one request at a time.
     """
 
     def __init__(self, service: EmbeddedPlacement) -> None:
@@ -32,7 +32,7 @@ class RunPlacement:
 
     @property
     def url(self) -> str:
-        """The URL, on a free port of 127.0.0.1."""
+        """The URL, on a free port of 127.0.0.1. The first access starts the server."""
         if self._server is None:
             self._server = make_server("127.0.0.1", 0, self._answer, _Server, _Quiet)
             threading.Thread(
@@ -41,7 +41,7 @@ class RunPlacement:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def close(self) -> None:
-        """Stop serving it."""
+        """Stop the server, if it was started."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -53,15 +53,18 @@ class RunPlacement:
             return self._service.application({**environ, **roles}, start_response)
 
     def listed(self) -> list[ProviderSummary]:
-        """Return all providers. Their generations show changes and new allocations."""
+        """Return the names, uuids and generations of all providers.
+
+        A generation changes with each change of the provider and each new allocation.
+        """
         return self.client.list_providers()
 
     def contents(self) -> Contents:
-        """Return the contents, without the allocations."""
+        """Return all providers by name, with inventories, traits and aggregates."""
         return {one.name: self._content(one) for one in self.listed()}
 
     def _content(self, one: ProviderSummary) -> Provider:
-        """Return a provider. It is read again only if its generation has changed."""
+        """Return a provider; read it again only if its generation has changed."""
         if self._known.get(one.uuid, (None, None))[0] != one:
             provider = Provider(
                 uuid=one.uuid,
@@ -84,7 +87,7 @@ class RunPlacement:
         parent: str | None = None,
         uuid: str,
     ) -> None:
-        """Publish a provider as another program, below the one named ``parent``."""
+        """Create a provider as another program would, below the provider named ``parent``."""
         above = None if parent is None else self.client.list_providers(name=parent)[0].uuid
         made = self.client.create_provider(uuid, name, above)
         for trait in sorted(traits):
@@ -97,13 +100,13 @@ class RunPlacement:
         self.client.set_traits(uuid, generation, traits)
 
     def add_trait(self, uuid: str, trait: str) -> None:
-        """Add a CUSTOM_ trait to a provider as another program."""
+        """Add a CUSTOM_ trait to a provider as another program would."""
         self.client.create_trait(trait)
         found = self.client.get_traits(uuid)
         self.client.set_traits(uuid, found.resource_provider_generation, {*found.traits, trait})
 
     def allocate(self, consumer: str, amounts: Mapping[str, Mapping[str, int]]) -> None:
-        """Allocate amounts, by provider uuid and class, to a new consumer."""
+        """Create the allocations of a new consumer: amounts by provider uuid and class."""
         self.client.set_allocations(
             {
                 consumer: {
@@ -117,13 +120,13 @@ class RunPlacement:
         )
 
     def allocated(self, consumer: str) -> dict[str, dict[str, int]]:
-        """Return the allocations of a consumer by the uuid of the provider."""
+        """Return a consumer's allocated amounts by provider uuid and class."""
         held = self.client.get_allocations(consumer)["allocations"]
         return {uuid: dict(one["resources"]) for uuid, one in held.items()}
 
     def empty(self) -> None:
         """Delete all allocations and providers."""
-        self._known.clear()  # who comes back under the same uuid begins with generation 0
+        self._known.clear()  # a new provider with an old uuid begins with generation 0 again
         providers = self.client.list_providers()
         for one in providers:
             for consumer in self.client.get_provider_allocations(one.uuid):
@@ -142,4 +145,4 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing of each request."""
+        """Do not log requests."""

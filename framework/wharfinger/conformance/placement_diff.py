@@ -1,4 +1,4 @@
-"""The contents of Placement at one moment, and the difference of two moments as a text."""
+"""The contents of Placement at one moment, and the difference of two such contents as a text."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -7,17 +7,17 @@ import os_traits
 
 from wharfinger.providers import Inventory, Provider
 
-#: Everything in Placement, by the names of the providers; without what only counts changes.
+#: All providers in Placement by name, without generations and allocations.
 Contents = Mapping[str, Provider]
 
-#: The number of differences in a text.
+#: The most differences that a text names.
 _NAMED: Final = 6
-#: Usual figures of an inventory, which a text leaves out.
+#: Default figures of an inventory, which a text leaves out.
 _USUAL: Final = {"reserved": 0, "min_unit": 1, "step_size": 1, "allocation_ratio": 1.0}
 
 
 def difference(before: Contents, after: Contents) -> str:
-    """How two contents differ, in one line: what is gone with -, what is new with +."""
+    """Return one line on how two contents differ: what is gone with "-", what is new with "+"."""
     parts = [*_parts(before, after)]
     if len(parts) > _NAMED:
         parts[_NAMED:] = [f"and {len(parts) - _NAMED} more"]
@@ -25,7 +25,7 @@ def difference(before: Contents, after: Contents) -> str:
 
 
 def trees(contents: Contents) -> dict[str, Contents]:
-    """The contents by tree: by the uuid of the root."""
+    """Return the contents of each tree, by the uuid of its root."""
     found: dict[str, dict[str, Provider]] = {}
     for name, provider in contents.items():
         found.setdefault(provider.root_uuid, {})[name] = provider
@@ -42,9 +42,9 @@ def at_and_below(contents: Contents, name: str) -> list[str]:
 
 
 def concerned(before: Contents, after: Contents, *things: str) -> set[str]:
-    """Return the names of the providers that may differ when these things have changed.
+    """Return the names of the providers that may differ if these things have changed.
 
-    These are the things, their descendants and ancestors, and the sharing providers: an ancestor
+    They are the things, their descendants and ancestors, and the sharing providers. An ancestor
     may have the sum of its descendants.
     """
     found = {
@@ -65,7 +65,7 @@ def concerned(before: Contents, after: Contents, *things: str) -> set[str]:
 
 
 def without(contents: Contents, names: Collection[str]) -> Contents:
-    """The contents without the providers of these names."""
+    """Return the contents without the providers of these names."""
     return {name: one for name, one in contents.items() if name not in names}
 
 
