@@ -1,9 +1,11 @@
-"""Apply: the one writer of providers. Intents, then the requests of each tree, then results.
+"""Apply: the one writer of providers. It writes intents, sends requests, and writes results.
 
-A batch of trees has one transaction for its intents and one for its results. A crash between two
-requests leaves a state that the next cycle repairs: it reads what was intended. The requests of a
-batch come in this order: providers are created, moved and tagged; inventories are set, many in one
-request; absent providers are deleted. Trees are independent of each other.
+An intent is a record of the provider that a plan is about to write. Trees are written in batches.
+One database transaction stores the intents of a batch, another one its results. After a crash
+between two requests, the next cycle reads the intents and repairs the state.
+
+The requests of a batch have this order: create, move and tag providers; set inventories, many in
+one request; delete absent providers. Trees are independent of each other.
 """
 
 import time
@@ -59,8 +61,8 @@ from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.record_store import RecordStore
 
 LOG: Final = logging.getLogger(__name__)
-#: Trees in one batch, and providers in one POST /reshaper: half the server's work for each
-#: provider, and still a short transaction.
+#: Trees in one batch, and providers in one POST /reshaper. This halves the server's work for each
+#: provider, and the transaction is still short.
 BATCH: Final = 100
 
 _Job = Callable[[], None]
@@ -70,39 +72,46 @@ _Value = TypeVar("_Value")
 
 @dataclass(slots=True)
 class TreeWrite:
-    """A tree's plan, the rows that are written with it, and its progress.
-
-    With the intent: ``new_nodes`` and ``new_reservations`` are created, ``our_nodes`` have to be
-    this instance's still, and the reservations of each provider have to be those in
-    ``known_reservations``. With the result: ``changed_nodes`` and ``changed_reservations`` are
-    saved, ``ended`` reservations are deleted if their provider has all its steps.
-
-    ``now`` are the providers as the steps so far have left them, ``left`` the number of steps that
-    each still has. ``raised`` are generations after a reshape, whose answer has none. ``refused``
-    are the errors of providers that stay as they are since they are in use, ``kept`` the resource
-    classes that these keep. ``failed`` is the error that has stopped the tree. After ``expires``
-    (seconds of CLOCK_BOOTTIME) no request is sent. ``skips_result``: the intent was refused.
-    ``is_partly_known``: not all of the providers was read; the next cycle has to read them.
-    """
+    """A tree's plan, the database rows to write with it, and its progress."""
 
     plan: TreePlan
+
+    # Stored with the intents:
     new_nodes: Sequence[ComputeNode] = ()
-    changed_nodes: Sequence[ComputeNode] = ()
-    our_nodes: Sequence[str] = ()
-    known_reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     new_reservations: Sequence[Reservation] = ()
+    #: The intents are refused if one of these nodes no longer belongs to this driver instance,
+    our_nodes: Sequence[str] = ()
+    #: or if a provider has other reservations (revisions by reservation uuid, by provider uuid).
+    known_reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    # Stored with the results:
+    changed_nodes: Sequence[ComputeNode] = ()
     changed_reservations: Sequence[Reservation] = ()
+    #: Reservations to delete, each if all steps of its provider are done.
     ended: Sequence[Reservation] = ()
+
+    # Progress, by provider uuid:
+    #: Each provider as the requests so far have left it; None: it does not exist.
     now: dict[str, Provider | None] = field(default_factory=dict)
+    #: The number of steps that each provider still needs.
     left: Counter[str] = field(default_factory=Counter)
+    #: Computed generations after a reshape, whose answer has no generations.
     raised: dict[str, int] = field(default_factory=dict)
     intents: dict[str, Record] = field(default_factory=dict)
+    #: Providers that could not be created, since another one has their uuid or name.
     withdrawn: set[str] = field(default_factory=set)
+    #: Errors of providers that keep their inventories, or are not deleted, since they are in use.
     refused: dict[str, WharfingerError] = field(default_factory=dict)
+
+    #: The resource classes that refused providers keep.
     kept: set[str] = field(default_factory=set)
+    #: The error that has stopped the tree.
     failed: WharfingerError | None = None
+    #: No request is sent after this moment, in seconds of CLOCK_BOOTTIME.
     expires: float = 0.0
+    #: Whether no results are stored, since the database refused the intents or the results.
     skips_result: bool = False
+    #: Whether only some facts about the providers were read: the next cycle has to read them.
     is_partly_known: bool = False
 
     def __post_init__(self) -> None:
@@ -117,46 +126,43 @@ class TreeWrite:
 
     @property
     def unfinished(self) -> frozenset[str]:
-        """The uuids of the providers that still lack a planned step."""
+        """The uuids of the providers that still need a planned step."""
         return frozenset(uuid for uuid, left in self.left.items() if left)
 
     def goes_on_with(self, step: Step) -> bool:
-        """Return whether nothing prevents a step."""
+        """Return whether a step can be sent after the errors so far."""
         if self.failed is not None or not self.refused.keys().isdisjoint(step.touched):
             return False
-        # A class that one provider did not give up must not be offered by another one, too.
+        # No provider may gain the resource classes that a refused provider still has.
         return not isinstance(step, SetInventories) or self.kept.isdisjoint(step.grown)
 
     def refuse(self, step: Step, error: WharfingerError) -> None:
-        """Keep the step's providers as they are, since they are in use."""
+        """Note that the step's providers stay as they are, since they are in use."""
         self.refused.update(dict.fromkeys(step.touched, error))
         if isinstance(step, SetInventories):
             self.kept |= step.shrunk
 
     def generation(self, step: Step) -> int:
-        """Return the generation that a write of the step's provider has to name."""
+        """Return the generation to send with a write of the step's provider."""
         provider = self.now.get(step.uuid)
         known = provider.generation if provider else None
         generation = self.raised.get(step.uuid) if provider and known is None else known
         if generation is None:
-            raise ValueError(f"{step.verb} {step.name}: its generation is unknown to this plan")
+            raise ValueError(f"{step.verb} {step.name}: the plan has no generation of the provider")
         return generation
 
     def after(self, step: Step, generation: int | None) -> dict[str, Provider | None]:
-        """Return the step's provider as the step leaves it, by uuid."""
+        """Return the provider after the step, with this generation, by uuid."""
         provider = step.result(self.now.get(step.uuid))
         return {step.uuid: provider and replace(provider, generation=generation)}
 
     def skip_result(self, error: WharfingerError) -> None:
-        """Fail the tree; none of its rows are stored any more."""
+        """Fail the tree, and store none of its results."""
         self.failed = self.failed or error
         self.skips_result = True
 
     def drop_rows(self, error: WharfingerError) -> None:
-        """Store the records without the other rows, if requests were sent.
-
-        Another attempt writes these rows.
-        """
+        """Store the records alone, if requests were sent. Another attempt stores the other rows."""
         rows = (*self.changed_reservations, *self.ended)
         if not (self.plan.steps and (rows or self.changed_nodes)):
             self.skip_result(error)
@@ -166,15 +172,16 @@ class TreeWrite:
 
 
 def boottime() -> float:
-    """Return the seconds since the boot, suspended time included."""
+    """Return the seconds since the boot, including the time in suspend."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Writer:
-    """Writes trees through one client, with as many requests at once as that may have.
+    """Writes trees through one client, with one concurrent request for each connection of it.
 
-    An intent is valid for ``valid_for``. With ``reports_service``, it reports the host's service as
-    up: other hosts take over its nodes only after twice that time without a report.
+    No request is sent later than ``valid_for`` after the intents were stored. With
+    ``reports_service``, storing intents also reports the service of this host as up: other hosts
+    take over its nodes only after twice ``valid_for`` without a report.
     """
 
     def __init__(
@@ -200,12 +207,13 @@ class Writer:
         on_step: Callable[[Step], None] = lambda _step: None,
         changed_nodes: Callable[[TreeWrite], Sequence[ComputeNode]] = lambda _tree: (),
     ) -> None:
-        """Write trees; their errors are in them. One thread at a time calls ``on_step``.
+        """Write trees, and keep the errors of each tree in its ``errors``.
 
-        ``changed_nodes`` returns rows of nodes to save with the result of a tree.
-        A provider that is in use stays as it is, and its tree goes on. Raises
-        PlacementUnavailable, PermissionRefused and StateError, where the next tree would fail, too.
-        The results of finished requests are stored in any case.
+        ``on_step`` is called with each step that was sent, by one thread at a time.
+        ``changed_nodes`` returns the node rows to save with the result of a tree. If a provider is
+        in use, the tree continues without this provider. Raises PlacementUnavailable,
+        PermissionRefused and StateError, since the next tree would fail, too. The results of
+        finished requests are stored in any case.
         """
         for start in range(0, len(trees), BATCH):
             batch = trees[start : start + BATCH]
@@ -220,9 +228,9 @@ class Writer:
     # Intents and results.
 
     def _store_intents(self, batch: Sequence[TreeWrite], store: RecordStore) -> None:
-        """Store the intended writes of each tree. A tree whose records have changed fails."""
-        begun = [tree for tree in batch if _has_intent(tree)]
-        for tree in begun:
+        """Store the intents of each tree. A tree whose rows another process has changed fails."""
+        intending = [tree for tree in batch if _has_intent(tree)]
+        for tree in intending:
             tree.intents = dict(_intents(tree, store))
             tree.expires = self._clock() + self._valid_for
 
@@ -236,7 +244,7 @@ class Writer:
                 reports_service=self._reports_service,
             )
 
-        _save(begun, write, TreeWrite.skip_result)
+        _save(intending, write, TreeWrite.skip_result)
 
     # Requests.
 
@@ -247,22 +255,22 @@ class Writer:
             return
         self._prepare(trees)
         run = _Run(self, store, on_step)
-        # Trees with identity steps may be slow; the inventories of the others do not wait for them.
-        first = [tree for tree in trees if _identities(tree)]
-        others = [tree for tree in trees if not _identities(tree)]
-        identity_jobs = [partial(run.take, tree, _identities(tree)) for tree in first]
+        # Identity steps may be slow. Trees without them do not wait: their inventories come first.
+        slow = [tree for tree in trees if _identities(tree)]
+        fast = [tree for tree in trees if not _identities(tree)]
+        identity_jobs = [partial(run.send_steps, tree, _identities(tree)) for tree in slow]
         with request_id.thread_pool(self._client.connections) as pool:
             stages: tuple[Iterable[_Job], ...] = (
-                chain(self._inventory_jobs(run, others), identity_jobs),
-                self._inventory_jobs(run, first),
+                chain(self._inventory_jobs(run, fast), identity_jobs),
+                self._inventory_jobs(run, slow),
                 (partial(run.reserve_failed, tree) for tree in trees if tree.failed is not None),
-                [partial(run.take, tree, _deletions(tree)) for tree in trees],
+                [partial(run.send_steps, tree, _deletions(tree)) for tree in trees],
             )
             for jobs in stages:
                 _finish(pool, jobs, run.stop)
 
     def _prepare(self, trees: Sequence[TreeWrite]) -> None:
-        """Fail the trees with steps that the server cannot take, before the first is sent."""
+        """Create missing traits and classes; fail the trees with steps that the server lacks."""
         needed = [_names(tree.plan.steps) for tree in trees]
         wrong = self._names.ensure(
             {name for traits, _classes in needed for name in traits},
@@ -289,15 +297,15 @@ class Writer:
                 self._client.require(Feature.REPARENT, f"moving provider {step.name}")
 
     def _inventory_jobs(self, run: "_Run", trees: Iterable[TreeWrite]) -> Iterator[_Job]:
-        """Yield jobs of whole trees together, up to the size of a batch.
+        """Yield jobs that set inventories of several whole trees, about one batch each.
 
-        A tree with a reshape is alone: the steps after the reshape rely on it.
+        A tree with a reshape has its own job: the steps after the reshape rely on it.
         """
         together: list[_Inventories] = []
         size = BATCH if self._may_batch() else 1
         for tree in trees:
             if any(isinstance(step, Reshape) for step in tree.plan.steps):
-                yield partial(run.take, tree, _inventories(tree))
+                yield partial(run.send_steps, tree, _inventories(tree))
                 continue
             steps = [step for step in tree.plan.steps if isinstance(step, SetInventories)]
             together += [(tree, step) for step in steps]
@@ -308,7 +316,7 @@ class Writer:
             yield partial(self._set_in_batches, run, together)
 
     def _set_in_batches(self, run: "_Run", inventories: Sequence[_Inventories]) -> None:
-        """Set inventories in their order: within a tree, some shrink before others grow."""
+        """Set inventories in this order: in a tree, some have to shrink before others grow."""
         for start in range(0, len(inventories), BATCH):
             self._set_together(run, inventories[start : start + BATCH])
 
@@ -323,10 +331,14 @@ class Writer:
                 if error.status != HTTPStatus.FORBIDDEN:
                     raise
                 self._may_reshape = False
-                LOG.info("inventories are written one by one, which is slower: %s", error)
+                LOG.info(
+                    "inventories are written one provider at a time, which is slower, since "
+                    "Placement refuses to write them together: %s",
+                    error,
+                )
             except (IntentExpired, PlacementError) as error:
-                # One provider refuses the whole batch. Halves show which one.
-                LOG.debug("a batch of %d inventories was refused: %s", len(batch), error)
+                # One provider makes Placement refuse the batch. Halving the batch finds it.
+                LOG.debug("Placement refused a batch of %d inventories: %s", len(batch), error)
                 middle = len(batch) // 2
                 self._set_together(run, batch[:middle])
                 self._set_together(run, batch[middle:])
@@ -336,7 +348,7 @@ class Writer:
                     run.done(tree, step)
                 return
         for tree, step in batch:
-            run.take(tree, [step])
+            run.send_steps(tree, [step])
 
     def _may_batch(self) -> bool:
         return self._may_reshape and self._client.microversion >= Feature.RESHAPE.value
@@ -344,25 +356,25 @@ class Writer:
     def _send_together(self, batch: Sequence[_Inventories]) -> None:
         """Replace the inventories of several providers in one request, all or none."""
         for tree, step in batch:
-            self._see_valid(tree, step)
+            self._check_valid(tree, step)
         self._writes.reshape(
             {step.uuid: (tree.generation(step), step.after) for tree, step in batch}, {}
         )
         for tree, step in batch:
-            # The answer has no generations. Measured: two more, one for no inventories.
+            # The answer has no generations. Measured: they rise by two, or by one for no inventory.
             raised = tree.generation(step) + (2 if step.after else 1)
             tree.now |= tree.after(step, raised)
 
     def send(self, tree: TreeWrite, step: Step) -> None:
-        """Send a step's request, and note the provider that it leaves."""
-        self._see_valid(tree, step)
+        """Send the request of a step, and note the provider after it."""
+        self._check_valid(tree, step)
         writes = self._writes
         match step:
             case Reshape():
                 self._reshape(tree, step)
                 return
             case DeleteProvider():
-                self._see_unchanged(tree, step)
+                self._check_unchanged(tree, step)
                 with suppress(NotFound):  # another process was faster
                     writes.delete_provider(step.uuid)
                 tree.now[step.uuid] = None
@@ -375,10 +387,10 @@ class Writer:
                     raise
                 generation = made.generation
             case UpdateProvider(after=after):
-                self._see_unchanged(tree, step)
+                self._check_unchanged(tree, step)
                 writes.update_provider(step.uuid, after.name, after.parent_uuid)
-                # This write checks no generation and raises none: its answer may have that of
-                # another program's write, which we have not read.
+                # This write neither checks nor raises the generation. The generation in the answer
+                # may come from another program's write, which we have not read.
                 generation = tree.generation(step)
             case SetTraits():
                 generation = writes.set_traits(step.uuid, tree.generation(step), step.after)
@@ -390,8 +402,8 @@ class Writer:
                 raise TypeError(f"no such step: {step!r}")
         tree.now |= tree.after(step, generation)
 
-    def send_again(self, tree: TreeWrite, step: Step) -> None:
-        """Send a step; once more if another program has deleted a trait or class meanwhile."""
+    def send_with_traits(self, tree: TreeWrite, step: Step) -> None:
+        """Send a step; again if another program has deleted one of the traits meanwhile."""
         try:
             self.send(tree, step)
         except PlacementError as error:
@@ -403,11 +415,11 @@ class Writer:
             self.send(tree, step)
 
     def _reshape(self, tree: TreeWrite, step: Reshape) -> None:
-        """Send a reshape. Its answer has no generations: the next cycle reads the providers.
+        """Send a reshape. Its answer has no generations, so the next cycle reads the providers.
 
-        A later step names the computed generation, as measured with Placement: plus two for new
-        inventories or plus one for none, and plus one for allocations. Placement refuses the step
-        if another program has written since.
+        Later steps send computed generations. A reshape raises a provider's generation by two, by
+        one if no inventory is left, and by one more for allocations, as measured with Placement.
+        Placement refuses a later step if another program has written the provider since.
         """
         sent = {change.uuid: (tree.generation(change), change.after) for change in step.inventories}
         left = {
@@ -417,39 +429,39 @@ class Writer:
             if provider is not None
         }
         self._writes.reshape(sent, step.allocations, step.name)
-        used = {uuid for its in step.allocations.values() for uuid in its["allocations"]}
+        used = {uuid for new in step.allocations.values() for uuid in new["allocations"]}
         for uuid, (generation, inventories) in sent.items():
             tree.raised[uuid] = generation + (2 if inventories else 1) + (uuid in used)
         tree.now |= left
 
-    def _see_valid(self, tree: TreeWrite, step: Step) -> None:
-        """Raise IntentExpired if another host may have taken over the tree meanwhile."""
+    def _check_valid(self, tree: TreeWrite, step: Step) -> None:
+        """Raise IntentExpired if the intent is so old that another host may have the tree now."""
         if self._clock() >= tree.expires:
             raise IntentExpired(provider=step.name, uuid=step.uuid, seconds=self._valid_for)
 
-    def _see_unchanged(self, tree: TreeWrite, step: Step) -> None:
-        """Raise ConcurrentUpdate if a provider has other traits than when it was read.
+    def _check_unchanged(self, tree: TreeWrite, step: Step) -> None:
+        """Raise ConcurrentUpdate if the traits of a provider have changed since it was read.
 
-        For writes that name no generation: the trait of another owner may have come. A change
-        between this look and the write cannot be seen.
+        This protects writes without a generation: the provider may have another owner now. A change
+        between this check and the write goes unnoticed.
         """
         known = tree.now.get(step.uuid)
         try:
             traits = self._client.get_traits(step.uuid).traits
         except NotFound:
-            return  # the write's own answer decides
-        self._see_valid(tree, step)  # this look may have taken long
+            return  # the answer to the write decides
+        self._check_valid(tree, step)  # the request may have taken long
         if known and traits != known.traits:
             raise ConcurrentUpdate(
                 request=f"{step.verb} {step.name}",
                 status=HTTPStatus.CONFLICT,
                 code="",
-                detail="another program has changed its traits since it was read",
+                detail="another program has changed the provider's traits since they were read",
             )
 
 
 class _Run:
-    """The requests of one batch, as their threads share them; ``stop`` ends them early."""
+    """State that the threads of one batch share. After ``stop`` is set, no more step is sent."""
 
     def __init__(self, writer: Writer, store: RecordStore, on_step: Callable[[Step], None]) -> None:
         self.stop: Final = Event()
@@ -459,25 +471,25 @@ class _Run:
         self._lock: Final = Lock()
 
     def goes_on(self, tree: TreeWrite, step: Step) -> bool:
-        """Return whether a step is still to be sent."""
+        """Return whether a step can still be sent."""
         return not self.stop.is_set() and tree.goes_on_with(step)
 
-    def take(self, tree: TreeWrite, steps: Iterable[Step]) -> None:
-        """Send steps of one tree in their order, until one fails."""
+    def send_steps(self, tree: TreeWrite, steps: Iterable[Step]) -> None:
+        """Send steps of one tree in this order; skip those that an earlier error prevents."""
         for step in steps:
             if not self.goes_on(tree, step):
                 continue
             try:
-                self._writer.send_again(tree, step)
+                self._writer.send_with_traits(tree, step)
             except PlacementUnavailable:
                 raise
             except PermissionRefused as error:
-                # Only writes of allocations need a role that other writes do not.
+                # Placement may refuse only reshapes: they write allocations, which needs a role.
                 if not (isinstance(step, Reshape) and error.status == HTTPStatus.FORBIDDEN):
                     raise
                 tree.failed = error
             except (InventoryInUse, ProviderInUse) as error:
-                # This provider stays as it is; its neighbours do not wait for it.
+                # Only this provider stays as it is. The tree continues.
                 tree.refuse(step, error)
                 if isinstance(step, SetInventories):
                     self._reserve_what_stays(tree, step)
@@ -487,21 +499,21 @@ class _Run:
                 self.done(tree, step)
 
     def reserve_failed(self, tree: TreeWrite) -> None:
-        """Reserve the providers of a failed tree that were to be reserved.
+        """Fully reserve the providers of a failed tree for which the plan has a full reservation.
 
-        The failure may last, and nothing may be allocated from them meanwhile.
+        The failure may last. Nothing may be allocated from these providers meanwhile.
         """
         if tree.skips_result:
             return
         for step in tree.plan.steps:
             if isinstance(step, SetInventories) and not self.stop.is_set():
                 now = tree.now.get(step.uuid)
-                is_due = now is not None and now.inventories == step.before
-                if is_due and self._store.get(step.uuid).applied is not None:
+                is_unwritten = now is not None and now.inventories == step.before
+                if is_unwritten and self._store.get(step.uuid).applied is not None:
                     self._reserve_what_stays(tree, step)
 
     def _reserve_what_stays(self, tree: TreeWrite, step: SetInventories) -> None:
-        """Reserve inventories that cannot be replaced yet by those that were to be reserved."""
+        """Fully reserve the old inventories of a step that should have set reserved inventories."""
         if not _reserves(step):
             return
         stays = replace(step, after=full_reservation.reserve_fully(step.before))
@@ -515,7 +527,7 @@ class _Run:
             self._report(stays)
 
     def done(self, tree: TreeWrite, step: Step) -> None:
-        """Count and report a step that was sent."""
+        """Count a step that was sent as done, and report it."""
         tree.left.subtract(step.touched)
         self._report(step)
 
@@ -530,7 +542,7 @@ def _has_intent(tree: TreeWrite) -> bool:
 
 
 def _intents(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]]:
-    """Yield the records to store before the first request, by provider uuid."""
+    """Yield the intents to store before the first request: provider uuids and records."""
     left = _left_by_reshape(tree)
     changes = {step.uuid: step for step in tree.plan.steps if isinstance(step, SetInventories)}
     full = {uuid: step for uuid, step in changes.items() if _reserves(step)}
@@ -540,8 +552,8 @@ def _intents(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]
             yield uuid, replace(record, live=live)
             continue
         if record.left and live:
-            # A reshape was cut short. After another crash, its figures must not count as the
-            # owner's.
+            # An earlier reshape was interrupted. After another crash, the ``reserved`` figures that
+            # it sent must not count as figures to restore.
             live = replace(live, generation=None)
         own_reserved = dict(planned.own_reserved)
         if record.own_reserved and live:
@@ -549,18 +561,18 @@ def _intents(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]
             figures = full_reservation.own_reserved(live.inventories, record)
             own_reserved = {**figures, **own_reserved}
         if uuid in changes:
-            # Until the write, a full reservation that ends would count as another program's.
-            own_reserved = {**_ending(changes[uuid]), **own_reserved}
+            # Until the write, our full reservation must not look like that of another program.
+            own_reserved = {**_released_figures(changes[uuid]), **own_reserved}
         intent = replace(
             planned,
             live=live,
-            # Our provider was deleted: the record proves nothing about a later one of its uuid.
+            # If our provider was deleted, a later provider with this uuid may not be ours.
             applied=record.applied if live else None,
             intended=planned.intended or planned.applied,
             own_reserved=own_reserved,
         )
         if uuid in full:
-            # Inventories that cannot be replaced are reserved in their place.
+            # If the old inventories cannot be replaced, they are fully reserved (see _Run).
             figures = full_reservation.own_reserved(full[uuid].before, intent)
             intent = replace(intent, own_reserved={**figures, **own_reserved})
         if uuid in left:
@@ -568,8 +580,8 @@ def _intents(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]
         yield uuid, intent
 
 
-def _ending(step: SetInventories) -> dict[str, int]:
-    """Return the new figures of the classes that a step no longer reserves fully."""
+def _released_figures(step: SetInventories) -> dict[str, int]:
+    """Return the new ``reserved`` of the classes whose full reservation the step ends."""
     return {
         name: inventory.reserved
         for name, inventory in step.after.items()
@@ -580,7 +592,7 @@ def _ending(step: SetInventories) -> dict[str, int]:
 
 
 def _left_by_reshape(tree: TreeWrite) -> dict[str, Provider]:
-    """Return the providers as a reshape is to leave them, by uuid, without generations."""
+    """Return the providers as the tree's reshape will leave them, by uuid; no generations."""
     left: dict[str, Provider] = {}
     now = dict(tree.now)
     for step in tree.plan.steps:
@@ -595,24 +607,24 @@ def _left_by_reshape(tree: TreeWrite) -> dict[str, Provider]:
 
 
 def _before_reshape(intent: Record, planned: Record, left: Provider) -> Record:
-    """Return the record to store before a reshape that leaves a provider so.
+    """Return the intent for a provider that a reshape leaves as ``left``.
 
-    A figure that it leaves for a moment must not be taken for the owner's own figure.
+    A ``reserved`` figure that a later step replaces must not count as a figure to restore.
     """
     wanted = planned.live.inventories if planned.live else {}
-    moment = {
+    temporary = {
         name: wanted[name].reserved
         for name, inventory in left.inventories.items()
         if name in wanted and inventory.reserved != wanted[name].reserved
     }
-    return replace(intent, live=left, own_reserved={**moment, **intent.own_reserved})
+    return replace(intent, live=left, own_reserved={**temporary, **intent.own_reserved})
 
 
 def _store_results(batch: Sequence[TreeWrite], store: RecordStore) -> None:
-    """Store the results of trees; a tree that another process has changed meanwhile fails."""
+    """Store the results of trees. A tree whose rows another process has changed fails."""
 
     def write(trees: Sequence[TreeWrite]) -> None:
-        # The intents have checked the others, whose records may not change until now.
+        # The intents have checked the other trees; no other process may change those until now.
         unchecked = [tree for tree in trees if not tree.plan.steps]
         store.write(
             _joined(map(_results, trees)),
@@ -640,9 +652,9 @@ def _save(
     write: Callable[[Sequence[TreeWrite]], None],
     refuse: Callable[[TreeWrite, WharfingerError], None],
 ) -> None:
-    """Write rows of trees in one transaction, without what another process has changed.
+    """Call ``write`` for trees, and ``refuse`` for each tree that another process has changed.
 
-    If one tree makes the whole batch fail, each half is written alone.
+    If one tree makes the whole transaction fail, each half of the trees has its own transaction.
     """
     while trees:
         try:
@@ -654,7 +666,7 @@ def _save(
         except (InvalidObject, ObjectExists) as error:
             if len(trees) == 1:
                 trees[0].skip_result(error)
-            else:  # one tree refuses the whole batch: halves show which one
+            else:  # one tree makes all fail: halving finds it
                 middle = len(trees) // 2
                 _save(trees[:middle], write, refuse)
                 trees = trees[middle:]
@@ -675,30 +687,30 @@ def _results(tree: TreeWrite) -> dict[str, Record | None]:
         elif uuid not in tree.left:
             found[uuid] = planned
         elif uuid in unsure:
-            # Its reshape was refused, or was done and its answer lost: the intent holds for both.
+            # The reshape was refused, or it was done and the answer lost. The intent fits both.
             found[uuid] = tree.intents[uuid]
         elif tree.left[uuid]:
-            found[uuid] = replace(tree.intents[uuid], live=_known(tree, uuid))
+            found[uuid] = replace(tree.intents[uuid], live=_live(tree, uuid))
         else:
-            found[uuid] = planned and replace(planned, live=_known(tree, uuid))
+            found[uuid] = planned and replace(planned, live=_live(tree, uuid))
     return found
 
 
-def _known(tree: TreeWrite, uuid: str) -> Provider | None:
-    """Return a provider as it is now; without a generation it is read again."""
+def _live(tree: TreeWrite, uuid: str) -> Provider | None:
+    """Return the provider for its record; without a generation if the next cycle must read it."""
     live = tree.now[uuid]
     return replace(live, generation=None) if live and tree.is_partly_known else live
 
 
 def _stale(trees: Sequence[TreeWrite], error: ConcurrentSave) -> list[TreeWrite]:
-    """Return the trees that a refused transaction names; all, where it names none of them."""
+    """Return the trees with rows that the error names; all trees if it names none of them."""
     keys = set(error.keys)
     stale = [tree for tree in trees if not keys.isdisjoint(_keys(tree))]
     return stale or list(trees)
 
 
 def _keys(tree: TreeWrite) -> set[str]:
-    """Return the keys of all rows that a tree writes or relies on."""
+    """Return the uuids of all rows that a tree writes or relies on."""
     rows = (*tree.new_nodes, *tree.changed_nodes)
     held = (*tree.new_reservations, *tree.changed_reservations, *tree.ended)
     return {
@@ -712,7 +724,7 @@ def _keys(tree: TreeWrite) -> set[str]:
 
 
 def _reserves(step: SetInventories) -> bool:
-    """Return whether a step reserves a provider fully that is not fully reserved before."""
+    """Return whether a step fully reserves a provider that was not fully reserved."""
     return (
         bool(step.after)
         and all(one.is_fully_reserved for one in step.after.values())
@@ -721,9 +733,9 @@ def _reserves(step: SetInventories) -> bool:
 
 
 def _finish(pool: ThreadPoolExecutor, jobs: Iterable[_Job], stop: Event) -> None:
-    """Run all jobs; at the first exception, stop the others, and raise it."""
+    """Run all jobs in the pool. At the first exception, set ``stop`` and raise the exception."""
     jobs = list(jobs)
-    if len(jobs) == 1:  # needs no other thread
+    if len(jobs) == 1:  # a thread would only cost time
         jobs[0]()
         return
 
@@ -738,7 +750,7 @@ def _finish(pool: ThreadPoolExecutor, jobs: Iterable[_Job], stop: Event) -> None
     try:
         for future in as_completed(futures):
             future.result()
-    except BaseException:  # also of this thread: the user may have pressed Ctrl-C
+    except BaseException:  # this thread may have received a KeyboardInterrupt
         stop.set()
         raise
 

@@ -1,8 +1,10 @@
-"""Reconcile: observe, desire, look up, plan, apply and remember, in three types of cycle.
+"""Reconcile Placement with a driver: observe, desire, look up, plan, apply and remember.
 
-full    all that the driver lists
-drift   what other programs have changed in Placement since
-poll    what the driver's change feed names
+There are three types of cycle:
+
+full    publishes all nodes that the driver lists
+drift   repairs what other programs have changed in Placement since the last cycle
+poll    publishes the nodes that the driver's change feed names
 """
 
 import random
@@ -77,7 +79,7 @@ from wharfinger.tracker.node_rows import NodeRows
 from wharfinger.tracker.reported_node import Node
 
 LOG: Final = logging.getLogger(__name__)
-#: Attempts at a tree that others keep changing, and the longest wait between two, in seconds.
+#: Attempts at a tree that other processes keep changing; the longest wait between two, in seconds.
 _ATTEMPTS: Final = 5
 _LONGEST_WAIT: Final = 2.0
 #: Errors that come from another process's write between our read and our write.
@@ -90,72 +92,71 @@ CONFLICTS: Final = (
     ObjectExists,
     ObjectNotFound,
 )
-#: Errors that may be over at the next poll; others are left to the next drift cycle.
+#: Errors after which the next poll tries again; after other errors, the next drift cycle does.
 _TRANSIENT: Final = (*CONFLICTS, ObjectError, PlacementUnavailable, StateError)
 
 OnPlan = Callable[[Plan], None]
 OnStep = Callable[[Step], None]
-#: Completes the state of an attempt by what was observed.
+#: Adds the observed providers to the state of an attempt.
 _Observe = Callable[[CycleState], CycleState]
 
 
 def _ignore(_what: object) -> None:
-    """Ignore a plan or a step."""
+    """Do nothing with a plan or a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleResult:
-    """Result of a cycle: the steps that were sent, and what it could not do.
-
-    ``pending`` are removals that wait, ``foreign`` reservations of other programs. ``conflicts`` is
-    the number of writes of a tree that failed since another process had changed it.
-    """
+    """Result of a cycle: the steps that it has sent, and what it could not do."""
 
     steps: tuple[Step, ...] = ()
+    #: Removals that wait.
     pending: tuple[PendingRemoval, ...] = ()
+    #: Full reservations of other programs, which the cycle has kept.
     foreign: tuple[ForeignReservation, ...] = ()
     problems: tuple[WharfingerError, ...] = ()
+    #: How often a tree could not be written because another process had changed it.
     conflicts: int = 0
 
     def with_problems(self, more: Iterable[WharfingerError]) -> Self:
-        """Return the same result with more problems."""
+        """Return this result with more problems."""
         return replace(self, problems=(*self.problems, *more))
 
 
 @dataclass(slots=True)
 class _Attempts:
-    """Attempts of one cycle: each plans the trees again that the last one could not write.
+    """Attempts of one cycle. Each plans the trees that the last attempt could not write."""
 
-    ``trees`` are the plans by root, each of the last attempt at it; ``failures`` the errors of
-    their writes. ``again`` are the roots of the trees to try again, None for all. ``is_blocked``:
-    another process was in the way. ``conflict`` is the error of an attempt without a plan,
-    ``conflicts`` the number of conflicts in all attempts.
-    """
-
+    #: The latest plan of each tree, and the errors of its write, by root uuid.
     trees: dict[str, TreePlan] = field(default_factory=dict)
     failures: dict[str, list[WharfingerError]] = field(default_factory=dict)
+    #: Pending removals and errors that belong to no tree.
     orphans: tuple[PendingRemoval, ...] = ()
     errors: dict[str, WharfingerError] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
-    again: Set[str] | None = None
+    #: The roots of the trees that the next attempt plans; None: all.
+    remaining: Set[str] | None = None
+    #: Whether another process prevented a write of the last attempt.
     is_blocked: bool = False
+    #: The conflict that prevented the last attempt from making a plan.
     conflict: WharfingerError | None = None
+    #: The number of conflicts in all attempts.
     conflicts: int = 0
 
     def add(self, plan: Plan) -> None:
-        """Add the plan of an attempt, in place of earlier plans of the same trees."""
+        """Add the plan of an attempt; it replaces earlier plans of the same trees."""
         self.conflict = None
-        if self.again is None:
+        if self.remaining is None:
             self.orphans = plan.orphans
-        for root in self.again or ():
+        for root in self.remaining or ():
             self.trees.pop(root, None)
             self.failures.pop(root, None)
-        self.errors.update((one.identity, one) for one in plan.errors)
+        self.errors.update((error.identity, error) for error in plan.errors)
         self.trees.update((tree.root_uuid, tree) for tree in plan.trees)
 
     def result(self) -> CycleResult:
         plan = Plan(trees=tuple(self.trees.values()), orphans=self.orphans)
-        failures = (one for its in self.failures.values() for one in its)
+        failures = (error for errors in self.failures.values() for error in errors)
         return CycleResult(
             steps=tuple(self.steps),
             pending=plan.pending,
@@ -171,16 +172,18 @@ class _Attempts:
 
 
 class Reconciler:
-    """Cycles of one driver instance, one at a time.
+    """Runs the cycles of one driver instance, one at a time.
 
-    A tree that fails is reported in the result, and the others go on. A tree that another process
-    changes at the same time is read and planned again, a bounded number of times.
+    If a tree fails, the cycle continues with the other trees, and its result has the error. A tree
+    that another process changes during the cycle is read and planned again, a few times.
 
-    Cycles raise BackendError where the driver has no list, PlacementError where Placement does not
-    answer or refuses our credentials, ObjectError and StateError where the database cannot be used.
-    ``on_plan`` is called with each plan before it is applied, ``on_step`` with each step that was
-    sent. Other hosts take over the nodes of a service that does not report for ``down_time``.
-    ``read_uptime`` returns the uptime, in which absences are counted.
+    A cycle raises BackendError if the driver cannot list its nodes; PlacementError if Placement
+    does not answer or refuses our credentials; ObjectError or StateError if the database cannot be
+    used. It calls ``on_plan`` with each plan before it applies the plan, and ``on_step`` with each
+    step that it has sent.
+
+    A host whose service has not reported for ``down_time`` is down: other hosts take over its
+    nodes. ``read_uptime`` returns the uptime, by which the absence of providers is timed.
     """
 
     def __init__(
@@ -219,17 +222,21 @@ class Reconciler:
         self._writer: Final = Writer(client, valid_for=down_time / 2, reports_service=True)
         self._read_uptime: Final = read_uptime
         self._unchanged: Final = UnchangedTrees()
-        #: The last list of nodes; the mark of the change feed; nodes that polls could not finish;
-        #: nodes that were released since the driver's snapshot.
+        #: The nodes as the driver last listed or described them; None: list them again.
         self._nodes: NodeList | None = None
+        #: The position in the driver's change feed.
         self._mark: str | None = None
+        #: The names of nodes that polls could not write.
         self._unfinished: frozenset[str] = frozenset()
+        #: The names of nodes that consumers released after the driver's last snapshot.
         self._released: frozenset[str] = frozenset()
         #: The reservations of the last read, as (uuid, revision).
         self._reservations: frozenset[tuple[str, int]] = frozenset()
-        #: Whether the roots have the trait of a disabled service; ``_failed`` trees may differ.
+        #: Whether the roots have COMPUTE_STATUS_DISABLED, except those of ``_failed`` trees.
         self._was_disabled: bool | None = None
+        #: The roots of trees whose last write failed.
         self._failed: frozenset[str] = frozenset()
+        #: The providers whose damaged records were found repaired at the last read.
         self._repaired_records: frozenset[str] = frozenset()
 
     @property
@@ -245,8 +252,8 @@ class Reconciler:
         state, plan = self._dry_run()
         for row in state.takeovers:
             LOG.warning(
-                "node %s (%s): a sync takes it over from host %s, which is down or no longer "
-                "lists it",
+                "a sync takes over node %s (%s) from host %s, which is down or no longer lists "
+                "the node",
                 row.hypervisor_hostname,
                 row.uuid,
                 row.host,
@@ -259,7 +266,7 @@ class Reconciler:
         state = self._state()
         try:
             if self._mark is None:
-                self._mark = self._changes()[1]  # before there is anything to miss
+                self._mark = self._changes()[1]  # from here on, polls miss no change
             nodes = driver_calls.list_nodes(self._driver, self._read_uptime)
         except DriverError:
             for problem in self._disable(state, on_step):
@@ -277,10 +284,10 @@ class Reconciler:
 
     @same_request()
     def drift(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
-        """Run a drift cycle: repair what other programs have changed, and note the usage of nodes.
+        """Run a drift cycle: repair what other programs have changed, and save the usage of nodes.
 
-        Nodes that polls could not finish are tried again. The backend is not listed. One list is
-        read from Placement where nothing has changed.
+        It also publishes the nodes that polls could not write. It does not ask the driver for a new
+        list of nodes. If nothing has changed in Placement, it reads one list of providers there.
         """
         before = self._nodes
         if before is None:
@@ -303,8 +310,9 @@ class Reconciler:
     def poll(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
         """Run a poll: publish the nodes that the driver's change feed names.
 
-        Without changes, neither Placement nor the database is asked. A driver without a feed has
-        none. A node that fails for a lasting reason is left to the next drift cycle.
+        Without changes, the poll reads neither Placement nor the database. A driver without a
+        change feed names no nodes. After a lasting failure, the next drift cycle tries the node
+        again.
         """
         before = self._nodes
         if before is None:
@@ -329,7 +337,7 @@ class Reconciler:
         result = self._run(observe, state, nodes, on_plan, on_step)
         result = result.with_problems(self._keep_rows(changed))
         if not any(map(self._may_pass, result.problems)):
-            self._mark = mark  # otherwise these nodes are to be named again
+            self._mark = mark  # with the old mark, the feed would name these nodes again
             self._released = self._nodes_released(state, nodes)
             if result.problems:
                 self._unfinished = self._unfinished.union(names)
@@ -337,9 +345,9 @@ class Reconciler:
 
     @same_request()
     def plan_adoption(self, uuids: frozenset[str]) -> tuple[Plan, tuple[ComputeNode, ...]]:
-        """Return the plan of ``adopt``, and the nodes that are taken over first; write nothing.
+        """Return the plan of ``adopt``, and the nodes that it takes over first; write nothing.
 
-        Raises AdoptionRefused.
+        Raises AdoptionRefused if one of the providers cannot be adopted.
         """
         state, plan = adoption_plan.only(*self._dry_run(), uuids, self.instance)
         return plan, state.takeovers
@@ -348,10 +356,10 @@ class Reconciler:
     def adopt(
         self, uuids: frozenset[str], on_plan: OnPlan = _ignore, on_step: OnStep = _ignore
     ) -> CycleResult:
-        """Adopt the providers of these uuids, all or none, and write nothing else.
+        """Adopt the providers with these uuids, all or none, and write nothing else.
 
-        The publisher of this instance names them in ``adopts``. Raises AdoptionRefused if one of
-        them cannot be adopted.
+        ``Publisher.adopts`` has to contain the uuids. Raises AdoptionRefused if one of the
+        providers cannot be adopted.
         """
         state = self._state()
         nodes = driver_calls.list_nodes(self._driver, self._read_uptime)
@@ -365,7 +373,7 @@ class Reconciler:
     # Stages.
 
     def _state(self) -> CycleState:
-        """Read the rows that a cycle needs, in one transaction."""
+        """Return a state with the database rows that a cycle needs, read in one transaction."""
         read_at = boottime()
         rows = HostState.get(
             self._context,
@@ -397,7 +405,7 @@ class Reconciler:
         )
 
     def _dry_run(self) -> tuple[CycleState, Plan]:
-        """Return the state and the plan of a full cycle."""
+        """Return the state and the plan of a full cycle; write nothing."""
         state = self._state()
         nodes = driver_calls.list_nodes(self._driver, self._read_uptime)
         inherited = self._takeovers.inherited(self._to_inherit(nodes, state.rows))
@@ -405,7 +413,7 @@ class Reconciler:
         return self._planned(self._prepared(partial(self._observer.listing, base)), {})
 
     def _describe(self, before: NodeList, names: frozenset[str]) -> tuple[NodeList, NodeList]:
-        """Describe some nodes again; return all nodes, and these."""
+        """Ask the driver for the named nodes again; return all nodes, and the named nodes."""
         changed = driver_calls.describe(self._driver, names, before.without(names))
         return before.with_changes(changed), changed
 
@@ -418,11 +426,12 @@ class Reconciler:
         )
 
     def _prepared(self, observe: Callable[[], CycleState]) -> CycleState:
-        """Return the state of an attempt with all that its plan needs."""
+        """Observe, and return the state with all facts that the plan of an attempt needs."""
         named = self.store.contested | self._publisher.adopts
         state = self._completed(observe())
         if state.is_listing and not self.store.contested <= named:
-            # A provider that may be adopted is below a root of ours without our trait: read it.
+            # The completion found providers to adopt that have no instance trait of ours, so the
+            # list did not have them: read again, with these.
             state = self._completed(observe())
         if not state.is_listing:
             return state
@@ -434,7 +443,7 @@ class Reconciler:
         return replace(state, unchanged=self._unchanged.find(state, changing))
 
     def _completed(self, state: CycleState) -> CycleState:
-        """Return the state with the desired trees, and the answers that their plan needs."""
+        """Return the state with the desired trees, and with the facts that their plan looks up."""
         if state.scope is not None and not state.scope:
             return state
         state = collect_desired(state, self._driver, self._allocations_of, self._publisher)
@@ -443,7 +452,11 @@ class Reconciler:
     def _planned(
         self, state: CycleState, questions: dict[str, bool | WharfingerError]
     ) -> tuple[CycleState, Plan]:
-        """Return the plan; planned again if the driver or the policy holds back removals."""
+        """Return the state and its plan.
+
+        If the driver still has a provider, or the removal policy refuses, the plan is made again
+        without these removals. ``questions`` has the driver's answers in the attempts so far.
+        """
         plan = plan_cycle(state, self._publisher, self._policy)
         confirmed = self._look_up.confirm_removals(state, plan, questions)
         if confirmed is state:
@@ -460,10 +473,10 @@ class Reconciler:
         *,
         restrict: Callable[[CycleState, Plan], tuple[CycleState, Plan]] | None = None,
     ) -> CycleResult:
-        """Plan and apply; plan the trees again that could not be written, up to a limit.
+        """Plan and apply; plan trees that could not be written again, up to a limit.
 
-        A conflict in an old cycle ends it: since its nodes were listed, another process may have
-        published newer ones. The next cycle lists them again.
+        After half of ``down_time``, a conflict ends the cycle: another process may have published
+        newer facts about the nodes. The next cycle lists the nodes again.
         """
         attempts, expires = _Attempts(), state.read_at + self._valid_for
         self._nodes = nodes
@@ -475,7 +488,7 @@ class Reconciler:
 
         def observed() -> CycleState:
             found = observe(state)
-            return found if attempts.again is None else self._again(found, attempts)
+            return found if attempts.remaining is None else self._remaining(found, attempts)
 
         for number in range(_ATTEMPTS):
             if number:
@@ -497,22 +510,22 @@ class Reconciler:
             attempts.add(plan)
             on_plan(plan)
             self._apply(planned, plan, attempts, note)
-            if not attempts.again:
+            if not attempts.remaining:
                 break
         return attempts.result()
 
-    def _again(self, state: CycleState, attempts: _Attempts) -> CycleState:
-        """Return the state of another attempt, for the trees that the last one could not write."""
+    def _remaining(self, state: CycleState, attempts: _Attempts) -> CycleState:
+        """Return the state, limited to the trees that the last attempt could not write."""
         state = replace(state, is_partial=bool(attempts.errors), nodes=state.every_node)
-        return self._observer.within(state, frozenset(attempts.again or ()))
+        return self._observer.within(state, frozenset(attempts.remaining or ()))
 
     def _apply(self, state: CycleState, plan: Plan, attempts: _Attempts, on_step: OnStep) -> None:
-        """Take nodes over, write the plan, and note what is to be tried again."""
+        """Take nodes over and write the plan; add errors and trees to try again to ``attempts``."""
         not_taken = self._take(state.takeovers) | self._take_below(state.overlaid_takeovers)
         writes = self._writes(state, plan)
         nodes = {state.roots.get(node.name): node for node in state.nodes.nodes}
         before = {uuid: self.store.get(uuid) for tree in plan.trees for uuid in tree.records}
-        self._writer.apply(writes, self.store, on_step, partial(self._rows_of, nodes))
+        self._writer.apply(writes, self.store, on_step, partial(self._changed_rows, nodes))
         for uuid, known in before.items():
             if fights.has_begun(known, record := self.store.get(uuid)):
                 LOG.warning("%s", fights.description(uuid, record, self.instance))
@@ -529,7 +542,7 @@ class Reconciler:
                     conflicts.add(tree.plan.root_uuid)
         attempts.is_blocked = bool(not_taken or conflicts)
         attempts.conflicts += len(not_taken) + len(conflicts)
-        attempts.again = conflicts.union(
+        attempts.remaining = conflicts.union(
             (row.uuid for row in state.takeovers),
             state.overlaid_takeovers,
             # A root that was found by its name has another uuid than its node.
@@ -543,7 +556,7 @@ class Reconciler:
         self._remember(state, plan, writes)
 
     def _take(self, rows: Sequence[ComputeNode]) -> dict[str, WharfingerError]:
-        """Take nodes over, all at once or else each alone; return the errors by node uuid."""
+        """Take nodes over together, or after a conflict one by one; return errors by node uuid."""
         if not rows:
             return {}
         try:
@@ -555,7 +568,7 @@ class Reconciler:
         return {}
 
     def _take_below(self, roots: Iterable[str]) -> dict[str, WharfingerError]:
-        """Take over the records of overlaid trees; return the errors by root uuid."""
+        """Take over our records below roots of other programs; return the errors by root uuid."""
         failed: dict[str, WharfingerError] = {}
         for root in sorted(roots):
             try:
@@ -565,7 +578,7 @@ class Reconciler:
         return failed
 
     def _writes(self, state: CycleState, plan: Plan) -> list[TreeWrite]:
-        """Return the trees to write, with the rows that go with them."""
+        """Return the trees to write, each with the database rows to store with it."""
         trees = {tree.root_uuid: tree for tree in plan.trees if tree.steps or tree.records}
         phases = phases_by_tree(state, plan.trees)
         lost = lost_by_tree(state, plan.trees)
@@ -609,9 +622,9 @@ class Reconciler:
             record = tree.records.get(uuid)
             figures = dict(record.own_reserved) if record else {}
             for one in state.reservations.get(uuid, ()) if figures else ():
-                # A copy of the figures, in case that the record is lost.
-                is_whole = "own_reserved" in one and "revision" in one
-                if is_whole and one not in ended and one.own_reserved != figures:
+                # The reservation has a copy of the figures, in case the record is lost.
+                is_readable = "own_reserved" in one and "revision" in one
+                if is_readable and one not in ended and one.own_reserved != figures:
                     one.own_reserved = figures
                     moved.append(one)
         return TreeWrite(
@@ -628,8 +641,10 @@ class Reconciler:
             ended=ended,
         )
 
-    def _rows_of(self, nodes: Mapping[str | None, Node], tree: TreeWrite) -> Sequence[ComputeNode]:
-        """Return the row of a tree's node if its figures change with the tree's result."""
+    def _changed_rows(
+        self, nodes: Mapping[str | None, Node], tree: TreeWrite
+    ) -> Sequence[ComputeNode]:
+        """Return the row of a written tree's node, if the figures of the row have changed."""
         root = tree.plan.root_uuid
         node, record = nodes.get(root), tree.plan.records.get(root)
         if tree.errors or tree.unfinished or tree.skips_result or tree.new_nodes or node is None:
@@ -638,11 +653,11 @@ class Reconciler:
             return ()
         row = self._rows.changed_row(node.under(root), record.applied)
         if row is None or "hypervisor_hostname" in row.obj_what_changed():
-            return ()  # a rename takes the node's instances along: see _keep_rows
+            return ()  # _keep_rows stores a rename, with the instances of the node
         return [row]
 
     def _remember(self, state: CycleState, plan: Plan, writes: Sequence[TreeWrite]) -> None:
-        """Note what the next cycles need: failed and unchanged trees, and ended functions."""
+        """Note failed and unchanged trees; store which functions devices no longer have."""
         failed = frozenset(tree.plan.root_uuid for tree in writes if tree.unfinished)
         unfinished = frozenset().union(*(tree.unfinished for tree in writes))
         if state.functions:
@@ -672,7 +687,7 @@ class Reconciler:
             self._was_disabled = state.rows.service_disabled
 
     def _keep_rows(self, nodes: NodeList, *, is_listing: bool = False) -> Iterator[WharfingerError]:
-        """Bring the rows of nodes up to date that were not written with a tree."""
+        """Save changed node rows that no tree was written with; yield the errors."""
         records = self.store.records
         nodes = nodes.with_published_uuids(records)
         try:
@@ -699,10 +714,13 @@ class Reconciler:
             self._state()
             raise
 
-    # Questions of the cycles.
+    # Parts of the cycles.
 
     def _disable(self, state: CycleState, on_step: OnStep) -> Iterator[WharfingerError]:
-        """Add COMPUTE_STATUS_DISABLED to all roots though the driver cannot be asked."""
+        """Add COMPUTE_STATUS_DISABLED to all roots of a disabled service; yield the errors.
+
+        For a driver that cannot list its nodes.
+        """
         due = {
             uuid: record
             for uuid, record in state.records.items()
@@ -725,34 +743,40 @@ class Reconciler:
             yield error
 
     def _changes(self, since: str | None = None) -> tuple[frozenset[str], str | None]:
-        """Return the nodes that the driver's feed names and the next mark, if it has a feed."""
+        """Return the nodes that have changed since a mark, and the next mark.
+
+        A driver without a change feed has neither.
+        """
         if not self._driver.capabilities.supports("change_feed"):
             return frozenset(), None
         return driver_calls.changed_nodes(self._driver, since)
 
     def _nodes_released(self, state: CycleState, nodes: NodeList) -> frozenset[str]:
-        """Return the nodes that were released after the snapshot: the next poll asks for them."""
+        """Return the nodes that consumers released after the driver's snapshot.
+
+        The next poll asks the driver for them.
+        """
         if not self._driver.capabilities.supports("change_feed"):
             return frozenset()
         later = released_since(state.reservations, state.snapshot_reservations)
         return self._names_of(nodes, later)
 
     def _names_of(self, nodes: NodeList, uuids: Set[str]) -> frozenset[str]:
-        """Return the names of the nodes in whose trees some of these providers are."""
+        """Return the names of the nodes whose trees contain any of these providers."""
         records = self.store.records
         roots = {records[uuid].root_uuid for uuid in uuids & records.keys()}
         return frozenset(node.name for node in nodes.nodes if node.uuid in roots)
 
     def _may_pass(self, problem: WharfingerError) -> bool:
-        """Return whether a problem may be over at the next poll."""
+        """Return whether the next poll may succeed despite this problem."""
         if isinstance(problem, PlacementError) and problem.status >= INTERNAL_SERVER_ERROR:
             return True
         return isinstance(problem, _TRANSIENT) and problem not in self.store.damaged.values()
 
     def _inherited(self, state: CycleState, nodes: NodeList) -> CycleState:
-        """Move the records of this host's nodes that other hosts still have to this host.
+        """Move records of this host's nodes from other hosts to this host.
 
-        Return the state, read again. Roots whose records could not be moved are blocked.
+        Return the state, read again. Trees whose records could not be moved are blocked.
         """
         roots = self._to_inherit(nodes, state.rows)
         failed: dict[str, WharfingerError] = {}
@@ -775,15 +799,15 @@ class Reconciler:
     def _to_inherit(self, nodes: NodeList, rows: HostState) -> set[str]:
         """Return the nodes of this instance for which another host may have newer records."""
         records = self.store.records
-        # A node that has been away may have been another host's, and come back.
-        back = {
+        # Another host may have published a node while this host did not list it.
+        returned = {
             node.uuid
             for node in nodes.nodes
             if node.uuid in rows.node_revisions
             and node.uuid in records
             and records[node.uuid].absent_since is not None
         }
-        return back.union(filter(is_uuid_like, rows.node_revisions.keys() - records.keys()))
+        return returned.union(filter(is_uuid_like, rows.node_revisions.keys() - records.keys()))
 
 
 def _readable(reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:
@@ -798,7 +822,7 @@ def _with_nodes(state: CycleState, nodes: NodeList) -> CycleState:
 
 
 def _waiting_for_names(plan: Plan) -> set[str]:
-    """Return the roots of trees that want a name which this plan frees by a rename."""
+    """Return the roots of trees that need a name that another provider gives up in this plan."""
     renames = any(
         isinstance(step, UpdateProvider) and step.before.name != step.after.name
         for step in plan.steps

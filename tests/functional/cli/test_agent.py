@@ -96,7 +96,7 @@ def test_agent_with_verbose_logs_its_start_writing_cycles_and_end(
 
     assert (done.code, done.out) == (0, "")
     # Its Placement refuses the role that writing many at once needs, and the agent logs that.
-    told = "inventories are written one by one"
+    told = "inventories are written one provider at a time"
     lines = [line for line in done.err.splitlines() if not line.startswith(told)]
     assert (lines[0], lines[-1]) == ("the agent of lab runs one, two", "the agent of lab stops")
     assert sorted(lines[1:-1]) == [
