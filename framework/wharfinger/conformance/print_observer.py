@@ -1,4 +1,4 @@
-"""An observer of the calls to a driver that sees what is written to the standard streams."""
+"""An observer that records what the calls to a driver print to stdout and stderr."""
 
 import io
 import logging
@@ -14,16 +14,19 @@ from typing import Any, Final, cast
 from wharfinger.conformance.process_observer import Misuse, ProcessObserver
 
 _NAMES: Final = {1: "stdout", 2: "stderr"}
-#: Characters of a text that are reported.
+#: The most characters of a printed text that are reported.
 _LONGEST: Final = 60
 
 
 class PrintObserver:
-    """Redirects both streams during each call, those of Python and those of the process.
+    """Redirects stdout and stderr to files during each call to a driver.
 
-    Other threads, such as a harness that serves HTTP, write through sys.stdout and sys.stderr as
-    before. Logs and warnings do not count: existing handlers write nothing meanwhile. Handlers of
-    the driver's own loggers do count; the names of these begin with ``logger``.
+    It redirects both sys.stdout and the file descriptor 1, and the same for stderr. Threads that
+    the driver has not started, such as a harness that serves HTTP, print through Python as before.
+
+    Logs and warnings are not reported: log handlers write nothing in the block of ``watching``.
+    Handlers of the driver's own loggers are reported. The names of these loggers begin with
+    ``logger``.
     """
 
     def __init__(self, process: ProcessObserver, logger: str) -> None:
@@ -32,19 +35,19 @@ class PrintObserver:
         self._redirects: Final[list[_Redirect]] = []
 
     def before(self, method: str) -> None:
-        """Redirect."""
+        """Begin to redirect both streams."""
         for one in self._redirects:
             one.begin(self._process.own_threads)
 
     def after(self, method: str) -> None:
-        """Restore the streams, and read the text that the call has written."""
+        """Restore the streams, and record the text that the call has printed."""
         for one in self._redirects:
             if text := one.end():
                 self._process.note(Misuse.PRINT, f"{one.name}: {text[:_LONGEST]!r}", method)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Prepare the redirections, and silence log handlers, within the block."""
+        """Prepare the redirections, and silence log handlers in the block."""
         with ExitStack() as stack:
             for number, name in _NAMES.items():
                 with suppress(OSError):  # it is closed
@@ -62,7 +65,7 @@ class PrintObserver:
         ]
         kept = logging.lastResort, logging.raiseExceptions, warnings.showwarning
         logging.lastResort = logging.NullHandler()
-        logging.raiseExceptions = False  # a handler that fails prints it there
+        logging.raiseExceptions = False  # a handler that fails prints its error to stderr
         warnings.showwarning = lambda *args, **kwargs: None
         for handler, stream in handlers:
             for redirect in self._redirects:
@@ -82,7 +85,7 @@ class PrintObserver:
 
 
 class _Redirect:
-    """One stream, of the process and of Python."""
+    """The redirection of one stream: of the file descriptor, and of the object in sys."""
 
     def __init__(self, number: int, name: str) -> None:
         self.name: Final = name
@@ -99,16 +102,16 @@ class _Redirect:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bytes.end()  # a handler of the driver may still have it
+        self._bytes.end()  # a handler of the driver may still write to the stream
         self._file.close()
         os.close(self._kept)
 
     def is_of(self, stream: object) -> bool:
-        """Return whether this is Python's stream for the descriptor."""
+        """Return whether an object is the stream in sys that this redirects, such as sys.stdout."""
         return stream in (getattr(sys, self.name), getattr(sys, f"__{self.name}__"))
 
     def begin(self, own_threads: set[threading.Thread]) -> None:
-        """Write to the file from now on."""
+        """Redirect the stream to a temporary file. ``own_threads`` are the driver's threads."""
         self._bytes.own_threads, self._bytes.caller = own_threads, threading.current_thread()
         self._real = getattr(sys, self.name)
         self._flush()
@@ -116,10 +119,10 @@ class _Redirect:
         setattr(sys, self.name, self.stream)
 
     def end(self) -> str:
-        """Write to where it was before; return what was written meanwhile."""
+        """Restore the stream; return what was printed since ``begin``."""
         self._flush()
         os.dup2(self._kept, self._number)
-        if getattr(sys, self.name) is self.stream:  # a driver that replaces it is seen elsewhere
+        if getattr(sys, self.name) is self.stream:  # ProcessObserver reports a replaced stream
             setattr(sys, self.name, self._real)
         size = os.fstat(self._file.fileno()).st_size
         text = os.pread(self._file.fileno(), size - self._size, self._size)
@@ -133,7 +136,7 @@ class _Redirect:
 
 
 class _Bytes(io.RawIOBase):
-    """The bytes of a stream of Python.
+    """The raw stream below the redirected sys.stdout or sys.stderr.
 
     Text of the driver's threads goes to the descriptor ``noted``, and other text to ``kept``.
     """
@@ -149,15 +152,15 @@ class _Bytes(io.RawIOBase):
         return True
 
     def fileno(self) -> int:
-        """Return the descriptor that is redirected."""
+        """Return the file descriptor of the stream: 1 or 2."""
         return self._number
 
     def end(self) -> None:
-        """Write to the stream itself from now on."""
+        """Write all text to the real stream from now on."""
         self._kept = self._noted = self._number
 
     def write(self, data: Any) -> int:
-        """Write at once."""
+        """Write data at once, to the descriptor for the present thread."""
         with suppress(OSError):  # it is closed
             present = threading.current_thread()
             is_own = present is self.caller or present in self.own_threads

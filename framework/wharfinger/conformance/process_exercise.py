@@ -1,6 +1,6 @@
-"""All calls to a driver, in all situations that a harness can create.
+"""Make all calls to a driver, in all situations that a harness can create, and observe them.
 
-Each call is watched. Other rules check the answers.
+The observers record what the calls do to the process. Other rules check the driver's answers.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,24 +20,27 @@ from wharfinger.driver import ComputeDriver
 from wharfinger.providers import Provider
 from wharfinger.reconcile import driver_instance_loader
 
-#: Methods that may wait for the backend.
+#: Methods that may sleep while they wait for the backend.
 _MAY_WAIT: Final = frozenset({"program"})
-#: Faults of every call for a while. Other rules let calls hang, since that takes time.
+#: Faults that all calls meet in turn. Not HANG, which takes long and which other rules inject.
 _FAULTS: Final = (Fault.RAISE, Fault.ERROR, Fault.DENIED, Fault.HALF)
-#: Other rules check the exceptions of a driver.
+#: Errors to ignore: other rules check the exceptions of a driver.
 _ANY: Final = Exception
 _DONE: Final[WeakSet[Subject]] = WeakSet()
 
 
 def exercise(subject: Subject) -> None:
-    """Make all calls, in all situations; once for each subject."""
+    """Make all calls to the subject's driver, in all situations, once for each subject.
+
+    ``subject.process`` has the results.
+    """
     if subject not in _DONE:
         _Exercise(subject).run()
         _DONE.add(subject)
 
 
 class _Exercise:
-    """All calls to the drivers of a subject, under observation."""
+    """Makes the calls to instances of the subject's driver while observers watch."""
 
     def __init__(self, subject: Subject) -> None:
         kind = subject.kind
@@ -49,7 +52,7 @@ class _Exercise:
         self._driver: ComputeDriver
 
     def run(self) -> None:
-        """Make all calls to one instance. Then make the calls that only ask to another one."""
+        """Make all calls to one instance, then the calls without changes to a second instance."""
         observers = self._subject.observers
         kept, before = [*observers], process_state.snapshot()
         with self._prints.watching(), self._sleeps.watching_select():
@@ -79,7 +82,7 @@ class _Exercise:
             self._program()
 
     def _change_things(self) -> None:
-        """Make a thing busy, free it, change it; add, remove and put back a thing."""
+        """Change things in each way of the harness; call the driver's methods after each change."""
         harness, subject = self._subject.harness, self._subject
         thing = harness.things()[0]
         if can_be_busy(subject):
@@ -101,14 +104,14 @@ class _Exercise:
             self._ask()
 
     def _fail(self) -> None:
-        """Let every call to the backend meet a fault for a while."""
+        """Call the driver's methods while every call to the backend fails, and then without."""
         harness = self._subject.harness
         for fault in _FAULTS:
             harness.expect(None, fault)
-            self._sleeps.is_off = True  # between two attempts it may
+            self._sleeps.is_off = True  # the driver may sleep between two attempts
             self._ask()
             harness.expect()
-            self._ask()  # with another connection, perhaps
+            self._ask()  # the driver may connect again here
             self._sleeps.is_off = False
             self._ask()
 
@@ -123,7 +126,7 @@ class _Exercise:
                 self._ask()
 
     def _ask(self) -> None:
-        """Call every method that only asks."""
+        """Call every method of the driver that changes nothing in the backend."""
         driver, before = self._driver, self._live
         with suppress(_ANY):
             self._live = as_contents(describe(driver, before))

@@ -1,4 +1,4 @@
-"""An observer that sees what each call to a driver changes in the process."""
+"""An observer that records what each call to a driver changes in its process."""
 
 import random
 import threading
@@ -9,12 +9,12 @@ from typing import Any, Final
 from wharfinger.conformance import process_state
 from wharfinger.conformance.patches import Patches
 
-#: After these the modules are compared, too, which takes longer than a call.
+#: After these calls, replaced attributes of modules are searched, too, which takes long.
 _LAST_CALLS: Final = ("__init__", "cleanup_host")
 
 
 class Misuse(StrEnum):
-    """The kinds of what a driver may not do to its process; there is a rule for each."""
+    """Kinds of things that a driver may not do to its process. Each kind has its own rule."""
 
     STATE = "state"
     LOGGING = "logging"
@@ -24,33 +24,33 @@ class Misuse(StrEnum):
 
 
 class ProcessObserver:
-    """Records what calls change, and repairs it, so that the change disturbs no other rule.
+    """Records what calls to a driver change in the process, and undoes the change at once.
 
-    It lasts for the whole run. A change that a driver makes in one situation only is recorded
-    during the rule that makes the situation.
+    So the change does not affect the next rule. One observer lasts for the whole run, since a
+    driver may make a change in a situation that only one of the rules creates.
     """
 
     def __init__(self) -> None:
-        #: The changes in words, once each, with the call: "in METHOD".
+        #: The changes as texts; each with the call that made it first, as "in METHOD".
         self.found: Final[dict[Misuse, dict[str, str]]] = {kind: {} for kind in Misuse}
-        #: The threads that calls have started, as far as they were watched.
+        #: The driver's threads that were started while a SleepObserver was watching.
         self.own_threads: Final[set[threading.Thread]] = set()
         self._patches: Final = Patches()
         self._lock: Final = threading.RLock()
         self._before: Final = threading.local()
-        #: How many calls have begun, and how many go on.
+        #: How many calls have begun, and how many are in progress.
         self._begun = 0
         self._open = 0
-        #: The states of random after calls that began with other states.
+        #: The states of the module random after each call that has changed it.
         self._states: Final[set[int]] = set()
 
     def note(self, kind: Misuse, what: str, method: str) -> None:
-        """Record what a call did."""
+        """Record that the call to ``method`` did ``what``."""
         self.found[kind].setdefault(what, f"in {method}")
 
     def before(self, method: str) -> None:
-        """Take a snapshot."""
-        if method == _LAST_CALLS[-1]:  # it may undo what the driver has replaced
+        """Take a snapshot of the process, and seed random with the number of the call."""
+        if method == _LAST_CALLS[-1]:  # cleanup_host may undo what the driver has replaced
             self.look_at_patches(method)
         with self._lock:
             self._begun += 1
@@ -59,12 +59,12 @@ class ProcessObserver:
         seed = None
         if is_alone:
             kept = random.getstate()
-            random.seed(number)  # another one for each call
+            random.seed(number)  # so that each call begins with another state
             seed = (kept, random.getstate())
         self._before.facts = (process_state.snapshot(), seed, number)
 
     def after(self, method: str) -> None:
-        """Compare, record and repair."""
+        """Compare the process with the snapshot; record each change, and undo it."""
         before, seed, number = self._before.facts
         found = process_state.changes(before, process_state.snapshot())
         for change in found:
@@ -79,9 +79,9 @@ class ProcessObserver:
                 self.look_at_patches(method)
 
     def see_later_changes(self, before: Sequence[Any]) -> None:
-        """Record changes that a thread of the driver has made between two calls.
+        """Record and undo changes since the snapshot ``before``, made by threads of the driver.
 
-        The environment may be the harness's own change.
+        Changes of the environment do not count, since the harness may have made them.
         """
         found = process_state.changes(before, process_state.snapshot())
         for change in [one for one in found if one.aspect.name != "the environment"]:
@@ -90,12 +90,15 @@ class ProcessObserver:
             process_state.restore([change])
 
     def look_at_patches(self, method: str) -> None:
-        """Record what was replaced since the last time."""
+        """Record and restore the attributes of modules that were replaced since the last look."""
         for name in self._patches.look():
             self.note(Misuse.PATCH, name, f"{method}, or before")
 
     def _see_seed(self, seed: tuple[Any, Any], method: str, *, was_alone: bool) -> None:
-        """Record a state that random had before, whatever it began with: it was seeded."""
+        """Record that a call has seeded random: it ends in a state in which another call ended.
+
+        Calls begin with different states, so two of them end in the same state only with a seed.
+        """
         kept, began = seed
         ended = random.getstate()
         random.setstate(kept)

@@ -1,4 +1,7 @@
-"""The state that all code of a process shares: a snapshot of it, and a repair."""
+"""Take snapshots of the state that all code of a process shares, compare them, and restore it.
+
+Examples are the working directory, the environment, signal handlers and loggers.
+"""
 
 import contextlib
 import decimal
@@ -31,27 +34,26 @@ _LIMITS: Final = {
 }
 _TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _SIGNALS: Final = tuple(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
-#: The variables below os.environ, which decodes each of them.
+#: The undecoded variables of os.environ; it is quicker to copy these.
 _VARIABLES: Final[dict[bytes, bytes]] = vars(os.environ)["_data"]
 _CONTEXT: Final = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """One thing that code of a process shares.
-
-    ``restore`` takes what ``read`` returned before. ``is_logging``: it is about logs and warnings.
-    """
+    """One part of the shared state, such as the working directory."""
 
     name: str
     read: Callable[[], Any]
+    #: Takes an earlier result of ``read``.
     restore: Callable[[Any], object]
+    #: Whether the part is about logs and warnings.
     is_logging: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An aspect that is otherwise than before."""
+    """An aspect with different values in two snapshots."""
 
     aspect: Aspect
     before: Any
@@ -70,12 +72,12 @@ class Change:
 
 
 def snapshot() -> list[Any]:
-    """Return what each of ``ASPECTS`` is now."""
+    """Return the present value of each aspect, in the order of ``ASPECTS``."""
     return [aspect.read() for aspect in ASPECTS]
 
 
 def changes(before: Sequence[Any], after: Sequence[Any]) -> list[Change]:
-    """Return what is otherwise than before."""
+    """Return the aspects that have changed between two snapshots."""
     return [
         Change(aspect, old, new)
         for aspect, old, new in zip(ASPECTS, before, after, strict=True)
@@ -84,14 +86,17 @@ def changes(before: Sequence[Any], after: Sequence[Any]) -> list[Change]:
 
 
 def restore(found: Sequence[Change]) -> None:
-    """Repair what was changed, as far as this thread and user may."""
+    """Restore the earlier values, as far as this thread and this user are allowed to."""
     for change in found:
         with contextlib.suppress(OSError, ValueError, TypeError, RuntimeError):
             change.aspect.restore(change.before)
 
 
 def _counts(aspect: Aspect, before: Any, after: Any) -> bool:
-    """Return whether a difference is a change: an import may add filters of its own warnings."""
+    """Return whether a difference is a change by the driver.
+
+    An import of a library may add a warning filter for that library's own warnings.
+    """
     if aspect.name != _FILTERS:
         return True
     news = [one for one in after if one not in before]
@@ -100,12 +105,15 @@ def _counts(aspect: Aspect, before: Any, after: Any) -> bool:
 
 
 def _is_for_all(warning_filter: Any) -> bool:
-    """Return whether a filter of warnings is not about a library's own category, or one text."""
+    """Return whether a warning filter covers warnings of all modules.
+
+    Its category is then one of Python's own, and it names no message and no module.
+    """
     _action, message, category, module, _line = warning_filter
     return category.__module__ == "builtins" and message is None and module is None
 
 
-# How to read and to restore each of them.
+# Functions that read and restore one aspect each.
 
 
 def _working_directory() -> str | None:
@@ -116,19 +124,19 @@ def _working_directory() -> str | None:
 
 
 def _umask() -> bytes:
-    """Return the umask as the kernel tells it: to set it would affect other threads."""
+    """Return the umask from /proc, since os.umask sets it, which would affect other threads."""
     found = os.pread(_status(os.getpid()), 4096, 0).partition(b"\nUmask:")[2]
     return found.partition(b"\n")[0]
 
 
 @cache
 def _status(pid: int) -> int:
-    """Return a descriptor that stays open: to open the file costs more than to read it."""
+    """Return a descriptor of the status file that stays open, since opening takes longest."""
     return os.open(f"/proc/{pid}/status", os.O_RDONLY)
 
 
 def _signal_handlers() -> dict[int, Any]:
-    # The function of the module signal makes an enumeration of each answer, which takes longer.
+    # signal.getsignal converts each result to an enum, which takes longer.
     return {number: handler_of(number) for number in _SIGNALS}
 
 
@@ -139,13 +147,13 @@ def _restore_signal_handlers(before: dict[int, Any]) -> None:
 
 
 class _Timers:
-    """The timers that send signals: whether they are set, however much is left."""
+    """The timers that send signals. Equal if the same timers are set, with no more time left."""
 
     def __init__(self) -> None:
         self.left = [signal.getitimer(one)[0] for one in _TIMERS]
 
     def __eq__(self, other: object) -> bool:
-        assert isinstance(other, _Timers)  # which was read later
+        assert isinstance(other, _Timers)  # the later snapshot
         return all(
             bool(left) == bool(later) and later <= left
             for left, later in zip(self.left, other.left, strict=True)
@@ -209,7 +217,7 @@ def _restore_limits(before: dict[str, Any]) -> None:
 
 
 def _attributes(name: str, *of: tuple[Any, str], is_logging: bool = False) -> Aspect:
-    """Return an aspect that is the values of some attributes."""
+    """Return an aspect that consists of attributes: pairs of an owner and a name."""
 
     def restore(before: list[Any]) -> None:
         for (owner, attribute), value in zip(of, before, strict=True):
@@ -219,7 +227,7 @@ def _attributes(name: str, *of: tuple[Any, str], is_logging: bool = False) -> As
 
 
 def _list_of_sys(name: str) -> Aspect:
-    """Return an aspect that is the content of a list in sys."""
+    """Return an aspect that consists of the items of a list in sys, such as sys.path."""
 
     def restore(before: list[str]) -> None:
         getattr(sys, name)[:] = before
@@ -246,12 +254,12 @@ def _shared_loggers() -> Iterator[tuple[str, logging.Logger]]:
             yield name, one
 
 
-#: The facts of a new logger.
+#: The settings of a new logger, as in ``_loggers``.
 _USUAL: Final[tuple[Any, ...]] = (logging.NOTSET, [], [], True, False)
 
 
 class _Loggers(dict[str, Any]):
-    """The facts of loggers; those that are made later, as usual, are no difference."""
+    """The settings of loggers by name. Equal to later settings that only add unchanged loggers."""
 
     def __eq__(self, later: object) -> bool:
         assert isinstance(later, dict)
@@ -302,7 +310,7 @@ _FILTERS: Final = "the filters of warnings"
 
 
 def _standard_files() -> list[tuple[int, int] | None]:
-    """Return which files the descriptors 0 to 2 are; None for one that is closed."""
+    """Return the device and inode of the files of descriptors 0 to 2; None for a closed one."""
     found: list[tuple[int, int] | None] = []
     for number in range(3):
         try:
@@ -314,7 +322,7 @@ def _standard_files() -> list[tuple[int, int] | None]:
     return found
 
 
-#: All that is looked at.
+#: The shared state of a process that the kit watches.
 ASPECTS: Final[Sequence[Aspect]] = (
     Aspect("the files of descriptors 0 to 2", _standard_files, lambda before: None),
     Aspect("the working directory", _working_directory, os.chdir),

@@ -1,4 +1,4 @@
-"""The options of pytest for a run of the kit, the run for its tests, and the verdict at the end."""
+"""The pytest plugin of the kit: its options, the fixture with the run, and the final verdict."""
 
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from wharfinger.conformance.terminal_output import last_word
 
 _ASKED: Final = pytest.StashKey[Asked]()
 _RUN: Final = pytest.StashKey[Run]()
-#: Exit codes of pytest that are no verdict on the driver.
+#: Exit codes of pytest that stay: pytest did not get so far as to a verdict.
 _NO_VERDICT: Final = (
     pytest.ExitCode.INTERRUPTED,
     pytest.ExitCode.INTERNAL_ERROR,
@@ -23,23 +23,24 @@ _NO_VERDICT: Final = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
+    """Add the kit's options to those of pytest."""
     group = parser.getgroup("wharfinger", "conformance of a driver")
     try:
-        group.addoption("--driver", metavar="NAME", help="an entry point of wharfinger.drivers")
+        group.addoption("--driver", metavar="NAME", help="the driver to check, such as libvirt")
     except ValueError as error:
         raise pytest.UsageError(
-            f"another plugin has an option --driver, too; leave it out (-p no:ITS_NAME): {error}"
+            f"another plugin has an option --driver; disable that plugin (-p no:ITS_NAME): {error}"
         ) from error
     add_options(group.addoption, "driver-")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the options."""
+    """Check the values of the kit's options, and keep them for the run."""
     options = config.option
     if getattr(options, "dist", "no") != "no":
         raise pytest.UsageError(
-            "the rules build on each other, and there is one backend: leave out -n, or use -n0"
+            "the rules cannot run in parallel, since they share one backend: leave out -n, or use "
+            "-n0"
         )
     try:
         driver = None if options.driver is None else driver_name(options.driver)
@@ -51,13 +52,16 @@ def pytest_configure(config: pytest.Config) -> None:
     except OSError as error:
         raise pytest.UsageError(f"--driver-report: {error}") from error
     config.stash[_ASKED] = Asked.read(driver, options, "driver-")
-    # A driver's author cannot correct what libraries say to each other.
+    # The author of a driver cannot repair the deprecated calls of libraries.
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Check the rules in their order, whatever other plugins shuffle: they build on each other."""
+    """Put the tests of the kit in the order of the rule ids, since rules depend on earlier ones.
+
+    Other plugins may have shuffled them.
+    """
     rules = {item: rule.id for item in items if (rule := _rule_of(item)) is not None}
     ordered = iter(sorted(rules, key=rules.__getitem__))
     items[:] = [next(ordered) if item in rules else item for item in items]
@@ -65,7 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def conformance_run(pytestconfig: pytest.Config) -> Iterator[Run]:
-    """The run, whose driver is ready to be checked."""
+    """The run of the kit that checks the rules of all tests; its end stops the harness."""
     with Run(pytestconfig.stash[_ASKED], pytestconfig.option.driver_report) as run:
         pytestconfig.stash[_RUN] = run
         yield run
@@ -73,13 +77,13 @@ def conformance_run(pytestconfig: pytest.Config) -> Iterator[Run]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Exit with the code of the verdict, or with that of pytest if the verdict is good."""
+    """Exit with the verdict's code unless that is 0; then with pytest's own code."""
     if not session.config.option.collectonly and exitstatus not in _NO_VERDICT:
         session.exitstatus = exit_code(_verdicts(session.config)) or exitstatus
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the verdict."""
+    """Print the summary of the run and the verdict."""
     if config.option.collectonly:
         return
     asked, run = config.stash[_ASKED], config.stash.get(_RUN, None)
@@ -95,7 +99,7 @@ def _verdicts(config: pytest.Config) -> Any:
 
 
 def _rule_of(item: pytest.Item) -> Rule | None:
-    """The rule of a test of the kit."""
+    """Return the rule that a test checks; None if the test is not the kit's."""
     callspec = getattr(item, "callspec", None)
     rule = callspec.params.get("rule") if callspec is not None else None
     return rule if isinstance(rule, Rule) else None

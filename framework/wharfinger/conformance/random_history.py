@@ -1,4 +1,7 @@
-"""Random histories of a backend and of the driver that publishes it."""
+"""Random sequences of backend changes, driver cycles and faults, drawn by hypothesis.
+
+Each such sequence is a history. Placement is compared with the backend after each event.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -15,23 +18,24 @@ from wharfinger.conformance.rules import are_kept_so_far, can_be_busy
 from wharfinger.conformance.subject import Publishing, Subject, problems
 from wharfinger.providers import Provider
 
-#: Which of what can happen does, and to which of the things.
+#: A random number that selects an event, or the thing to which it happens.
 _WHICH: Final = strategies.integers(0, 1023)
-#: The type of the cycle after a change. Without one, the next cycle sees it.
+#: The types of the cycle after a change. With "" the next event follows without a cycle.
 _CYCLE_TYPES: Final = ("", "sync", "drift", "poll")
-#: Which of the calls of a cycle fail: one of the first.
+#: A fault meets one of this many first calls of a cycle.
 _CALLS: Final = 10
+#: The faults, each with the rule that a driver must follow for it to be injected.
 _FAULTS: Final = {Fault.RAISE: "WHF-703", Fault.HALF: "WHF-704"}
-#: More things than that are not made.
+#: The most things that the backend has.
 _MANY: Final = 6
 #: An event, and the things to which it can happen.
 _Step = tuple[Callable[[str], None], Sequence[str]]
 
 
 class History(RuleBasedStateMachine):
-    """The state of the backend, and the state that Placement must have with it.
+    """One history, and the contents that Placement must have after each of its events.
 
-    Rules that are known to be broken are left out.
+    Events are left out if the driver is known to break a rule about them.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -41,7 +45,7 @@ class History(RuleBasedStateMachine):
         self._acts: list[str] = []
         self._busy: set[str] = set()
         self._gone: list[str] = []
-        #: The busy and the free things at the last listing.
+        #: The busy and the free things at the end of the last ``_settle``.
         self._listed_busy: set[str] = set()
         self._listed_free: set[str] = set()
         self._free: dict[str, Provider] = {}
@@ -49,22 +53,25 @@ class History(RuleBasedStateMachine):
 
     @initialize()
     def begins(self) -> None:
-        """Publish the first state of the backend."""
+        """Reset the backend, and start a driver that publishes it."""
         self._subject.begin()
         self._publishing = Publishing(self._subject)
         self._publishing.start()
         self._settle()
 
     def teardown(self) -> None:
-        """Close the driver."""
+        """Stop the driver."""
         if self._publishing is not None:
             self._publishing.stop()
 
-    # One rule of hypothesis makes all events: with several rules, most histories lack most of them.
+    # Hypothesis uses only few of several rules in one history. So one rule makes all events.
 
     @rule(step=_WHICH, which=_WHICH, cycle_type=strategies.sampled_from([*_CYCLE_TYPES]))
     def happens(self, step: int, which: int, cycle_type: str) -> None:
-        """Change the backend, with a cycle or without, or let something happen to the driver."""
+        """Change the backend, and perhaps run a cycle; or else run an event of the driver.
+
+        The drawn numbers ``step`` and ``which`` select the event and its thing.
+        """
         changes, others = [*self._changes()], [*self._of_driver()]
         (happens, things) = [*changes, *others][step % (len(changes) + len(others))]
         happens(things[which % len(things)])
@@ -72,7 +79,7 @@ class History(RuleBasedStateMachine):
             self._publish(cycle_type)
 
     def _changes(self) -> Iterator[_Step]:
-        """Yield the events of the backend, with the things."""
+        """Yield the changes of the backend that are possible now, with their things."""
         free = [thing for thing in self._there if thing not in self._busy]
         if len(self._there) < _MANY:
             yield self._add, [""]
@@ -111,7 +118,7 @@ class History(RuleBasedStateMachine):
     # Events of the driver.
 
     def _of_driver(self) -> Iterator[_Step]:
-        """Yield the events of the driver."""
+        """Yield the events of the driver: a full cycle, a restart, a cycle with a fault."""
         yield self._publish, ["sync"]
         if self._keeps("WHF-303"):
             yield self._restart, [""]
@@ -125,10 +132,10 @@ class History(RuleBasedStateMachine):
         )
 
     def _publish(self, cycle_type: str) -> None:
-        """Run a cycle, and then full ones; raise Violation unless all is as expected after each."""
+        """Run a cycle, then full cycles; raise Violation if Placement is wrong after one."""
         self._tell(cycle_type)
         outcome = getattr(self._running.cycle, cycle_type)()
-        # Only a listing tells that something is gone: until then it may be missed, and reported.
+        # Without a new listing, a driver may report a removed thing as a problem.
         for problem in problems(outcome, may_report=cycle_type != "sync"):
             self._fail(str(problem), "a cycle without a problem")
         self._see_kept()
@@ -140,21 +147,24 @@ class History(RuleBasedStateMachine):
         self._settle()
 
     def _fail_at(self, how: str) -> None:
-        """Run a cycle in which a call fails, and go on."""
+        """Run a cycle in which a call fails, then full ones; ``how`` has the fault and the call.
+
+        Raise Violation if the failed cycle has published something else than the full ones.
+        """
         fault, at = how.split(" ")
         self._tell(f"call {at} meets {fault}")
         old = self._subject.placement.contents()
         Breaking(self._subject, Fault(fault)).attempt(self._running.cycle.sync, int(at))
         middle = self._subject.placement.contents()
         self._settle()
-        if not self._gone:  # a removed thing goes in two steps
+        if not self._gone:  # the framework removes a provider in two steps
             new = self._subject.placement.contents()
             see_old_or_new(old, middle, new, ", ".join(self._acts))
 
     # Checks.
 
     def _see_kept(self) -> None:
-        """Raise Violation if a thing differs that has not changed since the last listing."""
+        """Raise Violation if a thing has changed in Placement that was busy, or free, all along."""
         contents = self._subject.placement.contents()
         for thing in self._listed_busy & self._busy & contents.keys():
             self._see_reserved(contents[thing])
@@ -184,9 +194,9 @@ class History(RuleBasedStateMachine):
         self._listed_free = {*self._there} - self._busy
 
     def _are_free(self, contents: Contents) -> bool:
-        """Return whether each free thing is described as when it was free before.
+        """Return whether each free thing is in Placement as when it was free before.
 
-        One without an earlier description must only not be reserved.
+        A thing that was never seen free must only not be reserved.
         """
         there = {one for one in {*self._there} - self._busy if one in contents}
         return all(
@@ -224,7 +234,7 @@ class History(RuleBasedStateMachine):
 
 
 def histories_of(subject: Subject) -> type[History]:
-    """The histories of one driver."""
+    """Return a class of histories for one driver, as hypothesis needs it."""
 
     class Its(History):
         def __init__(self) -> None:

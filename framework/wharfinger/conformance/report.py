@@ -1,4 +1,7 @@
-"""The report of a run: facts, as JSON for programs and as Markdown for people."""
+"""The report of a run, as JSON for programs and as Markdown for people.
+
+Both have the same facts: the versions, the options, the verdicts and the result of each rule.
+"""
 
 import json
 import platform
@@ -27,9 +30,9 @@ def facts(
     rules: Iterable[Rule],
     capabilities: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the options and the results of a run, as JSON.
+    """Return the facts of a run as a dictionary for JSON, without importing the driver.
 
-    ``capabilities`` is what ``declared_capabilities`` returns. The driver is not imported.
+    ``capabilities`` is the result of ``declared_capabilities``.
     """
     return {
         "format": _FORMAT,
@@ -57,17 +60,17 @@ def facts(
 
 
 def as_json(facts: Mapping[str, Any]) -> str:
-    """The facts for programs."""
+    """Return the facts as the text of a JSON file."""
     return json.dumps(facts, indent=2) + "\n"
 
 
 def as_markdown(facts: Mapping[str, Any]) -> str:
-    """The facts for people."""
+    """Return the facts as the text of a Markdown file."""
     return "\n".join(_markdown(facts)) + "\n"
 
 
 def driver(name: str) -> dict[str, str]:
-    """Return the class of the driver, and the version of its distribution."""
+    """Return the name, the class and the distribution of a driver, "" for an unknown value."""
     for one in loader.installed():
         if one.name == name:
             return {"name": name, "class": one.target, "distribution": one.distribution}
@@ -75,13 +78,13 @@ def driver(name: str) -> dict[str, str]:
 
 
 def unproven(facts: Mapping[str, Any], profile: str) -> str:
-    """Return the number of unproven rules of a profile in brackets, or an empty text."""
+    """Return a suffix such as " (2 unproven)" for a profile's verdict; "" for none."""
     count = facts["unproven"][profile]
     return f" ({count} unproven)" if count else ""
 
 
 def _backend(asked: Asked) -> str:
-    """The backend that the rules are checked with."""
+    """Return a text for the backend with which the rules are checked."""
     if asked.config_file is not None:
         return "the backend of a configuration file"
     names = [one.value for one in entry_points(group=HARNESSES, name=asked.driver or "")]
@@ -141,7 +144,7 @@ def _markdown(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _rows(head: Collection[str], rows: Iterable[Collection[str]]) -> Iterator[str]:
-    """A table."""
+    """Yield the lines of a Markdown table."""
     yield _row(head)
     yield _row(["---"] * len(head))
     for row in rows:

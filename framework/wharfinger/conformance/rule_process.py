@@ -1,7 +1,7 @@
-"""The process in which the rules run, from the side of the process that waits for its results.
+"""Start the process in which the rules run, and wait for its results.
 
-A driver may end or stop the process of the rules. The waiting process goes on, and a result that
-does not arrive is a failure.
+A driver may end or block that process. The waiting process goes on, and a result that does not
+arrive is a failure of the rule.
 """
 
 import json
@@ -22,22 +22,23 @@ from wharfinger.conformance.rule_runner import Result, Status
 from wharfinger.conformance.rules import Rule
 from wharfinger.conformance.run_options import Asked
 
-#: Seconds between two looks at a process that has not answered.
+#: Seconds between two checks of a process that has not answered.
 _INTERVAL: Final = 0.05
-#: Seconds for a process to end whose connection is closed, and to write its stacks.
+#: Seconds for a process to end after it has closed its pipe, or to write its stacks.
 _GRACE: Final = 1.0
-#: Seconds for the start and for the kit's own work, which are no time of the driver or the harness.
+#: Seconds that the kit's own work in the process may take without a call to driver or harness.
 _OWN_TIME: Final = 600.0
-#: Lines of its output that a failure shows.
+#: Lines of the process's output that a failure shows.
 _LINES: Final = 30
-#: The variable that marks every process that it starts.
+#: The environment variable that marks the process and every process that it starts.
 _MARK: Final = "WHARFINGER_CONFORMANCE_PROCESS"
 
 
 class Lost(Exception):
-    """The process has ended or was killed, and the result did not arrive.
+    """The process has ended or was killed before the result arrived.
 
-    ``details`` are its stacks and its output. ``is_harness``: a call to the harness was running.
+    ``details`` has the end of its output, and the stacks of its threads. ``is_harness``: a call to
+    the harness was running, not to the driver.
     """
 
     def __init__(self, reason: str, details: str, *, is_harness: bool = False) -> None:
@@ -49,7 +50,8 @@ class Lost(Exception):
 class RuleProcess:
     """A process with a driver, its backend and a Placement, which checks one rule at a time.
 
-    ``directory`` is empty. ``broken`` are the ids of rules that are known to be broken.
+    ``directory`` is an empty directory for its files. ``broken`` has the ids of the rules that the
+    driver is known to break.
     """
 
     def __init__(self, asked: Asked, directory: Path, broken: Iterable[str]) -> None:
@@ -84,7 +86,7 @@ class RuleProcess:
                 stderr=output,
                 env=environment,
                 pass_fds=(question, answer),
-                start_new_session=True,  # Ctrl+C is for the one that waits
+                start_new_session=True,  # Ctrl+C reaches only the waiting process
             )
         os.close(question)
         os.close(answer)
@@ -93,9 +95,9 @@ class RuleProcess:
         self._buffer = b""
 
     def begin(self) -> dict[str, Any]:
-        """Wait until the driver can be checked; return its capabilities, as JSON.
+        """Wait until the process is ready; return the driver's capabilities as JSON data.
 
-        Raises NotShown where it cannot be checked, and Lost.
+        Raise NotShown if the driver cannot be checked, Lost if the process ends.
         """
         answer = self._answer()
         if reason := answer["reason"]:
@@ -104,12 +106,15 @@ class RuleProcess:
         return capabilities
 
     def check(self, rule: Rule) -> Result:
-        """Check a rule; raises Lost."""
+        """Let the process check a rule, and return the result; raise Lost if the process ends."""
         self._ask({"check": rule.id})
         return Result(rule, **self._read(self._answer()))
 
     def end(self) -> None:
-        """Stop the harness, and end the process; raises NotShown where that fails, and Lost."""
+        """Let the process stop the harness, and kill it after that.
+
+        Raise NotShown if the harness cannot be stopped, Lost if the process ends before.
+        """
         self._ask({})
         reason = self._answer()["reason"]
         self.kill()
@@ -117,7 +122,7 @@ class RuleProcess:
             raise NotShown(reason)
 
     def kill(self) -> None:
-        """End it at once, with every process that it has started; once it has ended, do nothing."""
+        """Kill the process, and every process that it has started. A second call does nothing."""
         self._process.kill()
         self._process.wait()
         for fd in self._open:
@@ -136,7 +141,7 @@ class RuleProcess:
             return  # there will be no answer, and that is the failure
 
     def _answer(self) -> Any:
-        """The next answer; raises Lost, after the process was killed."""
+        """Return the next answer of the process. If none comes, kill it and raise Lost."""
         self._clock.restart()
         while b"\n" not in self._buffer:
             self._wait()
@@ -147,7 +152,7 @@ class RuleProcess:
         return answer
 
     def _wait(self) -> None:
-        """Wait a moment for a part of an answer."""
+        """Wait a moment for a part of an answer; raise Lost if the time for it is over."""
         readable, _, _ = select.select([self._answers], [], [], _INTERVAL)
         part = os.read(self._answers, 1 << 16) if readable else None
         if part:
@@ -163,11 +168,11 @@ class RuleProcess:
             raise self._lost(f"{self._clock.running} has not returned for {self._timeout:g} s")
 
     def _end(self) -> str:
-        """How it has ended."""
+        """Return a text on how the process has ended or closed its pipe."""
         try:
             code = self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
-            return f"{self._clock.running} closed the connection to the kit"
+            return f"{self._clock.running} closed the pipe to the kit"
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return f"the process ended with {how} in {self._clock.running}"
 
@@ -179,7 +184,7 @@ class RuleProcess:
         return Lost(reason, "\n".join([*written, stacks]).strip(), is_harness=is_harness)
 
     def _dump(self) -> str:
-        """Return the stacks of its threads, if it can write them."""
+        """Return the stacks of the process's threads, or "" if it does not write them."""
         self._process.send_signal(signal.SIGUSR1)
         text, deadline = "", time.monotonic() + _GRACE
         while time.monotonic() < deadline and self._process.poll() is None:
@@ -195,11 +200,11 @@ class RuleProcess:
 
 
 def _marked(mark: bytes) -> Iterable[int]:
-    """The processes that were started with a variable in their environment."""
+    """Yield the ids of the processes with this variable, as "NAME=VALUE", in their environment."""
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             variables = path.read_bytes().split(b"\0")
         except OSError:
-            continue  # it is another user's, or has ended
+            continue  # the process is another user's, or has ended
         if mark in variables:
             yield int(path.parent.name)

@@ -1,4 +1,7 @@
-"""The program of the process in which the rules run. It reads questions and answers each one."""
+"""The program of the process in which the rules run.
+
+It reads the id of a rule from a pipe, checks the rule, and writes the result to another pipe.
+"""
 
 import ctypes
 import faulthandler
@@ -23,23 +26,26 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def main(start: Any) -> None:
-    """Answer until an empty question, or the end of the pipe."""
+    """Set up the driver; check the rules that are asked for, until an empty question or the end.
+
+    ``start`` has the options, the directory, the broken rules and the pipes.
+    """
     directory = Path(start["directory"])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     stacks = (directory / "stacks").open("w")
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be inherited as ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent may ignore SIGINT
     faulthandler.register(signal.SIGUSR1, file=stacks)
-    # Where no handler takes a message, logging prints it.
+    # Without a handler, logging would print warnings.
     logging.getLogger().addHandler(logging.FileHandler(directory / "log", delay=True))
     for fd in (start["questions"], start["answers"]):
-        os.set_inheritable(fd, False)  # the processes that a harness starts keep none of them
+        os.set_inheritable(fd, False)  # so that no process of a harness keeps a pipe open
     reason = ""
     try:
         _answer_all(start, directory)
     except NotShown as error:
         reason = printable(str(error))
     _tell(start, {"reason": reason})
-    os._exit(0)  # whatever threads and exit handlers there are
+    os._exit(0)  # without waiting for threads of the driver, or for its exit handlers
 
 
 def _answer_all(start: Any, directory: Path) -> None:
@@ -59,7 +65,7 @@ def _answer_all(start: Any, directory: Path) -> None:
             rule = rules[question["check"]]
             try:
                 result = examination.look(rule)
-            except KeyboardInterrupt:  # Ctrl+C does not reach this process: it is the driver's
+            except KeyboardInterrupt:  # the driver raised it: Ctrl+C does not reach this process
                 result = Result(rule, Status.FAILED, "KeyboardInterrupt", "no error")
             _tell(
                 start,
@@ -73,7 +79,7 @@ def _answer_all(start: Any, directory: Path) -> None:
 
 
 def _tell(start: Any, answer: dict[str, Any]) -> None:
-    """Send an answer with the id of this process: a driver may have forked it."""
+    """Send an answer with the id of this process, since a fork of it by a driver may answer."""
     os.write(start["answers"], json.dumps({**answer, "pid": os.getpid()}).encode() + b"\n")
 
 

@@ -1,4 +1,4 @@
-"""Examination of a driver: checks one rule after the other, and returns the results."""
+"""Check one rule after the other with a driver, and keep the results."""
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -15,13 +15,13 @@ from wharfinger.conformance.subject import Subject
 from wharfinger.exceptions import DriverLoadError, WharfingerError, printable
 from wharfinger.reconcile.driver_calls import text_of
 
-#: Characters of a text from outside the kit, and frames of a traceback.
+#: The most characters of a text from a driver, and the most frames of a traceback.
 _LONGEST: Final = 1000
 _FRAMES: Final = 6
 
 
 def _bounded(text: str) -> str:
-    """Return a text that a terminal and a report can show: printable, and not too long."""
+    """Return a text without unprintable characters, cut to 1000 characters."""
     printed = printable(text)
     return (
         printed
@@ -31,53 +31,51 @@ def _bounded(text: str) -> str:
 
 
 class Status(StrEnum):
-    """The status of a rule."""
+    """The status of a rule after a run."""
 
     PASSED = "passed"
     FAILED = "failed"
-    #: It failed, and the failure was declared.
+    #: The driver breaks the rule, and --known-failure declares it.
     KNOWN = "known failure"
-    #: It was declared to fail, and did not.
+    #: --known-failure names the rule, but the driver does not break it.
     UNEXPECTED = "unexpected pass"
-    #: It is not for a driver with these capabilities.
+    #: The rule does not apply to a driver with these capabilities, or to this harness.
     EXEMPT = "exempt"
     NOT_RUN = "not run"
-    #: The harness lacks an optional method that the rule needs.
+    #: The harness lacks an optional method that the check needs.
     UNPROVEN = "unproven"
-    #: The core alone was asked for.
+    #: The rule is extended, and the run was asked for the core profile alone.
     NOT_ASKED = "not asked"
 
     @property
     def is_bad(self) -> bool:
-        """Whether the author has to repair something."""
+        """Whether the author has to repair the driver, or withdraw a declaration."""
         return self in (Status.FAILED, Status.UNEXPECTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one rule.
-
-    ``found`` is what the driver did, or why the rule has no result. ``details`` is a traceback
-    where one helps.
-    """
+    """The result of one rule."""
 
     rule: Rule
     status: Status
+    #: A text on what the driver did, or on why the rule was not checked.
     found: str = ""
     expected: str = ""
+    #: A traceback, or the stacks and the output of a lost process.
     details: str = ""
 
     @property
     def is_broken(self) -> bool:
-        """Whether the rule is known to be broken: rules that build on it cannot be checked."""
+        """Whether the driver breaks the rule. Rules that depend on it cannot be checked then."""
         return self.status in (Status.FAILED, Status.KNOWN)
 
 
 class Examination:
-    """A driver, and its results so far.
+    """Checks the rules with one driver, and keeps the results so far.
 
-    ``profile`` is the requested one: the core alone, or all rules. ``known`` are the reasons of
-    known failures by the ids of existing rules.
+    ``profile`` is the requested one: the core alone, or all rules. ``known`` has the declared known
+    failures: the reason of each by the id of the rule.
     """
 
     def __init__(
@@ -93,7 +91,7 @@ class Examination:
         self.results: Final[dict[str, Result]] = {}
 
     def look(self, rule: Rule) -> Result:
-        """Check a rule, if it applies to this driver; return the result."""
+        """Check a rule if it applies to this driver; keep and return the result."""
         result = judged(self._look(rule), self._known)
         self.results[rule.id] = result
         if result.is_broken:
@@ -102,11 +100,11 @@ class Examination:
 
     @property
     def broken(self) -> set[str]:
-        """The ids of the rules that are known to be broken."""
+        """The ids of the rules that the driver is known to break."""
         return self._subject.broken
 
     def look_at(self, rules: Iterable[Rule]) -> list[Result]:
-        """Check several rules in their order."""
+        """Check several rules one after the other; return the results."""
         return [self.look(rule) for rule in rules]
 
     def _look(self, rule: Rule) -> Result:
@@ -133,7 +131,7 @@ class Examination:
         return Result(rule, Status.PASSED, _bounded(found) if isinstance(found, str) else "")
 
     def _keeps_from(self, rule: Rule) -> Result | None:
-        """Return why a rule cannot be checked."""
+        """Return the result of a rule that need not or cannot be checked; otherwise None."""
         if rule.profile is Profile.EXTENDED and self._profile is Profile.CORE:
             return Result(rule, Status.NOT_ASKED)
         for id in sorted(requirements(rule.after) & self._subject.broken):
@@ -141,7 +139,7 @@ class Examination:
         try:
             exempt = rule.exempts(self._subject.capabilities)
         except DriverLoadError:
-            # That is what the first rule is about.
+            # The rules that depend on no other one are about this.
             why_not = Result(rule, Status.NOT_RUN, "the driver cannot be loaded")
             return why_not if rule.after else None
         if exempt is None and self._subject.declared is not None:
@@ -156,7 +154,11 @@ class Examination:
 
 
 def judged(result: Result, known: Mapping[str, str]) -> Result:
-    """Return the result. Of a rule that is known to fail, a failure is known, a pass unexpected."""
+    """Return the result in the light of the declared failures ``known``.
+
+    A declared failure becomes a known failure. If the rule passes or is exempt, that becomes an
+    unexpected pass.
+    """
     reason = known.get(result.rule.id)
     if reason is None:
         return result
@@ -171,7 +173,7 @@ def judged(result: Result, known: Mapping[str, str]) -> Result:
 
 
 def _exempts(rule: Rule, harness: Harness) -> str | None:
-    """Return why a rule does not apply to this backend; None if it does."""
+    """Return why a rule does not apply to a harness with these declarations; None if it does."""
     for concerned, declared, what in (
         (rule.busy, harness.busy, "nothing is ever busy"),
         (rule.cleaning, harness.cleaning, "nothing has to be cleaned"),
@@ -183,7 +185,7 @@ def _exempts(rule: Rule, harness: Harness) -> str | None:
 
 
 class _Guarded:
-    """A harness whose own failures are not the driver's."""
+    """A harness that turns each of its exceptions into NotShown, so the driver is not blamed."""
 
     def __init__(self, harness: Harness, calls: RunningCalls | None) -> None:
         self._harness = harness
@@ -191,12 +193,12 @@ class _Guarded:
 
     @property
     def kind(self) -> type[Harness]:
-        """The harness's class."""
+        """The class of the author's harness."""
         return type(self._harness)
 
     @property
     def own(self) -> Harness:
-        """The harness as the author wrote it."""
+        """The author's harness, whose methods raise their own exceptions."""
         return self._harness
 
     def __getattr__(self, name: str) -> Any:
@@ -208,9 +210,9 @@ class _Guarded:
 
 
 def guarded(harness: Harness, calls: RunningCalls | None = None) -> Harness:
-    """Return the harness with methods that raise NotShown for any exception.
+    """Return the harness with methods that raise NotShown in place of any exception.
 
-    ``calls`` observes each call.
+    ``calls`` is notified of each call.
     """
     return cast(Harness, _Guarded(harness, calls))
 

@@ -1,7 +1,7 @@
-"""The rules for drivers, with reasons and checks.
+"""The registry of the rules for drivers.
 
-One registry. The checks are in ``wharfinger.conformance.checks``. The documentation's page has the
-texts of the rules. An id is never given to another rule.
+The modules in ``wharfinger.conformance.checks`` register the rules with their checks. The
+documentation lists their texts. The id of a rule is never used for another rule.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from wharfinger.conformance.subject import Subject
     from wharfinger.driver import Capabilities
 
-#: Version of the rules. The second number grows with a new rule, or one that becomes binding; that
-#: happens only in a minor version of the framework.
+#: Version of the rules. The second number grows if a rule is new or becomes stricter. That happens
+#: only in a minor version of the framework.
 VERSION: Final = "1.1"
 
-#: The check of a rule. It may return how much it has compared.
+#: The check of a rule. It may return a text on how much it has tried.
 Check = Callable[["Subject"], str | None]
 
 
 class Level(StrEnum):
-    """How binding a rule is, as RFC 2119 has it."""
+    """How binding a rule is, in the words of RFC 2119."""
 
     #: A driver that breaks the rule does not conform.
     MUST = "MUST"
@@ -35,44 +35,46 @@ class Level(StrEnum):
 
 
 class Profile(StrEnum):
-    """The means that the check of a rule needs."""
+    """The means that the check of a rule needs besides the driver."""
 
-    #: The driver, and a configuration or a harness with which it runs.
+    #: A backend that answers, from a harness or a configuration file.
     CORE = "core"
-    #: A harness, too: the rule is about what changes, or breaks.
+    #: A harness, since the check changes the backend or injects faults.
     EXTENDED = "extended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule of the contract.
-
-    ``says`` is the contract in a sentence, ``because`` the reason, ``since`` the version of the
-    framework that brought it. It applies to drivers that support the capability ``supports``, or
-    that do not support ``denies``; with ``busy``, where things can be busy; with ``cleaning``,
-    where the backend cleans things after their release; with ``elsewhere``, where other processes
-    find the backend. ``needs`` are the optional methods of the harness that the check calls, and
-    the faults; if the harness lacks one, the rule is unproven. ``check`` raises Violation if the
-    driver breaks the rule. ``after`` are the ids of the rules that this one depends on.
-    """
+    """One rule of the contract between the framework and drivers."""
 
     id: str
     level: Level
     profile: Profile
+    #: The text of the rule in one sentence.
     says: str
+    #: The reason for the rule.
     because: str
+    #: The version of the framework that introduced the rule.
     since: str
+    #: Raises Violation if the driver breaks the rule.
     check: Check
+    #: The rule applies only to drivers that support this capability.
     supports: str | None = None
+    #: The rule applies only to drivers that do not support this capability.
     denies: str | None = None
+    #: The rule applies only if the harness declares that things can be busy.
     busy: bool = False
+    #: The rule applies only if the harness declares that things are cleaned after their release.
     cleaning: bool = False
+    #: The rule applies only if the harness declares that other processes find the backend.
     elsewhere: bool = False
+    #: The optional methods and the faults of the harness that the check needs.
     needs: tuple[str, ...] = ()
+    #: The ids of the rules that this one depends on. If one is broken, this one is not run.
     after: tuple[str, ...] = ()
 
     def exempts(self, capabilities: "Capabilities") -> str | None:
-        """Return why a driver with these capabilities need not keep the rule; None if it must."""
+        """Return why a driver with these capabilities is exempt from the rule, or None."""
         for name, wanted in ((self.supports, True), (self.denies, False)):
             if name is not None and capabilities.supports(name) is not wanted:
                 declared = getattr(capabilities, name)
@@ -94,7 +96,7 @@ def rule(
     profile: Profile = Profile.CORE,
     **conditions: Any,
 ) -> Callable[[Check], Check]:
-    """Register a function as the check of a rule; the arguments are Rule's."""
+    """Register a rule with the decorated function as its check; see Rule for the arguments."""
 
     def register(check: Check) -> Check:
         if id in _REGISTRY:
@@ -115,7 +117,7 @@ def rule(
 
 
 def requirements(after: Iterable[str]) -> frozenset[str]:
-    """Return the ids of rules, and of all rules that they depend on."""
+    """Return these ids, and those of all rules on which these rules depend."""
     found = {*after}
     for id in after:
         if id in _REGISTRY:
@@ -124,7 +126,7 @@ def requirements(after: Iterable[str]) -> frozenset[str]:
 
 
 def all_rules() -> Iterator[Rule]:
-    """Return all rules in the order of their ids, in which they are checked."""
+    """Yield all rules in the order of their ids. The kit checks them in this order."""
     package = import_module("wharfinger.conformance.checks")
     for module in iter_modules(package.__path__, f"{package.__name__}."):
         import_module(module.name)
@@ -132,12 +134,15 @@ def all_rules() -> Iterator[Rule]:
 
 
 def are_kept_so_far(subject: "Subject", ids: Iterable[str]) -> bool:
-    """Return whether these rules, and those that they need, are not known to be broken."""
+    """Return whether no check so far has found these rules, or those they depend on, broken."""
     return subject.broken.isdisjoint(requirements(ids))
 
 
 def can_be_busy(subject: "Subject") -> bool:
-    """Return whether things can be made busy, and the driver is known to respect that."""
+    """Return whether the harness can make things busy, and the driver reserves busy things.
+
+    The latter is assumed until a check has found that the driver breaks one of the rules for it.
+    """
     return (
         subject.declared is not None
         and subject.declared.busy.supported

@@ -1,6 +1,7 @@
 """One run of the kit: the results of the rules, the verdict, and the report.
 
-The command and pytest both use it: each asks for one rule after the other.
+The command ``wharfinger conformance run`` and the pytest plugin use it. Both ask for one rule
+after the other.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,15 +18,15 @@ from wharfinger.conformance.rules import Rule, all_rules
 from wharfinger.conformance.run_options import Asked
 from wharfinger.exceptions import printable
 
-#: Processes that are lost before no other one is started.
+#: The number of lost processes after which the run starts no other one.
 _MOST_LOST: Final = 3
 
 
 class Run:
-    """The rules that were checked so far, and a process that checks the next one.
+    """Checks rules in a process of their own, and keeps the results.
 
-    ``reports`` is the directory of the report, which is written anew after each rule: whatever
-    ends the run, the report has the results until then. Raises OSError where it cannot be written.
+    ``reports`` is the directory of the report. The run writes the report anew after each rule, so
+    an interrupted run leaves a report of its results. Raise OSError if that fails.
     """
 
     def __init__(self, asked: Asked, reports: Path | None = None) -> None:
@@ -49,9 +50,9 @@ class Run:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """End the process; raises NotShown if it does not end as the kit asked it to.
+        """End the process. If it ends before it has stopped the harness, raise NotShown.
 
-        The last rule has failed if that is the driver's fault.
+        If the harness was not running then, that is the driver's fault, and the last rule fails.
         """
         try:
             if self._process is not None and kind is None:
@@ -67,7 +68,7 @@ class Run:
             self._directory.cleanup()
 
     def check(self, rule: Rule) -> Result:
-        """Check a rule, and write the report."""
+        """Check a rule, keep the result, write the report, and return the result."""
         self.results[rule.id] = result = self._check(rule)
         self._write()
         return result
@@ -83,7 +84,7 @@ class Run:
         return exit_code(self.verdicts)
 
     def summary(self) -> Iterator[str]:
-        """The lines that end the run's output, without the verdict."""
+        """Yield the lines at the end of the run's output, without the verdict."""
         yield from terminal_output.summary(self.asked, self.verdicts, self.results.values())
         if self._reports is not None and self.asked.driver is not None:
             yield f"reports: {self._reports}/{self.asked.driver}.*"
@@ -97,7 +98,7 @@ class Run:
                 self._capabilities = self._process.begin()
             return self._process.check(rule)
         except NotShown as error:
-            self._kill()  # it has given its last answer
+            self._kill()  # after NotShown, the process answers no more
             self._why_not = printable(str(error))
             return Result(rule, Status.NOT_RUN, self._why_not)
         except Lost as error:
@@ -108,7 +109,7 @@ class Run:
             return self._failed(rule, error)
 
     def _failed(self, rule: Rule, error: Lost) -> Result:
-        """Return the result of a rule whose process was lost."""
+        """Return the result of a rule whose process was lost, perhaps by a fault of the harness."""
         status = Status.NOT_RUN if error.is_harness else Status.FAILED
         result = Result(rule, status, str(error), "a result", error.details)
         return judged(result, self.asked.known)
@@ -126,7 +127,7 @@ class Run:
         return RuleProcess(self.asked, directory, broken)
 
     def _write(self) -> None:
-        """Write the report, each file at once."""
+        """Write the files of the report. Each new file replaces the old one at once."""
         if self._reports is None or self.asked.driver is None:
             return
         facts = report.facts(

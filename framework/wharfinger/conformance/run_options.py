@@ -1,4 +1,4 @@
-"""Options of a run, for the command and for pytest, and their values."""
+"""The options of a run, for the command ``wharfinger conformance run`` and for pytest."""
 
 import random
 import re
@@ -14,35 +14,34 @@ from wharfinger.exceptions import printable
 
 #: The group of the entry points of harnesses.
 HARNESSES: Final = "wharfinger.conformance_harness"
-#: Seconds of the driver's time that a rule may take.
+#: Default of --timeout: seconds that calls to the driver may take in one rule.
 TIMEOUT: Final = 300.0
-#: Random histories.
+#: Default of --examples: the number of random histories.
 EXAMPLES: Final = 5
-#: A driver's name. The files of a report have it, too.
+#: A driver's name, which is also the name of the report's files.
 _NAME: Final = re.compile(r"\w[\w.+-]*")
 _KNOWN_FAILURE: Final = re.compile(r"\s*(?P<id>[A-Z]+-\d+)\s*:\s*(?P<reason>\S.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Values of the options of a run.
+    """The values of the options of a run."""
 
-    ``driver`` is None where none was named: nothing can be checked then. ``known`` has the rules
-    that are known to fail, by id, with the reasons. ``timeout`` is in seconds of the driver's time.
-    """
-
+    #: The name of the driver. Without one, no rule is run.
     driver: str | None
     config_file: Path | None = None
     profile: Profile = Profile.EXTENDED
+    #: The declared known failures: the reason of each by the id of the rule.
     known: Mapping[str, str]
     seed: int
     examples: int = EXAMPLES
+    #: Seconds that calls to the driver may take in one rule.
     timeout: float = TIMEOUT
     thorough: bool = False
 
     @classmethod
     def read(cls, driver: str | None, options: Namespace, prefix: str = "") -> Self:
-        """Return the values of the options that ``add_options`` has added."""
+        """Return the parsed values of the options that ``add_options`` has added."""
 
         def value(name: str) -> Any:
             return getattr(options, f"{prefix}{name}".replace("-", "_"))
@@ -61,7 +60,7 @@ class Asked:
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments of the command that asks for the same, without the known failures."""
+        """The arguments that repeat this run on the command line, without the known failures."""
         options = {
             "--driver-config": self.config_file,
             "--profile": None if self.profile is Profile.EXTENDED else self.profile,
@@ -73,7 +72,7 @@ class Asked:
         return [part for pair in given for part in pair] + ["--thorough"] * self.thorough
 
     def to_data(self) -> dict[str, Any]:
-        """Return the options as JSON."""
+        """Return the options as data for JSON."""
         return asdict(self) | {"config_file": self.config_file and str(self.config_file)}
 
     @classmethod
@@ -90,19 +89,20 @@ class Asked:
 
 
 def add_options(add: Callable[..., Any], prefix: str = "") -> None:
-    """Add the options to a parser by its ``add_argument``, each name with a prefix."""
+    """Add the options to a parser. ``add`` is its method, and ``prefix`` begins their names."""
     add(
         "--driver-config",
         metavar="FILE",
         type=_file,
-        help="check the driver with this configuration and the backend that it names. Nothing "
-        "there is changed, so only the core profile can be checked. Default: the driver's harness",
+        help="check the driver with this configuration and the backend that it names. The kit "
+        "only reads from this backend, so only the core rules can be checked. Default: the "
+        "driver's harness",
     )
     add(
         f"--{prefix}profile",
         choices=[profile.value for profile in Profile],
         default=Profile.EXTENDED.value,
-        help="core: the rules that need no harness. Default: extended, which is all",
+        help="core: only the rules that need no harness. extended: all rules. Default: extended",
     )
     add(
         f"--{prefix}known-failure",
@@ -110,19 +110,20 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         type=_known_failure,
         action="append",
         default=[],
-        help="a rule that is known to fail, and why. It counts as a failure if it passes",
+        help="declare that the driver breaks a rule, and why. The run fails if the driver does not",
     )
     add(
         f"--{prefix}report",
         metavar="DIR",
         type=Path,
-        help="write NAME.json, NAME.md and NAME.svg there, anew after each rule",
+        help="write the report to NAME.json, NAME.md and NAME.svg in this directory, anew after "
+        "each rule",
     )
     add(
         f"--{prefix}seed",
         metavar="N",
         type=int,
-        help="the seed of random histories and samples. Default: a random one",
+        help="the seed of random histories and of samples of faults. Default: a random one",
     )
     add(
         f"--{prefix}examples",
@@ -136,24 +137,24 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         metavar="SECONDS",
         type=_seconds,
         default=TIMEOUT,
-        help="how many seconds of the driver's time a rule may take. Default: %(default)g",
+        help="how many seconds the calls to the driver may take in one rule. Default: %(default)g",
     )
     add(
         f"--{prefix}thorough",
         action="store_true",
-        help="try every case instead of a sample, however long that takes",
+        help="try all faults and cases instead of a sample of them, which takes long",
     )
 
 
 def driver_name(text: str) -> str:
-    """Return the name of a driver; raises ArgumentTypeError."""
+    """Return the argument if it is a valid name of a driver; otherwise raise ArgumentTypeError."""
     if not _NAME.fullmatch(text):
         raise ArgumentTypeError(f"{text!r} is not a driver's name, such as libvirt")
     return text
 
 
 def rule_id(text: str) -> str:
-    """Return the id of a rule; raises ArgumentTypeError."""
+    """Return the argument if it is the id of a rule; otherwise raise ArgumentTypeError."""
     if text not in _ids():
         raise ArgumentTypeError(f"there is no rule {text}. wharfinger conformance rules lists them")
     return text

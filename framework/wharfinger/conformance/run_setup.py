@@ -1,4 +1,4 @@
-"""The set-up of an examination: the driver's backend and a Placement."""
+"""Set up the checks of a driver: its backend, a Placement, and an Examination."""
 
 import logging
 from collections.abc import Iterator
@@ -26,16 +26,16 @@ from wharfinger.exceptions import (
 )
 from wharfinger.placement.embedded import EmbeddedPlacement
 
-#: The loggers of libraries whose messages do not help an author.
+#: The loggers of libraries whose messages do not help the author of a driver.
 _LOUD: Final = ("placement", "oslo_db", "object", "stevedore", "urllib3.connectionpool")
 
 
 @contextmanager
 def set_up(asked: Asked, directory: Path, calls: RunningCalls) -> Iterator[Examination]:
-    """Start the backend, and return the examination of the driver; stop it at the end.
+    """Start the harness and a Placement, and yield the examination; stop both after the block.
 
-    ``calls`` observes each call to the driver and to the harness. Raises NotShown where the
-    driver cannot be checked, and where the harness does not stop.
+    ``calls`` is notified of each call to the driver and to the harness. Raise NotShown if the
+    driver cannot be checked, or if the harness does not stop.
     """
     if asked.driver is None:
         raise NotShown("no driver is named (--driver NAME)")
@@ -66,7 +66,10 @@ def set_up(asked: Asked, directory: Path, calls: RunningCalls) -> Iterator[Exami
 
 
 def declared_capabilities(driver: str) -> dict[str, dict[str, Any]]:
-    """Return the capabilities that a driver declares, as JSON; none if it cannot be loaded."""
+    """Return a driver's declared capabilities for JSON: by name, whether supported, and why not.
+
+    Return {} if the driver cannot be loaded.
+    """
     try:
         declared = loader.load(driver).capabilities.items()
     except DriverLoadError:
@@ -79,7 +82,7 @@ def declared_capabilities(driver: str) -> dict[str, dict[str, Any]]:
 
 
 def _silence(stack: ExitStack, directory: Path) -> None:
-    """Keep libraries from logging and from leaving files behind, as long as this lasts."""
+    """Keep libraries from logging and from leaving files behind, until the stack is closed."""
     for logger in map(logging.getLogger, _LOUD):
         stack.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.CRITICAL)
@@ -108,7 +111,10 @@ def _start_harness(
 
 
 def find_harness(driver: str) -> Any:
-    """Return the class of a driver's harness, or None; raises NotShown."""
+    """Return the class of a driver's harness, None if it has none.
+
+    Raise NotShown if there are several, or if the import fails.
+    """
     found = [*entry_points(group=HARNESSES, name=driver)]
     if len(found) > 1:
         named = ", ".join(sorted(one.value for one in found))
@@ -120,21 +126,21 @@ def find_harness(driver: str) -> Any:
 
 
 def _check_configuration(subject: Subject) -> None:
-    """Raise NotShown for a wrong configuration: no rule is about that."""
+    """Raise NotShown for a wrong configuration, which is not the driver's fault."""
     try:
         subject.load()
     except (ConfigurationError, ConfigurationFileError) as error:
         raise NotShown(str(error)) from error
     except WharfingerError:
-        return  # the rules are about this
+        return  # the rules check this
 
 
 def _check_backend(subject: Subject) -> None:
-    """Raise NotShown where the driver says that its author's backend does not answer."""
+    """Raise NotShown if the driver reports that the backend of --driver-config does not answer."""
     try:
         with subject.driver() as driver:
             driver.get_available_nodes(refresh=True)
     except BackendError as error:
         raise NotShown(f"the backend does not answer: {error}") from error
     except (Exception, SystemExit):
-        return  # the rules are about this
+        return  # the rules check this

@@ -1,6 +1,7 @@
-"""The description of a driver in another process, and the program of that process.
+"""Let a driver describe its nodes in another process.
 
-Run as a program, it reads what it is to ask for from its standard input, and answers with JSON.
+Run as a program, the module is that process. It reads the configuration files, the driver instance
+and the providers in Placement as JSON from its standard input, and prints the descriptions as JSON.
 """
 
 import json
@@ -19,18 +20,18 @@ from wharfinger.conformance.subject import describe
 from wharfinger.providers import DesiredProvider, Inventory, Provider
 from wharfinger.reconcile import driver_instance_loader
 
-#: Seconds for a process to begin, and to answer.
+#: Seconds for the process to start and to answer.
 _TIMEOUT: Final = 120.0
-#: The exit code of a process that has answered, and has ended by itself.
+#: The exit code after an answer. 0 would also be that of a driver that ends the process.
 _ENDED: Final = 17
 
 
 def said_elsewhere(
     files: Sequence[Path], instance: str, live: Contents, *, hash_seed: int
 ) -> dict[str, Any]:
-    """Return the description of each provider by name, from a process with another hash seed.
+    """Return the data of each described provider by name, from a process with this hash seed.
 
-    Raises Violation where the driver cannot be asked there.
+    ``live`` has the providers in Placement. Raise Violation if the driver fails in that process.
     """
     question = {
         "files": [str(file) for file in files],
@@ -57,19 +58,19 @@ def said_elsewhere(
         reason = (done.stderr.strip() or "it printed nothing").splitlines()[-1]
         raise Violation(
             f"in another process: {reason}",
-            "as in this one; or a harness that declares that there is none (other_processes)",
+            "as in this process; or a harness that declares other_processes as unsupported",
         )
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
 def as_data(described: dict[str, DesiredProvider]) -> dict[str, Any]:
-    """Return a description as JSON."""
+    """Return a description as data for JSON: the providers by name."""
     return {
         name: {
             **_data(one.provider),
             "mode": one.mode,
-            "reserved": bool(one.reservations),  # reasons are for people, and may tell the time
+            "reserved": bool(one.reservations),  # the text of a reason may contain the time
             "stated": one.stated,
         }
         for name, one in described.items()
@@ -91,7 +92,7 @@ def _provider(data: dict[str, Any]) -> Provider:
 
 
 def main() -> None:
-    """Answer one question."""
+    """Read one request from standard input, let the driver describe its nodes, and print them."""
     question = json.load(sys.stdin)
     live = {one["name"]: _provider(one) for one in question["live"]}
     driver = driver_instance_loader.load(
@@ -101,7 +102,7 @@ def main() -> None:
         described = describe(driver, live)
     sys.stdout.write(f"\n{json.dumps(as_data(described))}\n")
     sys.stdout.flush()
-    sys.exit(_ENDED)  # as a process ends that runs for long: exit handlers and all
+    sys.exit(_ENDED)  # runs the driver's exit handlers, as an agent's process does
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The side effects of some code: on files, the network and the process."""
+"""Record the side effects of a block of code: on files, the network and the process."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from wharfinger.conformance import process_state
 
-#: Audit events of calls that reach out of the process.
+#: Audit events of calls that act outside the process.
 _EVENTS: Final = frozenset(
     {
         "os.exec",
@@ -31,7 +31,7 @@ _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 class _Watch:
-    """The events of the present thread and of threads that start later."""
+    """Records audit events of the present thread and of threads that start later."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -54,12 +54,13 @@ _HOOKED: Final[list[bool]] = []
 
 @contextmanager
 def watching() -> Iterator[list[str]]:
-    """Record meanwhile each change of the process, and each call that reaches out of it, in words.
+    """Yield a list that gets a text for each side effect of the block.
 
-    Calls of libraries in C are not recorded unless they raise audit events.
+    Side effects are calls that act outside the process, changes of the process's shared state, and
+    started threads. Calls of C libraries are recorded only if they raise audit events.
     """
     if not _HOOKED:
-        _HOOKED.append(True)  # such a hook stays for good
+        _HOOKED.append(True)  # Python cannot remove an audit hook
         sys.addaudithook(_note)
     watch = _Watch()
     threads, state = {*threading.enumerate()}, process_state.snapshot()
@@ -75,11 +76,11 @@ def watching() -> Iterator[list[str]]:
 
 
 def open_files() -> int:
-    """How many files and sockets this process has open."""
+    """Return the number of files and sockets that this process has open."""
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names alone, and quickly
 
 
 def _note(event: str, arguments: tuple[Any, ...], watches: list[_Watch] = _WATCHES) -> None:
-    # The default outlives this module's names, as the hook does when the process ends.
+    # The hook still runs when the process ends and this module's names are gone.
     for watch in [*watches]:
         watch.note(event, arguments)

@@ -1,6 +1,6 @@
-"""An observer of the calls to a driver that sees sleeps, in the thread that calls it.
+"""An observer that records when calls to a driver sleep, in the thread of the call.
 
-It also sees what a driver changes in the process and repairs before the call returns.
+It also records what a driver changes in the process and changes back before the call returns.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -24,12 +24,12 @@ from typing import Any, Final
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.process_observer import Misuse, ProcessObserver
 
-#: Seconds that all calls together may sleep, and that are no sleep.
+#: Seconds that all calls together may sleep. Shorter waits than _NONE do not count.
 _MOST: Final = 0.1
 _NONE: Final = 0.001
-#: Functions in C that do nothing but sleep.
+#: C functions that only sleep.
 _SLEEPS: Final = (time.sleep, _signal.sigtimedwait, _signal.pause)
-#: Functions in C that do nothing but change what all threads share, by id.
+#: The names of C functions that only change state that all threads share, by id.
 _CHANGES: Final = {
     id(one): one.__name__
     for one in (
@@ -44,15 +44,16 @@ _START: Final = threading.Thread.start.__code__
 _RUN: Final = subprocess.Popen.__init__.__code__
 #: The generator of random numbers whose methods are the functions of the module.
 _GLOBAL: Final = getattr(random.seed, "__self__", None)
-#: A program that does nothing but wait.
+#: The command sleep, which only waits.
 _PROGRAM: Final = re.compile(r"\bsleep\b")
 
 
 class SleepObserver:
-    """Adds up what calls sleep: time.sleep, and waits that end because their time is over.
+    """Adds up the time that calls to a driver sleep, and records the sleep at which it is too long.
 
-    A sleep of a backend in this thread does not count: a method of the harness, or of an object
-    that it has, is between. Sleeps in a call of ``free``, or while ``is_off``, do not count either.
+    A sleep is a call such as time.sleep, or a wait that ends by its time-out. Three kinds do not
+    count: a sleep in a method of the harness or of one of its objects, which the driver has called
+    as its backend; a sleep in one of the methods ``free``; and any sleep while ``is_off``.
     """
 
     def __init__(
@@ -74,19 +75,19 @@ class SleepObserver:
         self.is_off = False
 
     def before(self, method: str) -> None:
-        """Look at every function that is called."""
+        """Watch every function call from now on."""
         self._method = method
         self._since.clear()
         sys.setprofile(self._profile)
 
     def after(self, method: str) -> None:
-        """Look no more."""
+        """Stop watching function calls."""
         sys.setprofile(None)
         self._method = ""
 
     @contextmanager
     def watching_select(self) -> Iterator[None]:
-        """See a select of nothing, which is a sleep."""
+        """Record calls of select.select without any file in the block: they are sleeps."""
         real = select.select
 
         @wraps(real)
@@ -123,7 +124,10 @@ class SleepObserver:
             self._see_call(frame)
 
     def _see_call(self, frame: FrameType) -> None:
-        """See calls that matter, however long they take."""
+        """Record calls that matter without regard to their duration.
+
+        They seed random, start a thread, or run the command sleep.
+        """
         if frame.f_code is _SEED and frame.f_locals.get("self") is _GLOBAL:
             self._process.note(Misuse.STATE, "the seed of random", self._method)
         elif frame.f_code is _START:
@@ -158,7 +162,7 @@ class SleepObserver:
         return False
 
 
-#: The file of the function that calls a driver's method for the kit.
+#: The file with the function of the kit that calls a driver's methods.
 _OBSERVED: Final = str(Path(__file__).with_name("driver_observer.py"))
 
 

@@ -1,4 +1,4 @@
-"""The driver under test: configured, with its backend and a Placement to publish to."""
+"""The driver under test, which is called the subject: with its backend and a Placement."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,27 +37,26 @@ from wharfinger.reconcile.node_list import NodeList
 
 #: The name of the driver instance, unless a configuration file enables one of the driver.
 INSTANCE: Final = "conformance"
-#: How many things a harness has to have.
+#: The least number of things of a harness.
 _FEWEST: Final = 2
-#: Complete cycles, and seconds by its clocks, after which a driver offers what is free again.
+#: Full cycles, and seconds by the clocks, after which a driver must no longer reserve a free thing.
 FREE_CYCLES: Final = 10
 FREE_SECONDS: Final = 600
-#: Seconds to wait between the last of those cycles, for drivers that have a timer.
+#: Seconds to wait after each of those cycles, except the first _PROMPT: a driver may have a timer.
 _PAUSE: Final = 1.0
-#: The first of those cycles, after which nothing is waited for.
 _PROMPT: Final = 3
-#: More things than that are removed before most rules, and the seconds that this may take.
+#: The most things that stay before most rules, and the seconds that removing the others may take.
 _MANY: Final = 16
 _SHRINKING: Final = 20.0
 
 
 class Subject:
-    """One driver. Every check begins with an empty Placement and a reset backend.
+    """One driver under test. Every check begins with an empty Placement and a reset backend.
 
     Placement is not empty if the backend itself publishes there.
 
-    ``config_file`` names a real backend, which the kit only reads. Without it, the ``harness`` has
-    a backend. ``seed`` and ``examples`` are for the random histories.
+    The backend is either that of ``config_file``, which the kit only reads, or that of the
+    ``harness``. ``seed`` and ``examples`` are for the random histories.
     """
 
     def __init__(
@@ -76,11 +75,11 @@ class Subject:
         self.placement: Final = placement
         self.seed: Final = seed
         self.examples: Final = examples
-        #: Whether every case is tried that is sampled otherwise.
+        #: Whether checks try every case instead of a sample.
         self.thorough: Final = thorough
-        #: The ids of the rules that are known to be broken.
+        #: The ids of the rules that the driver is known to break.
         self.broken: Final[set[str]] = set()
-        #: The changes of the process that calls have made.
+        #: Records the changes of the process by calls to the driver.
         self.process: Final = ProcessObserver()
         #: The observers of every call to the driver's instances.
         self.observers: Final[list[CallObserver]] = [self.process]
@@ -89,12 +88,12 @@ class Subject:
         self._directory: Final = directory
         self._begun = 0
         self._count: int | None = None
-        #: The contents of Placement before a check, or None if the backend may have changed since.
+        #: The providers in Placement after a reset; None if the backend may have changed since.
         self._fresh: list[ProviderSummary] | None = None
 
     @property
     def harness(self) -> Harness:
-        """The harness, for changes of the backend; raises NotShown without one."""
+        """The harness, for callers that may change the backend; raise NotShown without one."""
         self._fresh = None
         if self._harness is None:
             raise NotShown("there is no harness")
@@ -102,18 +101,18 @@ class Subject:
 
     @property
     def declared(self) -> Harness | None:
-        """The harness for its declarations, or None."""
+        """The harness, for callers that change nothing; None without one."""
         return self._harness
 
     @property
     def has_harness(self) -> bool:
-        """Whether the backend can be changed."""
+        """Whether there is a harness, so that the backend can be changed."""
         return self._harness is not None
 
     def can(self, method: str) -> bool:
-        """Return whether the harness implements an optional method, such as ``change``.
+        """Return whether the harness has an optional method, such as ``change``.
 
-        Or whether it can cause a fault, such as "stale answer".
+        For a fault, such as "stale answer", return whether the harness can inject it.
         """
         if method in [*Fault]:
             return self._harness is not None and method in self._harness.faults
@@ -122,7 +121,7 @@ class Subject:
 
     @cached_property
     def kind(self) -> type[ComputeDriver]:
-        """The driver's class; raises DriverLoadError."""
+        """The driver's class; raise DriverLoadError if it cannot be loaded."""
         return loader.load(self.name)
 
     @property
@@ -130,11 +129,11 @@ class Subject:
         """The capabilities that the driver declares."""
         return self.kind.capabilities
 
-    # Its instances.
+    # Configuration.
 
     @cached_property
     def instance_name(self) -> str:
-        """The name of the instance in the configuration."""
+        """The name of the driver instance in the configuration."""
         if self._config_file is None:
             return INSTANCE
         found = conf.parse([str(self._config_file)], [])
@@ -154,11 +153,14 @@ class Subject:
         return names[0] if names else self.name
 
     def configured(self) -> Options:
-        """The configuration, read anew; raises ConfigurationError, ConfigurationFileError."""
+        """Read and return the configuration.
+
+        Raise ConfigurationError or ConfigurationFileError if it is wrong.
+        """
         return conf.parse([str(file) for file in self.files()], [])
 
     def files(self) -> list[Path]:
-        """The configuration files, as they are now."""
+        """Write the kit's own configuration files anew; return the paths of all files."""
         name = self.instance_name
         # Later files override earlier ones: the author's state_path is not used.
         ours = self._directory / "ours.conf"
@@ -177,11 +179,11 @@ class Subject:
 
     @property
     def state_path(self) -> Path:
-        """The state directory of this check's driver instances."""
+        """The state directory of the driver instances in the present check."""
         return self._directory / f"state-{self._begun}"
 
     def have_begun(self) -> None:
-        """Reset the backend and Placement for a check, unless they are still as after a reset."""
+        """Reset the backend and Placement for a check, unless nothing has changed since a reset."""
         if self._fresh is not None and self._fresh == self.placement.listed():
             self._begin_state()
         else:
@@ -208,27 +210,28 @@ class Subject:
             self._make_roots()
 
     def _make_small(self, harness: Harness) -> None:
-        """Remove things that no rule needs: publishing thousands of them takes half a minute."""
+        """Remove all things but _MANY, since publishing thousands of them takes half a minute."""
         deadline = time.monotonic() + _SHRINKING
         for thing in reversed([*harness.things()][_MANY:]):
             if time.monotonic() > deadline:
                 return
             try:
                 harness.remove(thing)
-            except NotShown:  # it cannot do that now: the rule looks at what there is
+            except NotShown:  # the harness cannot remove it: the rule uses the things that exist
                 return
 
     def _begin_state(self) -> None:
-        """Use an empty state directory from now on, and end all faults."""
+        """Use a new, empty state directory from now on, and let the harness end all faults."""
         self._begun += 1
         self.state_path.mkdir()
         if self._harness is not None:
             self._harness.expect()
 
     def _make_roots(self) -> None:
-        """Publish, as another program, the roots below which the driver has children.
+        """Create the root providers that the driver expects of another program, such as nova.
 
-        Raises NotShown if the backend has nothing. The rules check the exceptions of the driver.
+        These are the roots of which the driver publishes only the children or a part. Raise
+        NotShown if the driver describes no node. Ignore its exceptions, which the rules check.
         """
         try:
             with self.driver() as driver:
@@ -245,7 +248,7 @@ class Subject:
                 )
 
     def add(self) -> str:
-        """Let the harness add a thing; raises NotShown if it does not."""
+        """Let the harness add a thing, and return its name; raise NotShown if it does not."""
         before = [*self.harness.things()]
         thing = self.harness.add()
         if thing in before or thing not in self.harness.things():
@@ -253,7 +256,7 @@ class Subject:
         return thing
 
     def _see_things(self, things: Sequence[str]) -> None:
-        """Raise NotShown unless there are enough things, as many as after the last reset."""
+        """Raise NotShown unless there are two or more things, as many as after the last reset."""
         if len({*things}) < _FEWEST or len({*things}) != len(things):
             raise NotShown(f"the harness has the things {[*things]}, not {_FEWEST} or more")
         if self._count not in (None, len(things)):
@@ -261,10 +264,10 @@ class Subject:
         self._count = len(things)
 
     def load(self) -> Instance:
-        """A new instance, which is not connected yet."""
+        """Return a new, observed instance of the driver that is not connected yet."""
         conf = self.configured()
         with suppress(DriverLoadError):
-            _ = self.kind  # to import the driver is no part of the call
+            _ = self.kind  # imports the driver, so that observers do not see the import
         with calling("__init__", self.observers):
             instance = driver_instance_loader.load(conf, self.instance_name)
         observe(instance.driver, self.observers)
@@ -272,16 +275,16 @@ class Subject:
 
     @contextmanager
     def driver(self) -> Iterator[ComputeDriver]:
-        """Yield a new instance of the driver, connected within the block."""
+        """Yield a new instance of the driver that is connected during the block."""
         driver = self.load().driver
         with driver_instance_loader.connected(driver):
             yield driver
 
     @contextmanager
     def driver_elsewhere(self, host: str, configuration: str) -> Iterator[ComputeDriver]:
-        """Yield a new instance on another host, connected within the block.
+        """Yield a new instance that is connected during the block, with another host name.
 
-        ``configuration`` replaces the harness's.
+        ``configuration`` replaces the text of the harness.
         """
         state = self._directory / f"state-{self._begun}-{host}"
         state.mkdir(exist_ok=True)
@@ -296,7 +299,7 @@ class Subject:
 
     @contextmanager
     def publishing(self) -> Iterator["Publishing"]:
-        """A new instance that publishes."""
+        """Yield a new instance of the driver with its cycles; stop it after the block."""
         publishing = Publishing(self)
         try:
             publishing.start()
@@ -306,7 +309,7 @@ class Subject:
 
 
 class Publishing:
-    """An instance of the driver and its cycles, which publish into the real Placement."""
+    """An instance of the driver and its cycles, which publish to the kit's Placement."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject: Final = subject
@@ -318,7 +321,7 @@ class Publishing:
         self.driver: ComputeDriver
 
     def start(self) -> None:
-        """Load the driver anew, as a new process does that finds the records of earlier ones."""
+        """Load a new instance. It uses the state directory of earlier ones, as after a restart."""
         instance = self._subject.load()
         self.publisher = instance.publisher
         self._invariants = self._invariants or TreeInvariants(
@@ -337,27 +340,27 @@ class Publishing:
         )
 
     def stop(self) -> None:
-        """End, as a process does at SIGTERM, and set the clocks right."""
+        """Stop the instance, as an agent does at SIGTERM, and set the clocks back."""
         try:
             self._open.close()
         finally:
             self.advance(-self._ahead)
 
     def restart(self) -> None:
-        """Stop and start again."""
+        """Stop the instance and start a new one. The clocks stay ahead."""
         self._open.close()
         self.start()
 
     def advance(self, seconds: int) -> None:
-        """Set the clocks of this process ahead by this time."""
+        """Set the clocks of this process ahead by this many seconds, until ``stop``."""
         if seconds:
             self._ahead += seconds
             clock_shift.advance(seconds)
 
     def sync(self) -> CycleResult:
-        """Run a full cycle; raises Violation for a problem, and the errors of the driver.
+        """Run a full cycle, and check every provider after it; see TreeInvariants.
 
-        Then it checks every provider; see TreeInvariants.
+        Raise Violation if the cycle has a problem. Errors of the driver are not caught.
         """
         outcome = sound(self.cycle.sync(), may_report=not self._subject.has_harness)
         if self._invariants is not None:
@@ -378,9 +381,10 @@ class Publishing:
         return self._subject.placement.contents()
 
     def settle_free(self, is_free: Callable[[Contents], bool]) -> Contents:
-        """Run full cycles as in ``settle``, and until the free things are available.
+        """Run full cycles until no removal is pending and ``is_free`` holds for the contents.
 
-        A driver may wait before it releases a free thing, at most FREE_CYCLES and FREE_SECONDS.
+        Return the contents of Placement. A driver may reserve a free thing for some time, so there
+        are up to FREE_CYCLES cycles, and the clocks are set ahead by up to FREE_SECONDS.
         """
         contents = self.settle()
         for cycle in range(FREE_CYCLES):
@@ -393,9 +397,9 @@ class Publishing:
 
 
 def sound(outcome: CycleResult, *, may_report: bool = False) -> CycleResult:
-    """Return the result of a cycle; raises Violation if it has a problem.
+    """Return the result of a cycle; raise Violation if it has a problem.
 
-    ``may_report``: the driver may report a part of the backend as a problem.
+    With ``may_report``, problems that the driver itself reports (``get_problems``) do not count.
     """
     for problem in problems(outcome, may_report=may_report):
         raise Violation(str(problem), "a cycle without a problem")
@@ -403,7 +407,7 @@ def sound(outcome: CycleResult, *, may_report: bool = False) -> CycleResult:
 
 
 def problems(outcome: CycleResult, *, may_report: bool) -> list[WharfingerError]:
-    """Return the problems of a cycle, without those that the driver may report."""
+    """Return the problems of a cycle; with ``may_report``, without those of ``get_problems``."""
     return [
         problem
         for problem in outcome.problems
@@ -418,10 +422,10 @@ def describe(
     refresh: bool = True,
     migrations: Sequence[Migration] = (),
 ) -> dict[str, DesiredProvider]:
-    """Return the driver's description of its nodes' trees, by the names of the providers.
+    """Let the driver list its nodes and describe their trees; return the providers by name.
 
-    ``live`` are the providers in Placement. With ``refresh``, the driver makes a new snapshot
-    first. Raises Violation if a node cannot be described, and the errors of the driver.
+    ``live`` has the providers in Placement. With ``refresh``, the driver lists its backend anew.
+    Raise Violation if a node cannot be described. Errors of the driver are not caught.
     """
     listing = listed(driver, refresh=refresh)
     by_root = trees(live)
@@ -435,24 +439,27 @@ def describe(
 
 
 def provider_of(described: Mapping[str, DesiredProvider], thing: str) -> Provider:
-    """Return the provider of a thing as a driver describes it; raises NotShown without one."""
+    """Return a thing's provider from a description; raise NotShown if the description lacks it."""
     if thing not in described:
         raise NotShown(f"the harness has a thing {thing}, and the driver does not report it")
     return described[thing].provider
 
 
 def uuid_of(subject: Subject, driver: ComputeDriver, thing: str) -> str:
-    """Return the uuid of a thing's provider by a new description; raises NotShown."""
+    """Return the uuid of a thing's provider, after a new listing of the driver.
+
+    Raise NotShown if the driver does not describe the thing.
+    """
     return provider_of(describe(driver, subject.placement.contents()), thing).uuid
 
 
 def as_contents(described: Mapping[str, DesiredProvider]) -> Contents:
-    """Return a description as if it were published."""
+    """Return the described providers in the form of the contents of Placement."""
     return {name: one.provider for name, one in described.items()}
 
 
 def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeList:
-    """Return the driver's nodes; raises Violation if one is not a node."""
+    """Return the driver's nodes; raise Violation if the driver cannot describe one of them."""
     names = driver.get_available_nodes(refresh=refresh)
     check_names(driver, "get_available_nodes", names)
     listing = describe_nodes(driver, names)
@@ -462,7 +469,10 @@ def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeList:
 
 
 def tree_of(node: str, uuid: str, live: Contents = MappingProxyType({})) -> ProviderTree:
-    """A node's tree as the driver receives it; a root alone if Placement has none."""
+    """Return a node's tree as the framework gives it to the driver.
+
+    It has the node's tree in ``live``, or only a root if ``live`` has no such node.
+    """
     root = live.get(node, Provider(uuid=uuid, name=node, root_uuid=uuid))
     theirs = [one for one in live.values() if one.root_uuid == root.root_uuid]
     return ProviderTree.from_providers(theirs or [root])
@@ -471,6 +481,6 @@ def tree_of(node: str, uuid: str, live: Contents = MappingProxyType({})) -> Prov
 def update(
     driver: ComputeDriver, tree: ProviderTree, node: str, *, migrations: Sequence[Migration] = ()
 ) -> None:
-    """Let a driver edit a tree, as the framework does."""
+    """Call ``update_provider_tree`` as the framework does."""
     more = {"migrations": migrations} if takes_migrations(type(driver)) else {}
     driver.update_provider_tree(tree, node, allocations=None, **more)

@@ -27,7 +27,7 @@ _COLUMNS: Final = {
 
 
 def failure(result: Result, asked: Asked) -> str:
-    """Return four lines about a broken rule, and a traceback if it helps."""
+    """Return four lines about a broken rule, and the details of the result if there are any."""
     rule = result.rule
     lines = (
         f"{rule.id} {rule.level}: {rule.says}",
@@ -39,18 +39,22 @@ def failure(result: Result, asked: Asked) -> str:
 
 
 def again(asked: Asked, id: str) -> str:
-    """The command that looks at one rule again."""
+    """Return the command that checks this rule again, with the same options."""
     command = ["wharfinger", "conformance", "run", asked.driver or "", *asked.arguments]
     return shlex.join([*command, "--rule", id])
 
 
 def progress(result: Result) -> str:
-    """One line for a rule that was checked."""
+    """Return the line to print when a rule was checked: its id, level and status."""
     return f"{result.rule.id}  {result.rule.level:6}  {result.status}"
 
 
 def summary(asked: Asked, verdicts: Sequence[Verdict], results: Iterable[Result]) -> Iterator[str]:
-    """Yield broken rules that are no MUST, the reasons of missing results, and the table."""
+    """Yield the lines at the end of a run, before the verdict.
+
+    These are the broken rules that are known failures or no MUST, the reasons why rules were not
+    run or are unproven, and the table of results.
+    """
     results = [*results]
     if asked.driver is not None:
         one = report.driver(asked.driver)
@@ -67,12 +71,12 @@ def summary(asked: Asked, verdicts: Sequence[Verdict], results: Iterable[Result]
     yield from _table(verdicts).splitlines()
     words = {verdict.profile: verdict.word for verdict in verdicts}
     if words == {Profile.CORE: Word.CONFORMS, Profile.EXTENDED: Word.PARTIAL}:
-        yield "For the core alone: --profile core (with pytest --driver-profile core)."
-        yield "For the rest the driver needs a harness."
+        yield "The extended rules need a harness of the driver. Option to check only the core "
+        yield "rules: --profile core (with pytest --driver-profile core)."
 
 
 def last_word(verdicts: Iterable[Verdict]) -> str:
-    """The verdict in one line."""
+    """Return the last line of a run: the verdict on each profile."""
     return ", ".join(
         f"{verdict.profile}: {verdict.word}"
         + (f" ({verdict.unproven} unproven)" if verdict.unproven else "")
@@ -90,7 +94,7 @@ def _not_run(results: Iterable[Result]) -> Iterator[str]:
 
 
 def _unproven(results: Iterable[Result]) -> Iterator[str]:
-    """Yield the rules that a harness without optional methods leaves unproven."""
+    """Yield a line for each unproven rule, with the optional method that the harness lacks."""
     for result in results:
         if result.status is Status.UNPROVEN:
             yield f"unproven, since {result.found}: {result.rule.id}: {result.rule.says}"

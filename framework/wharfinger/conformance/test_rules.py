@@ -1,4 +1,4 @@
-"""Each rule is a test."""
+"""The tests that ``pytest --pyargs wharfinger.conformance`` runs: one for each rule."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from wharfinger.conformance.run import Run
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.id) for rule in all_rules()])
 def test_rule(rule: Rule, conformance_run: Run, request: pytest.FixtureRequest) -> None:
-    """Check a rule. A JUnit file has the rule and its result as properties."""
+    """Check a rule. The JUnit file of pytest gets the rule and its result as properties."""
     result = conformance_run.check(rule)
     request.node.user_properties += [
         ("rule", rule.id),

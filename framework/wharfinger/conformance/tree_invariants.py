@@ -1,7 +1,7 @@
-"""Invariants that hold after every complete cycle of every rule.
+"""Invariants that the kit checks after every full cycle, in the check of every rule.
 
-Each provider has one owner, a name keeps its uuid, and the objects of the nodes
-agree with the trees.
+Each provider has the driver's owner trait alone, a name keeps its uuid, and each ComputeNode has
+the same figures as the root provider of its tree.
 """
 
 from collections.abc import Collection, Iterator, Set
@@ -14,8 +14,8 @@ from wharfinger.objects import ComputeNode
 from wharfinger.providers import Provider
 from wharfinger.providers.ownership import Publisher, instance_trait, owners
 
-#: The fields of a node, with the classes of the root of which the totals add up to it: those of
-#: the first entry, or of another one.
+#: The figures of a ComputeNode. Each is the sum of the root's totals of some classes: of those in
+#: one of the entries.
 _FIGURES: Final = {
     "vcpus": (("VCPU",), ("VCPU", "PCPU")),
     "memory_mb": (("MEMORY_MB",),),
@@ -24,10 +24,10 @@ _FIGURES: Final = {
 
 
 class TreeInvariants:
-    """The providers of one driver instance since it began to publish.
+    """Remembers the providers of one driver instance since it began to publish.
 
-    ``theirs`` are the contents of Placement before that. ``renames``: a provider may change its
-    name.
+    ``theirs`` has the contents of Placement before that. With
+    ``renames``, a provider may change its name.
     """
 
     def __init__(self, theirs: Contents, publisher: Publisher, *, renames: bool) -> None:
@@ -37,7 +37,7 @@ class TreeInvariants:
         self._renames: Final = renames
         self._uuids: Final[dict[str, str]] = {}
         self._names: Final[dict[str, str]] = {}
-        #: By node, its tree, and the figures of its object.
+        #: The tree and the figures of each ComputeNode after the last cycle, by node.
         self._facts: Final[dict[str, tuple[Contents, dict[str, object]]]] = {}
 
     def see(
@@ -48,9 +48,10 @@ class TreeInvariants:
         *,
         agrees: bool = True,
     ) -> None:
-        """Raise Violation if a provider of the driver, which has ``things``, breaks an invariant.
+        """Raise Violation if the contents of Placement break an invariant.
 
-        Without ``agrees``, the objects of nodes are not compared.
+        ``things`` has the names of the harness's things. With ``agrees``, the ComputeNodes are
+        compared with their trees, too.
         """
         mine = self._mine(contents, {*things})
         for name in sorted(mine):
@@ -73,10 +74,10 @@ class TreeInvariants:
                 self._see_facts(node, by_root[root.root_uuid])
 
     def _mine(self, contents: Contents, things: Set[str]) -> set[str]:
-        """Return the names of the driver's providers, and of those without an owner in its trees.
+        """Return the names of the providers that must have the driver's owner.
 
-        These are the tagged providers, the things, and the new providers in their trees, except
-        providers of another owner.
+        These are the providers with the driver's instance trait and the providers of the things,
+        and in their trees the new providers without an owner.
         """
         tagged = {name for name, one in contents.items() if self._mark in one.traits}
         mine = tagged | (things & contents.keys())
@@ -93,7 +94,7 @@ class TreeInvariants:
         before = self._facts.get(name)
         self._facts[name] = tree, facts
         if before is not None and before[0] == tree and before[1] != facts:
-            found = f"{name}: the node has {facts} now, and its tree is as before"
+            found = f"{name}: the ComputeNode now has {facts}, and the tree has not changed"
             raise Violation(found, str(before[1]))
 
     def _see_identity(self, name: str, uuid: str) -> None:
@@ -108,22 +109,22 @@ class TreeInvariants:
 def _see_whose(node: ComputeNode, name: str, host: str) -> None:
     for field, expected in (("hypervisor_hostname", name), ("host", host)):
         if (found := getattr(node, field)) != expected:
-            raise Violation(f"{name}: the node has {field} {found}", expected)
+            raise Violation(f"{name}: the ComputeNode has {field} {found}", f"{field} {expected}")
 
 
 def see_agreement(node: ComputeNode, root: Provider) -> None:
-    """Raise Violation if the object of a node and the root of its tree differ."""
+    """Raise Violation if a ComputeNode differs from the root provider of its tree."""
     name = root.name
     if "uuid" in node and node.uuid != root.uuid:
-        raise Violation(f"{name}: the node has uuid {node.uuid}", f"its provider's, {root.uuid}")
+        raise Violation(f"{name}: the ComputeNode has uuid {node.uuid}", f"uuid {root.uuid}")
     for field, figure, totals in _figures(node, root):
         if figure not in totals:
             text = " or ".join(map(str, totals))
-            raise Violation(f"{name}: the node has {field} {figure}", f"its provider's, {text}")
+            raise Violation(f"{name}: the ComputeNode has {field} {figure}", f"{field} {text}")
 
 
 def _figures(node: ComputeNode, root: Provider) -> Iterator[tuple[str, int, list[int]]]:
-    """Yield the figures that both have: the field, the node's value, and the allowed values."""
+    """Yield the figures that both have: the field, the node's value, and the values of the root."""
     for field, ways in _FIGURES.items():
         figure = getattr(node, field) if field in node else None
         totals = [

@@ -142,7 +142,7 @@ def test_see_agreement_accepts_totals_of_cpus(inventories: dict[str, int], agree
 def test_see_agreement_node_with_another_uuid_raises() -> None:
     node = ComputeNode(host="here", hypervisor_hostname="node", uuid=uuid("other"))
 
-    with pytest.raises(Violation, match="the node has uuid"):
+    with pytest.raises(Violation, match="the ComputeNode has uuid"):
         see_agreement(node, provider("node"))
 
 
