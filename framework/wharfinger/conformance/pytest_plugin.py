@@ -29,7 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption("--driver", metavar="NAME", help="the driver to check, such as libvirt")
     except ValueError as error:
         raise pytest.UsageError(
-            f"another plugin has an option --driver; disable that plugin (-p no:ITS_NAME): {error}"
+            "another plugin has an option --driver, too; disable that plugin (-p no:ITS_NAME): "
+            f"{error}"
         ) from error
     add_options(group.addoption, "driver-")
 

@@ -1,1 +1,1 @@
-"""Checks of the rules, by chapter. Each check belongs to one rule."""
+"""The rules with their checks, one module for each chapter of the contract."""

@@ -15,7 +15,7 @@ from wharfinger.conformance.placement_diff import (
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
 
-#: Number of things with a first, a middle and a last one.
+#: Enough things for a first, a last and two between them.
 _SEVERAL: Final = 4
 
 
@@ -29,7 +29,7 @@ _SEVERAL: Final = 4
     after=("WHF-301",),
 )
 def added(subject: Subject) -> None:
-    """Add two things, one after the other; compare all providers that existed before."""
+    """Add two things, one after the other; compare the providers that existed before each."""
     with subject.publishing() as publishing:
         for _ in range(2):
             before = publishing.settle()
@@ -47,14 +47,14 @@ def added(subject: Subject) -> None:
 @rule(
     "WHF-402",
     Level.MUST,
-    "The driver stops reporting a removed thing: after two complete cycles it is not in "
-    "Placement, and nothing else has changed.",
+    "The driver stops reporting a removed thing: after two complete cycles the provider of the "
+    "thing is not in Placement, and nothing else has changed.",
     "Placement gives a provider without hardware to instances, which cannot start.",
     profile=Profile.EXTENDED,
     after=("WHF-301",),
 )
 def removed(subject: Subject) -> None:
-    """Remove a thing, then all others, the last one while it is busy."""
+    """Remove a thing; then make the last of the others busy, and remove all others."""
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -69,19 +69,19 @@ def removed(subject: Subject) -> None:
             harness.remove(name)
         after = publishing.settle()
         if left := [name for name in others if name in after]:
-            raise Violation(f"left: {', '.join(left)}", "no removed thing")
+            raise Violation(f"still in Placement: {', '.join(left)}", "no removed thing")
 
 
 @rule(
     "WHF-403",
     Level.MUST,
-    "A thing that was removed and has returned ends as it was before: name, uuid, figures, traits.",
-    "A card that was taken out and put back is the same card to everybody.",
+    "A thing that was removed and put back has the same name, uuid, figures and traits as before.",
+    "A card that was taken out and put back is the same card for operators and other programs.",
     profile=Profile.EXTENDED,
     after=("WHF-401", "WHF-402"),
 )
 def returned(subject: Subject) -> None:
-    """Remove a thing and put it back: after a cycle has missed it, and before."""
+    """Remove a thing and put it back: after Placement has lost it, and after only one cycle."""
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -99,17 +99,17 @@ def returned(subject: Subject) -> None:
 @rule(
     "WHF-404",
     Level.MUST,
-    "When one of several things is gone, the first, one in the middle or the last, the providers "
-    "of all others keep their names, uuids, figures and traits.",
-    "A device that is numbered anew when another one goes gets the name and the allocations of "
+    "When one of several things is removed, the providers of all other things keep their names, "
+    "uuids, figures and traits.",
+    "If devices are numbered anew after a removal, a device gets the name and the allocations of "
     "another device.",
     profile=Profile.EXTENDED,
     after=("WHF-303", "WHF-403"),
 )
 def not_renumbered(subject: Subject) -> None:
-    """Add things up to four; remove the first, a middle and the last in turn, and restore each.
+    """Add things up to four; remove and put back the first, the second, the last, and then two.
 
-    Then remove two at once. Restart the driver each time: it may number things at its start.
+    Restart the driver each time, since it may number things when it starts.
     """
     harness = subject.harness
     with subject.publishing() as publishing:
@@ -117,7 +117,7 @@ def not_renumbered(subject: Subject) -> None:
             subject.add()
         things = harness.things()
         if subject.can("change"):
-            harness.change(things[1])  # otherwise they may be all alike
+            harness.change(things[1])  # all things may have been alike
         before = publishing.settle()
         with_each: dict[str, str] = {}
         for gone in ([things[0]], [things[1]], [things[-1]], [things[0], things[2]]):
@@ -130,8 +130,8 @@ def not_renumbered(subject: Subject) -> None:
                 for name in see_removed(before, after, gone, others):
                     other = with_each.setdefault(name, gone[0])
                     if other not in gone:
-                        found = f"{name} is gone with {gone[0]}, and also with {other}"
-                        raise Violation(found, "a removal with one of the things only")
+                        found = f"{name} is removed with {gone[0]}, and also with {other}"
+                        raise Violation(found, "a provider that belongs to one of the things")
                 publishing.restart()
             for thing in gone:
                 harness.put_back(thing)
@@ -144,9 +144,10 @@ def not_renumbered(subject: Subject) -> None:
 def see_removed(
     before: Contents, after: Contents, gone: Sequence[str], others: Sequence[str]
 ) -> set[str]:
-    """Raise Violation unless exactly the providers of the ``gone`` things are deleted.
+    """Raise Violation unless the providers of the ``gone`` things, and no others, are deleted.
 
-    Return the names of further deleted providers: they are neither at nor below another thing.
+    Return the names of other deleted providers that are neither at nor below one of ``others``.
+    They are no violation, since they may belong to a gone thing.
     """
     text = ", ".join(f"- {thing}" for thing in gone)
     its = {name for thing in gone for name in at_and_below(before, thing)}

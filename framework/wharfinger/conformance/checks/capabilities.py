@@ -1,4 +1,4 @@
-"""Rules of capabilities: supported ones work, and unsupported ones do nothing (WHF-9..)."""
+"""Rules on capabilities: what a driver supports works, and the rest is refused (WHF-9..)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,9 +18,9 @@ from wharfinger.driver.capabilities import METHODS
 from wharfinger.exceptions import ProgrammingRefused, ReshapeNeeded, shown
 from wharfinger.providers.names import check_trait
 
-#: A time after each cleaning, also by the backend's clock.
+#: How far in the future a time has to be so that no cleaning can be after it.
 _LATER: Final = (timedelta(minutes=2), timedelta(days=1))
-#: Snapshots in which a driver may see that a thing is free before it offers it.
+#: Listings after which a driver reports a thing as free that was made free.
 _LOOKS: Final = 3
 #: The uuid of a provider that does not exist.
 _NOBODYS: Final = "0d5cfdf0-7a3e-4c3c-9a86-3f5a7f6f7b11"
@@ -29,42 +29,42 @@ _NOBODYS: Final = "0d5cfdf0-7a3e-4c3c-9a86-3f5a7f6f7b11"
 @rule(
     "WHF-901",
     Level.MUST,
-    "Where nested_providers is supported there are children.",
-    "A capability is declared for what is done, and not for what may be done some day.",
+    "A driver that supports nested_providers publishes child providers.",
+    "A capability says what the driver does, not what it may do some day.",
     profile=Profile.EXTENDED,
     supports="nested_providers",
     after=("WHF-203",),
 )
 def nests(subject: Subject) -> None:
-    """Look for a child."""
+    """Raise Violation if the driver describes no child."""
     if not _children(subject):
-        raise Violation("roots alone", "children with inventory or traits")
+        raise Violation("only root providers", "children with inventory or traits")
 
 
 @rule(
     "WHF-902",
     Level.MUST,
-    "Where nested_providers is not supported there are no children.",
-    "The framework and operators go by what is declared.",
+    "A driver that does not support nested_providers publishes no child providers.",
+    "The framework and operators rely on the declared capabilities.",
     denies="nested_providers",
     after=("WHF-203",),
 )
 def nests_not(subject: Subject) -> None:
-    """Look for a child."""
+    """Raise Violation if the driver describes a child."""
     if children := _children(subject):
-        raise Violation(f"+ {', '.join(children)}", "roots alone")
+        raise Violation(f"+ {', '.join(children)}", "only root providers")
 
 
 @rule(
     "WHF-903",
     Level.MUST,
-    "Where reshape is not supported ReshapeNeeded is never raised.",
-    "The node could not be published at all.",
+    "A driver that does not support reshape never raises ReshapeNeeded.",
+    "The framework could not publish the node at all.",
     denies="reshape",
     after=("WHF-203",),
 )
 def reshapes_not(subject: Subject) -> None:
-    """Let the driver describe each node three times: new, as published, and all on its root."""
+    """Let the driver describe each node: new, as published, and with all inventory on its root."""
     with subject.driver() as driver:
         try:
             described = describe(driver, subject.placement.contents())
@@ -72,11 +72,14 @@ def reshapes_not(subject: Subject) -> None:
             for live in (there, _on_roots(there)):
                 describe(driver, live)
         except ReshapeNeeded as error:
-            raise Violation("it raises ReshapeNeeded", "an edited tree") from error
+            raise Violation("update_provider_tree raises ReshapeNeeded", "no error") from error
 
 
 def _on_roots(contents: Contents) -> Contents:
-    """The same inventories as they may have been published before there were children."""
+    """Return the roots alone, with the inventories of all their descendants.
+
+    A driver may have published them so before it published children.
+    """
     roots = {one.uuid: one for one in contents.values() if one.parent_uuid is None}
     for one in contents.values():
         if root := roots.get(one.root_uuid):
@@ -90,11 +93,11 @@ def _on_roots(contents: Contents) -> Contents:
     Level.MUST,
     "The methods of a capability that is not supported raise NotImplementedError, and is_clean is "
     "never True without cleans_after_release.",
-    "A caller gets an error for its mistake, and the driver does nothing.",
+    "A caller that uses an unsupported capability gets an error, and the driver does nothing.",
     after=("WHF-101",),
 )
 def refused(subject: Subject) -> None:
-    """Call the methods of unsupported capabilities."""
+    """Call the methods of each unsupported capability."""
     driver = subject.load().driver
     calls: dict[str, Callable[[], object]] = {
         "changed_nodes": lambda: driver.changed_nodes(None),
@@ -116,15 +119,15 @@ def refused(subject: Subject) -> None:
 @rule(
     "WHF-921",
     Level.MUST,
-    "After program the device holds the function, or the driver raises: current_function never "
-    "returns another one. No other device has lost its own.",
+    "When program has returned, current_function of the device returns the requested function or "
+    "raises. No other device has lost its function.",
     "The returned function becomes the trait by which instances find the device.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-208",),
 )
 def programs(subject: Subject) -> None:
-    """Program the last thing and, after a reset, the first; compare the functions of all things."""
+    """Program the last thing and, after a reset, the first; check the functions of all things."""
     for index in (-1, 0):
         subject.begin()
         with subject.driver() as driver:
@@ -134,38 +137,38 @@ def programs(subject: Subject) -> None:
 @rule(
     "WHF-922",
     Level.MUST,
-    "program raises if it cannot program: a provider of another driver, an image that does not "
-    "exist, a backend that is away.",
-    "A job that returns has programmed the device.",
+    "program raises if it cannot program the device: for a provider of another driver, for an "
+    "image that does not exist, and while the backend does not answer.",
+    "The framework takes a device as programmed when program returns.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-208",),
 )
 def programs_not(subject: Subject) -> None:
-    """Program an unknown provider, with an unknown image, and while the backend is away."""
+    """Call ``program`` for an unknown provider, with an unknown image, and without a backend."""
     harness = subject.harness
     thing = harness.things()[0]
     image, function = harness.image(thing)
     with subject.driver() as driver:
         uuid = uuid_of(subject, driver, thing)
-        _refused(driver, "another's provider", _NOBODYS, image, function)
-        _refused(driver, "an image that does not exist", uuid, str(uuid4()), function)
+        _refused(driver, "for a provider of another driver", _NOBODYS, image, function)
+        _refused(driver, "with an image that does not exist", uuid, str(uuid4()), function)
         harness.expect(None, Fault.RAISE)
-        _refused(driver, "a backend that is away", uuid, image, function)
+        _refused(driver, "while the backend does not answer", uuid, image, function)
 
 
 @rule(
     "WHF-923",
     Level.MUST,
-    "programming_scope has the provider itself, and only existing providers; function_trait names "
-    "a trait.",
-    "All of the scope is reserved while one of it is programmed.",
+    "programming_scope returns the uuid of the provider itself, and only uuids of existing "
+    "providers. function_trait returns the name of a trait.",
+    "The framework reserves all providers of the scope while the driver programs the device.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-208",),
 )
 def programs_these(subject: Subject) -> None:
-    """Ask for the scope of each thing."""
+    """Check the programming scope and a function trait of each thing."""
     harness = subject.harness
     with subject.driver() as driver:
         described = describe(driver, subject.placement.contents())
@@ -181,16 +184,16 @@ def programs_these(subject: Subject) -> None:
 @rule(
     "WHF-924",
     Level.MUST,
-    "ProgrammingRefused is raised only of a device that was not touched: never where an answer was "
-    "lost.",
-    "The framework releases a refused device at once, and the next user gets it with another "
-    "function.",
+    "The driver raises ProgrammingRefused only if it has not changed the device: never after it "
+    "has lost an answer of the backend.",
+    "The framework releases a refused device at once. If the device was programmed, the next user "
+    "gets it with the wrong function.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-921",),
 )
 def refuses_what_was_not_begun(subject: Subject) -> None:
-    """Break off the answer to each call of a job that the backend has done."""
+    """Program a thing again and again; each time the answer to another call breaks off."""
     at, calls = 0, 1
     while at < calls:
         subject.begin()
@@ -205,25 +208,26 @@ def refuses_what_was_not_begun(subject: Subject) -> None:
             except ProgrammingRefused:
                 refused = True
             except Exception:
-                pass  # it is unknown, or has failed: the framework looks
+                pass  # the framework then asks for the function of the device
             calls = len(subject.harness.calls)
             subject.harness.expect()
             if refused and held_function(driver, uuid) == function:
-                raise Violation(f"{thing} holds {function}, and was refused", "BackendError")
+                found = f"program raises ProgrammingRefused, but {thing} has {function} now"
+                raise Violation(found, "BackendError")
         at += 1
 
 
 @rule(
     "WHF-931",
     Level.MUST,
-    "is_clean is True of nothing that is busy, and of nothing that is not there.",
-    "The next user would get the last one's data.",
+    "is_clean returns False for a busy thing, and for a provider that does not exist.",
+    "The next user would get the data of the last one.",
     profile=Profile.EXTENDED,
     supports="cleans_after_release",
     after=("WHF-501",),
 )
 def cleans(subject: Subject) -> None:
-    """Ask while a thing is busy, and for a provider that does not exist."""
+    """Call ``is_clean`` for a busy thing, and for a provider that does not exist."""
     harness = subject.harness
     if not harness.busy.supported:
         raise NotShown("the driver declares cleaning, but the harness makes nothing busy")
@@ -240,8 +244,8 @@ def cleans(subject: Subject) -> None:
 @rule(
     "WHF-932",
     Level.MUST,
-    "The driver returns True from is_clean only for a thing that was cleaned after that moment, "
-    "and not for a thing that is merely free.",
+    "is_clean returns True only for a thing that was cleaned after the given time, and not for a "
+    "thing that is merely free.",
     "Cleaning begins some time after a device is released. Until then it has the data of its last "
     "user.",
     profile=Profile.EXTENDED,
@@ -250,7 +254,7 @@ def cleans(subject: Subject) -> None:
     after=("WHF-931",),
 )
 def cleaned_since(subject: Subject) -> None:
-    """Ask for a thing that was not cleaned after the given time: never busy, and free again."""
+    """Call ``is_clean`` with future times for a thing: never busy, free again, and at a start."""
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:
@@ -269,7 +273,7 @@ def cleaned_since(subject: Subject) -> None:
 
 
 def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
-    """Return the answer of the driver, False if it raises: the provider stays reserved."""
+    """Return the driver's answer. An error counts as False: the framework keeps the reservation."""
     try:
         return driver.is_clean(uuid, since)
     except Exception:
@@ -277,7 +281,7 @@ def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
 
 
 def _see_not_clean(driver: ComputeDriver, uuid: str, text: str) -> None:
-    """Raise Violation if a thing is reported as clean after a time that is still to come."""
+    """Raise Violation if ``is_clean`` returns True for a time in the future."""
     for later in _LATER:
         if _is_clean(driver, uuid, datetime.now(UTC) + later):
             raise Violation(
@@ -287,7 +291,7 @@ def _see_not_clean(driver: ComputeDriver, uuid: str, text: str) -> None:
 
 
 def _children(subject: Subject) -> list[str]:
-    """The children with inventory or traits."""
+    """Return the names of the described children with inventory or traits."""
     with subject.driver() as driver:
         live = subject.placement.contents()
         described = describe(driver, live)
@@ -303,4 +307,4 @@ def _refused(driver: ComputeDriver, what: str, uuid: str, image: str, function: 
         driver.program(uuid, image, function)
     except Exception:
         return
-    raise Violation(f"{what}: program returns", "an error")
+    raise Violation(f"program returns {what}", "an error")

@@ -1,4 +1,7 @@
-"""Rules of the change feed (WHF-911 to 920)."""
+"""Rules on the change feed: ``changed_nodes``, and what a driver reports of the named nodes.
+
+The framework polls the feed with the mark of its last poll (WHF-911 to 920).
+"""
 
 import time
 from collections import Counter
@@ -21,12 +24,12 @@ from wharfinger.conformance.subject import (
 )
 from wharfinger.exceptions import WharfingerError, shown
 
-#: Seconds until a feed names a change: it need not ask its backend each time.
+#: Seconds within which a feed has to name a change: it need not call its backend in each poll.
 _WITHIN: Final = 10.0
-#: Seconds after which a feed names a change no more. It may name a change again that is newer than
-#: the precision of its backend's clocks.
+#: Seconds after which a feed must no longer name a change again. Until then it may, since the times
+#: in its backend are not exact.
 _QUIET: Final = 30.0
-#: The call of a poll that meets a fault, and the fault.
+#: The index of a call in a poll, and the fault that this call meets.
 _FAULTS: Final = (
     (0, Fault.ERROR),
     (1, Fault.ERROR),
@@ -34,16 +37,16 @@ _FAULTS: Final = (
     (2, Fault.ERROR),
     (2, Fault.RAISE),
 )
-#: Number of successive polls without a node by which a feed counts as quiet.
+#: A feed is quiet when this many successive polls name no node.
 _POLLS: Final = 5
-#: Calls of a listing that a poll must not repeat. One call may be all that a backend offers.
+#: A poll may repeat a listing that takes fewer calls: a backend may offer only one.
 _CALLS_OF_A_LISTING: Final = 2
-#: Nodes that there are to be where one of them changes, and how often as many things are added.
+#: The least number of nodes before one of them changes, and the most attempts to add so many.
 _NODES: Final = 6
 _GROWTHS: Final = 8
-#: How often the state of one thing changes, there and back, between two polls.
+#: How often one thing becomes free and busy again between two polls.
 _EVENTS: Final = 4
-#: Changes that are made at once, and the seconds for making them.
+#: The most changes between two polls, and the seconds for making them.
 _CHANGES: Final = 128
 _MAKING: Final = 2.0
 
@@ -51,16 +54,19 @@ _MAKING: Final = 2.0
 @rule(
     "WHF-911",
     Level.MUST,
-    "The change feed names a node that has changed since the mark, and what is asked of it then is "
-    "as the backend has it now.",
-    "A node that is cleaned is to be reserved within seconds, and not with the next complete "
-    "listing.",
+    "The change feed names each node that has changed since the mark. The driver then describes "
+    "the node as the backend has it now.",
+    "A node must be reserved within seconds after its cleaning begins, not only after the next "
+    "complete listing.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-502",),
 )
 def feeds(subject: Subject) -> None:
-    """Make a thing busy, then free, and poll; if things are never busy, add one below a node."""
+    """Make a thing busy, then free, and run polls until Placement shows each change.
+
+    If things are never busy, change a thing in place, or add one below a node.
+    """
     harness, placement = subject.harness, subject.placement
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -76,7 +82,7 @@ def feeds(subject: Subject) -> None:
                 raise Violation(text, f"{what} by polls, within {_WITHIN:g} s")
 
         def is_free(now: Contents) -> bool:
-            if now != before:  # a driver may wait before it offers what is free
+            if now != before:  # a driver may keep a free thing reserved for some time
                 publishing.advance(FREE_SECONDS // FREE_CYCLES)
             return now == before
 
@@ -93,21 +99,22 @@ def feeds(subject: Subject) -> None:
             new = subject.add()
             see(lambda now: new in now, f"+ {new}")
         else:
-            raise NotShown("the harness has nothing that a feed would have to name")
+            raise NotShown("the harness can make no change that a feed would have to name")
 
 
 @rule(
     "WHF-912",
     Level.MUST,
-    "The same mark gives the same nodes again, or more; the first mark is given for None.",
-    "A poll that could not publish is made again with its mark.",
+    "The change feed returns the same nodes again, or more, for a mark that is used again. It "
+    "returns a first mark for None.",
+    "If the framework cannot publish the nodes of a poll, it polls again with the same mark.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     busy=True,
     after=("WHF-911",),
 )
 def feeds_again(subject: Subject) -> None:
-    """Ask twice with one mark."""
+    """Make a thing busy, and poll twice with the mark from before that."""
     harness = subject.harness
     first: set[str] = set()
     with subject.driver() as driver:
@@ -125,27 +132,29 @@ def feeds_again(subject: Subject) -> None:
 
         def are_named_again() -> bool:
             nonlocal mark
-            names, mark = driver.changed_nodes(mark)  # the same mark, where it did not look
+            names, mark = driver.changed_nodes(mark)  # the new mark may be the same
             second.update(names)
             return first <= second
 
         if not first or not _soon(are_named_again):
-            raise Violation(f"{sorted(first)}, then {sorted(second)}", "the same, or more")
+            found = f"the feed names {sorted(first)}, then {sorted(second)} for the same mark"
+            raise Violation(found, "the same nodes, or more")
 
 
 @rule(
     "WHF-913",
     Level.MUST,
-    "The change feed names no node that is gone.",
-    "Only a complete listing says that something is gone.",
+    "The change feed names no node that the backend no longer has.",
+    "Only a complete listing shows that a node is gone.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-402", "WHF-911"),
 )
 def feeds_what_is(subject: Subject) -> None:
-    """Remove all things of a node, or one thing if there is only one node, and poll.
+    """Remove all things of a node, and poll until the driver has called its backend.
 
-    Poll until a node is named, or until the time of the feed is over.
+    If there is only one node, remove only one thing. Raise Violation if the feed names a node
+    that a new listing does not have.
     """
     with subject.driver() as driver:
         follower = Follower(subject, driver)
@@ -165,21 +174,21 @@ def feeds_what_is(subject: Subject) -> None:
         named: set[str] = set()
         _soon(has_asked)
         if gone := named - {node.name for node in listed(driver).nodes}:
-            raise Violation(f"it names {', '.join(sorted(gone))}", "only existing nodes")
+            raise Violation(f"the feed names {', '.join(sorted(gone))}", "only existing nodes")
 
 
 @rule(
     "WHF-914",
     Level.MUST,
-    "The change feed raises where the backend does not answer, or answers with an error, and names "
-    "later what it could not name then.",
-    "No answer is no news.",
+    "The change feed raises if the backend does not answer or answers with an error. Later it "
+    "names the nodes that it could not name then.",
+    "A backend that does not answer may have changed.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-701", "WHF-911"),
 )
 def feeds_or_raises(subject: Subject) -> None:
-    """Ask until there was a call, while all calls fail; then change things while one call fails."""
+    """Poll while all calls fail; then change things, and poll while one call fails."""
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
         _, mark = driver.changed_nodes(None)
@@ -194,7 +203,10 @@ def feeds_or_raises(subject: Subject) -> None:
 
 
 def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> None:
-    """Ask while each call meets a fault, until there was a call; raises Violation."""
+    """Poll while every call to the backend meets a fault, until the driver makes a call.
+
+    Raise Violation unless that poll raises.
+    """
     harness = subject.harness
     harness.expect(None, fault)
     answer: object = None
@@ -210,11 +222,14 @@ def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> No
         return
     finally:
         harness.expect()
-    raise Violation(f"every call meets {fault}, and it returns {shown(answer)}", "an error")
+    raise Violation(f"every call meets {fault}, and the feed returns {shown(answer)}", "an error")
 
 
 def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) -> None:
-    """Change one thing after the other; each time another call of the next poll meets a fault."""
+    """Change one thing after the other; each time another call of the next poll meets a fault.
+
+    Raise Violation unless later polls show each change.
+    """
     harness = subject.harness
     missed: int | None = None
     for thing, (at, fault) in zip([*harness.things()], _FAULTS, strict=False):
@@ -230,7 +245,7 @@ def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) ->
 
 
 def _has_asked(subject: Subject, follower: Follower) -> bool:
-    """Poll, and return whether that took calls; a poll may fail."""
+    """Poll, and return whether the poll has called the backend. An error counts as a call."""
     try:
         follower.poll()
     except Exception:
@@ -241,15 +256,15 @@ def _has_asked(subject: Subject, follower: Follower) -> bool:
 @rule(
     "WHF-915",
     Level.MUST,
-    "Where nothing changes the change feed names nothing, with the mark that it gave last.",
-    "The framework describes each named node and compares it, every two seconds. A feed that "
-    "names all nodes each time is a complete cycle every two seconds.",
+    "While the backend does not change, the change feed names no node for its latest mark.",
+    "The framework polls every two seconds, and describes each named node. A feed that always "
+    "names all nodes costs a complete cycle every two seconds.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-911",),
 )
 def feeds_nothing(subject: Subject) -> None:
-    """Poll an unchanged backend; then change a thing, change it back, and poll again."""
+    """Poll an unchanged backend; then make a thing busy and free again, and poll again."""
     with subject.driver() as driver:
         follower = Follower(subject, driver)
         follower.list_all()
@@ -265,17 +280,17 @@ def feeds_nothing(subject: Subject) -> None:
 @rule(
     "WHF-916",
     Level.MUST,
-    "The change feed names the nodes that have changed, and not the others.",
-    "In a large fleet, a few of thousands of nodes change in a minute.",
+    "The change feed names only nodes that have changed.",
+    "In a large fleet, only a few of thousands of nodes change in a minute.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-915",),
 )
 def feeds_no_more(subject: Subject) -> None:
-    """Change one of several nodes, then another one; then one of four times as many nodes.
+    """Change one of six nodes, then another one; then one of 24 nodes several times.
 
-    The last of them changes several times before the poll. Nodes that depend on a node may be named
-    with it. Their number does not grow with the fleet.
+    The feed may also name a few nodes that depend on the changed one: at most three, however many
+    nodes there are.
     """
     changes = Changes(subject)
     most = _NODES // 2
@@ -296,12 +311,15 @@ def feeds_no_more(subject: Subject) -> None:
                     subject.harness.make_busy(thing)
             named = _named_until(follower, node)
             if len(named - {node}) > most:
-                text = f"of {len(follower.nodes)} nodes {node} has changed; named: "
+                text = f"only {node} of {len(follower.nodes)} nodes has changed; the feed names "
                 raise Violation(text + ", ".join(sorted(named)), node)
 
 
 def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
-    """Add things until there are ``count`` nodes, and list them; a node may have several things."""
+    """Add things until the driver lists ``count`` nodes, as a node may have several things.
+
+    Give up after some attempts, or if the driver has only one node.
+    """
     follower.list_all()
     for _ in range(_GROWTHS):
         if not 1 < len(follower.nodes) < count:
@@ -311,7 +329,7 @@ def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
 
 
 def _named_until(follower: Follower, node: str) -> set[str]:
-    """Poll until the feed names this node; return all nodes that it has named until then."""
+    """Poll until the feed names ``node``; return all nodes that the polls have named."""
     named: set[str] = set()
 
     def is_named() -> bool:
@@ -325,15 +343,18 @@ def _named_until(follower: Follower, node: str) -> set[str]:
 @rule(
     "WHF-917",
     Level.MUST,
-    "The change feed names what changes after its first mark was given: before the first listing, "
-    "and before the first poll.",
-    "The framework takes the first mark, then lists all nodes, and polls seconds later.",
+    "The change feed names each node that changes after the driver has returned the first mark, "
+    "also before the first listing and before the first poll.",
+    "The framework gets the first mark, then lists all nodes, and polls seconds later.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-911",),
 )
 def feeds_from_the_first_mark(subject: Subject) -> None:
-    """Change a thing before the listing and another one after it; with a second instance, too."""
+    """Change a thing between the first mark and the listing, and another one after the listing.
+
+    Do the same with a second instance of the driver.
+    """
     changes = Changes(subject)
     subject.harness.grow(2)
     before, after, *others = subject.harness.things()
@@ -351,15 +372,16 @@ def feeds_from_the_first_mark(subject: Subject) -> None:
 @rule(
     "WHF-918",
     Level.MUST,
-    "The change feed names nodes by the mark: with an older mark it names again all nodes that "
-    "have changed since, also for another instance.",
-    "A poll that could not publish is made again with its mark, whatever was asked meanwhile.",
+    "For an older mark, the change feed names again all nodes that have changed since then, also "
+    "in another instance of the driver.",
+    "If the framework cannot publish the nodes of a poll, it polls again with the same mark, "
+    "perhaps after other polls.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-911",),
 )
 def feeds_since_the_mark(subject: Subject) -> None:
-    """Change two things one after the other, and ask with the marks from before each."""
+    """Change two things one after the other, and poll with the marks from before each change."""
     changes = Changes(subject)
     one, other = [*subject.harness.things()][:2]
     marks: list[str] = []
@@ -374,15 +396,15 @@ def feeds_since_the_mark(subject: Subject) -> None:
             _see_changes(follower, changes, [thing], "")
             follower.poll()
             for mark, expected in ((marks[0], nodes), (marks[-1], nodes[-1:]), (marks[0], nodes)):
-                _see_named(follower, mark, expected, "a mark is used again")
+                _see_named(follower, mark, expected, "for a mark that is used again")
     with subject.driver() as driver:
         follower = Follower(subject, driver)
         follower.list_all()
-        _see_named(follower, marks[0], nodes, "a mark of an instance before this")
+        _see_named(follower, marks[0], nodes, "for a mark of an earlier instance")
 
 
 def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str) -> None:
-    """Raise Violation unless the feed names these nodes since a mark, or refuses an old mark."""
+    """Raise Violation unless the feed names the ``expected`` nodes for a mark, or refuses it."""
     named: set[str] = set()
 
     def are_named() -> bool:
@@ -396,21 +418,21 @@ def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str
     except WharfingerError:
         return
     if not is_named:
-        text = f"{when}: named: {', '.join(sorted(named)) or 'nothing'}"
-        raise Violation(text, f"{', '.join(sorted({*expected} - named))}, or an error")
+        text = f"{when} the feed names {', '.join(sorted(named)) or 'nothing'}"
+        raise Violation(text, f"also {', '.join(sorted({*expected} - named))}, or an error")
 
 
 @rule(
     "WHF-919",
     Level.MUST,
-    "The change feed names all nodes that have changed, however many.",
+    "The change feed names all nodes that have changed, even if many change at once.",
     "When a room loses its power, hundreds of nodes change at once.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-911",),
 )
 def feeds_all(subject: Subject) -> str:
-    """Change as many things as a few seconds allow, and poll."""
+    """Change as many things as a few seconds allow, and poll until all changes are seen."""
     changes = Changes(subject)
     with subject.driver() as driver:
         for _ in sizes(subject, most=_CHANGES):
@@ -432,18 +454,18 @@ def feeds_all(subject: Subject) -> str:
 @rule(
     "WHF-920",
     Level.MUST,
-    "A poll of an unchanged backend does not repeat the calls of a complete listing.",
+    "While the backend does not change, a poll does not repeat all calls of a complete listing.",
     "The framework polls every two seconds, and lists all nodes once a minute. A feed that lists "
-    "them in each poll costs thirty times as much.",
+    "all nodes in each poll costs thirty times as much.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-915",),
 )
 def feeds_cheaply(subject: Subject) -> str:
-    """Compare the calls of successive polls with those of a listing.
+    """Compare the calls of five successive polls with those of a listing.
 
-    The driver passes if one of the polls makes fewer calls: it may limit how often it looks. It
-    also passes if the backend answers a listing with one call, which a poll may need, too.
+    The driver passes if one of the polls does not make all calls of the listing. It also passes if
+    a listing takes only one call.
     """
     with subject.driver() as driver:
         follower = Follower(subject, driver)
@@ -459,11 +481,12 @@ def feeds_cheaply(subject: Subject) -> str:
             if not listing <= Counter(subject.harness.calls):
                 return f"a listing takes {listing.total()} calls"
     text = ", ".join([*listing][:3])
-    raise Violation(f"each poll lists again: {text}", "polls with fewer calls than a listing")
+    found = f"each poll makes all calls of a listing: {text}"
+    raise Violation(found, "polls with fewer calls than a listing")
 
 
 def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], when: str) -> None:
-    """Raise Violation unless polls show all changes."""
+    """Poll; raise Violation unless the descriptions of these things show their changes in time."""
 
     def unseen() -> list[str]:
         described = follower.described
@@ -486,7 +509,7 @@ def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], wh
 
 
 def _see_quiet(follower: Follower) -> None:
-    """Raise Violation unless the feed becomes quiet."""
+    """Poll; raise Violation unless some successive polls name no node."""
     silent = 0
     named: frozenset[str] = frozenset()
 
@@ -502,9 +525,10 @@ def _see_quiet(follower: Follower) -> None:
             if len(named) > 3
             else ", ".join(sorted(named))
         )
-        raise Violation(f"named again and again: {text}", f"nothing, within {_QUIET:g} s")
+        found = f"the feed names unchanged nodes again and again: {text}"
+        raise Violation(found, f"no nodes after at most {_QUIET:g} s")
 
 
 def _soon(holds: Callable[[], bool]) -> bool:
-    """Return whether a condition becomes true within the time of the feed."""
+    """Return whether a condition holds within the time in which a feed must name a change."""
     return soon(holds, _WITHIN)

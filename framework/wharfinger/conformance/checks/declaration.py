@@ -1,4 +1,4 @@
-"""Rules of what a driver declares (WHF-1..)."""
+"""Rules on loading a driver and creating an instance of it (WHF-1..)."""
 
 from collections.abc import Iterator
 from importlib.metadata import entry_points
@@ -17,12 +17,12 @@ from wharfinger.driver import loader
 @rule(
     "WHF-101",
     Level.MUST,
-    "The driver is found by its name, and its class fits the contract.",
-    "An operator sees what is wrong with a driver when it is loaded, and not at three in the "
-    "morning.",
+    "The framework finds the driver by its name, and the driver's class fits the contract.",
+    "An operator sees the faults of a driver when the framework loads it, not in the middle of "
+    "the night.",
 )
 def declared(subject: Subject) -> None:
-    """Raise Violation for a fault that the loader finds."""
+    """Raise Violation for the first fault that the framework's loader finds in the driver."""
     for problem in loader.check(subject.name):
         raise Violation(f"{problem.subject}: {problem.found}", problem.expected)
 
@@ -30,14 +30,14 @@ def declared(subject: Subject) -> None:
 @rule(
     "WHF-102",
     Level.MUST,
-    "Making an instance reads its configuration, and does nothing else.",
-    "Commands that only look at the configuration make instances, too; a backend that is away is "
-    "no reason for them to fail.",
+    "The constructor of the driver reads the configuration, and does nothing else.",
+    "Commands that only read the configuration create instances, too. They must not fail when "
+    "the backend does not answer.",
     after=("WHF-101",),
 )
 def quiet(subject: Subject) -> None:
-    """Watch what an instance does while it is created."""
-    subject.load()  # changes of a first import are not the driver's
+    """Record the side effects and the calls to the backend of creating an instance."""
+    subject.load()  # imports the driver's libraries, whose side effects do not count
     conf = subject.configured()
     if subject.has_harness:
         subject.harness.expect()
@@ -52,12 +52,12 @@ def quiet(subject: Subject) -> None:
 @rule(
     "WHF-103",
     Level.MAY,
-    "The driver lists its options under the entry point group oslo.config.opts.",
-    "They are in generated samples of the configuration then.",
+    "The driver's package lists its options under the entry point group oslo.config.opts.",
+    "Then generated configuration samples have the options.",
     after=("WHF-101",),
 )
 def options_listed(subject: Subject) -> None:
-    """Look for the options that an instance registers among those that its package lists."""
+    """Raise Violation if an instance registers an option that its package does not list."""
     driver = subject.load().driver
     registered = {one.key for one in driver.conf.effective(subject.instance_name)}
     others = {option.dest for option in (*FRAMEWORKS, *_of_plugins())}
@@ -67,13 +67,13 @@ def options_listed(subject: Subject) -> None:
 
 
 def _of_plugins() -> Iterator[cfg.Opt]:
-    """Options that keystoneauth registers for the configured way to authenticate."""
+    """Yield the options that keystoneauth registers for any authentication plugin."""
     for name in sorted(loading.get_available_plugin_names()):
         yield from loading.get_auth_plugin_conf_options(name)
 
 
 def _listed(driver: str) -> Iterator[str]:
-    """The options that the driver's package lists, by name."""
+    """Yield the names of the options that the driver's package lists."""
     found = entry_points(group=loader.NAMESPACE, name=driver)
     packages = {one.dist.name for one in found if one.dist}
     for entry_point in entry_points(group="oslo.config.opts"):

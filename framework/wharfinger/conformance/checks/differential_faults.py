@@ -1,4 +1,7 @@
-"""Rules on lasting effects of a fault, by comparison with a history without it (WHF-72.)."""
+"""Rules on lasting effects of a fault, by comparison with a play without the fault (WHF-72.).
+
+The checks play the history of ``fault_history``: a fixed sequence of backend changes and cycles.
+"""
 
 from typing import Final
 
@@ -9,7 +12,7 @@ from wharfinger.conformance.killed_history import try_kills
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
 
-#: Seconds in which faults are tried, by the rule; each history that has begun ends.
+#: Seconds after which a rule starts no further play.
 _SECONDS: Final = {"WHF-721": 6.0, "WHF-722": 4.0, "WHF-723": 6.0}
 _AFTER: Final = (
     *("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-403", "WHF-506"),
@@ -20,36 +23,35 @@ _AFTER: Final = (
 @rule(
     "WHF-721",
     Level.MUST,
-    "A fault at one call leaves nothing behind: after cycles without a fault Placement holds what "
-    "it would hold without it.",
-    "The driver runs for months, and its backend fails at any moment of them. A wrong value in the "
-    "driver's memory stays until an operator restarts it.",
+    "A fault of one call has no lasting effect: after cycles without a fault, Placement has the "
+    "same contents as if the fault had not occurred.",
+    "The driver runs for months, and its backend may fail at any moment. A wrong value in the "
+    "driver's memory stays until an operator restarts the driver.",
     profile=Profile.EXTENDED,
     after=_AFTER,
 )
 def leave_nothing_behind(subject: Subject) -> str:
-    """Play a history again and again, each time with faults at other calls."""
+    """Play the history again and again, each time with faults at other calls."""
     return try_faults(subject, COMMON_FAULTS, seconds=_SECONDS["WHF-721"], apart=2)
 
 
 @rule(
     "WHF-722",
     Level.MUST,
-    "An answer that is stale or comes late is of no consequence once the backend has answered "
-    "again in time.",
-    "A cache or a replica answers with what was. An answer to a request that has timed out is not "
+    "A stale or a late answer has no effect any more after the backend has answered again in time.",
+    "A cache or a replica may return old data. The answer to a request that has timed out is not "
     "the answer to the next request.",
     profile=Profile.EXTENDED,
     needs=(Fault.STALE, Fault.LATE),
     after=(*_AFTER, "WHF-721"),
 )
 def forgets_old_answers(subject: Subject) -> str:
-    """Play a history with stale answers, and with answers after the driver's time-out."""
+    """Play the history with stale answers, and with answers after the driver's time-out."""
     faults = frozenset({Fault.STALE, Fault.LATE})
     for fault in faults:
         try:
             subject.harness.expect(0, fault)
-        except NotShown as error:  # it was written before these faults
+        except NotShown as error:  # an old harness does not know these faults
             raise Unproven(str(error)) from error
         finally:
             subject.harness.expect()
@@ -59,14 +61,14 @@ def forgets_old_answers(subject: Subject) -> str:
 @rule(
     "WHF-723",
     Level.MUST,
-    "A driver whose process is killed at any moment starts again, and publishes what it would "
-    "have published.",
-    "A host loses its power, and a process its memory. A lock file that is left behind, or a file "
-    "that was written by halves, must not stop the next process.",
+    "After its process was killed at any moment, the driver starts again, and publishes the same "
+    "as without the kill.",
+    "A host may lose its power, and the kernel may kill a process. A lock file that is left behind "
+    "or a half-written file must not stop the next process.",
     profile=Profile.EXTENDED,
     elsewhere=True,
     after=(*_AFTER, "WHF-721"),
 )
 def survives_a_kill(subject: Subject) -> str:
-    """Play a history with the driver in another process; kill the process at calls and writes."""
+    """Play the history with the driver in another process; kill the process at calls and writes."""
     return try_kills(subject, seconds=_SECONDS["WHF-723"])

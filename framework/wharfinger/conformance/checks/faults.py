@@ -1,4 +1,4 @@
-"""Rules of backends that fail, hang, or answer half (WHF-7..)."""
+"""Rules on backends that fail, hang, or break off an answer (WHF-7..)."""
 
 from collections.abc import Callable
 from itertools import product
@@ -12,20 +12,21 @@ from wharfinger.conformance.rules import Level, Profile, can_be_busy, rule
 from wharfinger.conformance.subject import Subject, describe
 from wharfinger.exceptions import WharfingerError, shown
 
-#: Answers of a backend that are errors.
+#: Faults in which the backend answers with an error.
 _REFUSALS = (Fault.ERROR, Fault.DENIED)
 
 
 @rule(
     "WHF-701",
     Level.MUST,
-    "A listing that failed raises. It never returns an empty list, or what was known before.",
-    "An empty list means that the backend has nothing, so all providers are removed.",
+    "A listing that fails raises. It never returns an empty list, or the nodes of an earlier "
+    "listing.",
+    "An empty list means that the backend has no nodes, so the framework removes all providers.",
     profile=Profile.EXTENDED,
     after=("WHF-208",),
 )
 def raises(subject: Subject) -> None:
-    """List the nodes while each call is refused, and while each answer breaks off."""
+    """List the nodes while every call meets a fault; try each kind of fault."""
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
         for fault in (Fault.RAISE, Fault.HALF, *_REFUSALS):
@@ -36,19 +37,24 @@ def raises(subject: Subject) -> None:
                 continue
             finally:
                 subject.harness.expect()
-            raise Violation(f"every call meets {fault}, and it returns {shown(names)}", "an error")
+            found = f"every call meets {fault}, and get_available_nodes returns {shown(names)}"
+            raise Violation(found, "an error")
 
 
 @rule(
     "WHF-702",
     Level.MUST,
-    "After a failure the next cycle is as if there had been none, without a restart.",
-    "A backend that was away for a minute at night must not wake an operator.",
+    "The next cycle after a failure of the backend publishes the same as without the failure. No "
+    "restart of the driver is necessary.",
+    "A backend that does not answer for a minute at night must not wake an operator.",
     profile=Profile.EXTENDED,
     after=("WHF-301", "WHF-701"),
 )
 def recovers(subject: Subject) -> None:
-    """Run each type of cycle while calls are refused, and then without faults; a thing is busy."""
+    """Run each type of cycle while all calls fail, and then a full cycle; nothing may change.
+
+    One thing is busy, if the harness supports it.
+    """
     with subject.publishing() as publishing:
         if can_be_busy(subject):
             subject.harness.make_busy(subject.harness.things()[0])
@@ -64,54 +70,55 @@ def recovers(subject: Subject) -> None:
 
 
 for _id, _fault, _says in (
-    ("WHF-703", Fault.RAISE, "fails"),
-    ("WHF-704", Fault.HALF, "is answered with half of an answer"),
-    ("WHF-705", Fault.HANG, "hangs, while it hangs and after it"),
+    ("WHF-703", Fault.RAISE, "when any one call to the backend fails"),
+    ("WHF-704", Fault.HALF, "when the answer to any one call to the backend breaks off"),
+    ("WHF-705", Fault.HANG, "while any one call to the backend hangs, and after that"),
 ):
 
     @rule(
         _id,
         Level.MUST,
-        "The driver publishes each tree as it was or as it is now, and no mixture, whichever call "
-        f"to the backend {_says}.",
+        "The driver publishes each tree as it was before or as it is now, and no mixture of both, "
+        f"{_says}.",
         "A mixture of an old tree and a new one describes hardware that never existed.",
         profile=Profile.EXTENDED,
         after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702"),
     )
     def each_call_fails(subject: Subject, fault: Fault = _fault) -> None:
-        """Let each call fail in turn: while the backend changes, and when a driver starts."""
+        """Let each call meet the fault in turn: after a backend change, then as a driver starts."""
         Breaking(subject, fault).sweep()
 
 
 @rule(
     "WHF-706",
     Level.SHOULD,
-    "A call that is never answered ends by itself, in the time that is configured.",
-    "An instance that waits for ever publishes nothing any more, and cannot be stopped in an "
-    "orderly way.",
+    "A call that the backend never answers ends after the configured time.",
+    "A driver instance that waits for ever publishes nothing any more, and the agent cannot stop "
+    "it in an orderly way.",
     profile=Profile.EXTENDED,
     after=("WHF-304", "WHF-702"),
 )
 def gives_up(subject: Subject) -> None:
-    """Let the first call of a cycle hang."""
+    """Let the first call of a cycle hang; the cycle has to end within the harness's patience."""
     with subject.publishing() as publishing:
         publishing.settle()
         patience = subject.harness.patience
         attempt = Breaking(subject, Fault.HANG).attempt(publishing.cycle.sync, 0, patience)
         if attempt.meanwhile is not None:
-            raise Violation(f"it still waits after {patience:g} s", "a time-out")
+            raise Violation(f"the driver still waits after {patience:g} s", "a time-out")
 
 
 @rule(
     "WHF-707",
     Level.MUST,
-    "A backend that was restarted is found again, and what is published stays.",
-    "Services are upgraded at any time, and none of their clients with them.",
+    "After a restart of the backend, the driver reaches the backend again. The contents of "
+    "Placement stay.",
+    "Operators upgrade a service without a restart of its clients.",
     profile=Profile.EXTENDED,
     after=("WHF-303", "WHF-702"),
 )
 def found_again(subject: Subject) -> None:
-    """Restart the backend; while one thing is busy, if it can be."""
+    """Restart the backend, and run a full cycle; one thing is busy, if the harness supports it."""
     with subject.publishing() as publishing:
         if can_be_busy(subject):
             subject.harness.make_busy(subject.harness.things()[0])
@@ -123,14 +130,15 @@ def found_again(subject: Subject) -> None:
 @rule(
     "WHF-708",
     Level.MUST,
-    "Whichever call is answered with an error, the listing raises, or is as it would have been.",
-    "An error is no answer, however well it can be read: a load balancer's, or that a token is of "
-    "yesterday.",
+    "If the backend answers any call of a listing with an error, the listing raises, or returns "
+    "the same as without the error.",
+    "An error may look like an answer: a load balancer may send it, or a service that no longer "
+    "accepts a token.",
     profile=Profile.EXTENDED,
     after=("WHF-304", "WHF-702"),
 )
 def errors_are_none(subject: Subject) -> None:
-    """Let the backend answer one call after the other with an error."""
+    """Let one call of a listing after the other get an error; check the listing each time."""
     harness = subject.harness
     with subject.driver() as driver:
         live = subject.placement.contents()
@@ -145,19 +153,19 @@ def errors_are_none(subject: Subject) -> None:
 @rule(
     "WHF-709",
     Level.MUST,
-    "A backend that goes away in the middle of a listing, and stays away, takes nothing with it.",
-    "A service ends in this way. A driver that skips the failed calls publishes a part.",
+    "If the backend stops during a listing and does not come back, the contents of Placement stay.",
+    "A driver that skips the failed calls publishes only a part of the backend.",
     profile=Profile.EXTENDED,
     after=("WHF-703", "WHF-705", "WHF-708"),
 )
 def gone_for_good(subject: Subject) -> None:
-    """Let each call fail from one call of a listing on."""
+    """Let all calls of a cycle fail from one call on; begin with each call in turn."""
     for fault in (Fault.RAISE, *_REFUSALS):
         Breaking(subject, fault).lasting()
 
 
 def _passes_or_fails(run: Callable[[], object]) -> None:
-    """Run a cycle that may fail. The check looks at Placement after it."""
+    """Run a cycle, and ignore its error: the check compares Placement after it."""
     try:
         run()
     except WharfingerError:

@@ -1,4 +1,4 @@
-"""Rules on totals and traits: they are those of the thing itself in the backend."""
+"""Rules on totals and traits: the driver publishes those of each thing in the backend."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,9 +18,9 @@ from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Publishing, Subject
 from wharfinger.providers import Inventory
 
-#: An instance that has a part of everything.
+#: A consumer that has a part of each provider.
 _CONSUMER: Final = str(uuid5(NAMESPACE_URL, "wharfinger.conformance/consumer"))
-#: Rounds of all types of cycle with one instance.
+#: How often all types of cycle run with one instance of the driver.
 _ROUNDS: Final = 2
 
 
@@ -36,7 +36,7 @@ _ROUNDS: Final = 2
     after=("WHF-208",),
 )
 def as_the_backend_has_it(subject: Subject) -> None:
-    """Publish, also with a new instance, and compare each thing with the harness's figures."""
+    """Publish with two instances in turn; compare each thing with the harness's figures."""
     with subject.publishing() as publishing:
         see_figures(subject, publishing.settle())
         publishing.restart()
@@ -46,16 +46,16 @@ def as_the_backend_has_it(subject: Subject) -> None:
 @rule(
     "WHF-313",
     Level.MUST,
-    "A total or trait that changes in the backend is published by the next complete cycle, for "
-    "that thing and for no other.",
-    "Hardware is repaired, extended and reconfigured; a figure that was read once is wrong from "
-    "then on.",
+    "When a total or trait of a thing changes in the backend, the next complete cycle publishes "
+    "the change of that thing, and of no other.",
+    "Hardware is repaired, extended and reconfigured. A driver that reads a figure only once "
+    "publishes a wrong one after that.",
     profile=Profile.EXTENDED,
     needs=("change",),
     after=("WHF-303",),
 )
 def follows_changes(subject: Subject) -> None:
-    """Change the last thing, then the first, and compare all providers each time."""
+    """Change the last thing, then the first; compare all providers after each change."""
     harness = subject.harness
     with subject.publishing() as publishing:
         for thing in (harness.things()[-1], harness.things()[0]):
@@ -64,7 +64,7 @@ def follows_changes(subject: Subject) -> None:
             after = publishing.settle()
             its = at_and_below(before, thing)
             if all(after.get(name) == before[name] for name in its):
-                raise Violation(difference(before, after), f"a changed provider of {thing}")
+                raise Violation(difference(before, after), f"another provider of {thing}")
             others = concerned(before, after, thing)
             if without(before, others) != without(after, others):
                 raise Violation(difference(before, after), f"changes to {thing} only")
@@ -76,15 +76,18 @@ def follows_changes(subject: Subject) -> None:
 @rule(
     "WHF-314",
     Level.MUST,
-    "The driver publishes the same while instances use things: a total counts used and free "
-    "inventory.",
-    "Placement subtracts the allocations. If the driver also subtracts them, inventory is lost "
-    "twice.",
+    "The driver publishes the same figures while instances use things: a total is the sum of used "
+    "and free inventory.",
+    "Placement subtracts the allocations. If the driver also subtracts them, used inventory is "
+    "subtracted twice.",
     profile=Profile.EXTENDED,
     after=("WHF-303",),
 )
 def counts_what_is_used(subject: Subject) -> None:
-    """Allocate a part of every provider; then let instances use things, if the harness can."""
+    """Allocate a part of every provider, and let instances use two things; nothing may change.
+
+    The second part is left out if the harness cannot do that.
+    """
     with subject.publishing() as publishing:
         before = publishing.settle()
         if parts := dict(_parts(subject, before)):
@@ -98,7 +101,7 @@ def counts_what_is_used(subject: Subject) -> None:
 
 
 def _parts(subject: Subject, contents: Contents) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield the uuid and the smallest allocation of each provider of a thing, by class."""
+    """Yield the uuid of each provider of a thing, and the smallest amounts of it by class."""
     names = {name for thing in subject.harness.things() for name in at_and_below(contents, thing)}
     for name in sorted(names):
         one = contents[name]
@@ -108,7 +111,7 @@ def _parts(subject: Subject, contents: Contents) -> Iterator[tuple[str, dict[str
 
 
 def _least(figures: Inventory) -> int:
-    """Return the smallest possible allocation; 0 if none is possible."""
+    """Return the smallest amount that can be allocated of an inventory; 0 if none can."""
     steps = -(-figures.min_unit // figures.step_size)
     amount = max(steps, 1) * figures.step_size
     capacity = (figures.total - figures.reserved) * figures.allocation_ratio
@@ -116,7 +119,7 @@ def _least(figures: Inventory) -> int:
 
 
 def _see_nothing_changes(subject: Subject, publishing: Publishing, before: Contents) -> None:
-    """Run cycles of every type, also of a new instance."""
+    """Run cycles of every type with two instances; raise Violation if one changes Placement."""
     for _ in range(2):
         cycle = publishing.cycle
         for run in (cycle.sync, cycle.drift, cycle.poll, cycle.sync) * _ROUNDS:

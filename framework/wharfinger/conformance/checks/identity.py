@@ -1,4 +1,4 @@
-"""Rules on names and uuids of several hosts (WHF-31.)."""
+"""Rules on the names and uuids that several hosts publish (WHF-31.)."""
 
 import re
 from collections.abc import Iterator
@@ -12,24 +12,25 @@ from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject, describe, listed
 from wharfinger.driver import ComputeDriver
 
-#: Another host, and what is added to a node's name that the configuration gives.
+#: The name of another host. It also replaces the name of a node in the configuration.
 _HOST: Final = "conformance-elsewhere"
 
 
 @rule(
     "WHF-311",
     Level.MUST,
-    "A node or provider with another name on another host has another uuid there, and the things "
-    "of another host have other names.",
-    "Placement has each uuid and each name once: the second host that comes publishes nothing, or "
-    "takes the first one's providers.",
+    "Things of two hosts have different names. Nodes and providers with different names on two "
+    "hosts have different uuids.",
+    "Placement has each uuid and each name only once. A second host with the same ones publishes "
+    "nothing, or takes the providers of the first host.",
     profile=Profile.EXTENDED,
     after=("WHF-302",),
 )
 def differs_on_another_host(subject: Subject) -> None:
-    """Describe the nodes of a second host: the harness's, or the same backend under another name.
+    """Let the driver describe the nodes of two hosts, and compare their names and uuids.
 
-    Two hosts may report the same uuid if the backend has it: it is the hardware's then.
+    The second host is the harness's; without one, it is the same backend with another host name.
+    Then both may have the same uuid if the backend contains it, since it is the hardware's.
     """
     name = subject.instance_name
     with subject.driver() as driver:
@@ -39,7 +40,7 @@ def differs_on_another_host(subject: Subject) -> None:
         with subject.driver_elsewhere(_HOST, text) as driver:
             there = _uuids(subject, driver)
         if both := sorted(here.keys() & there.keys()):
-            raise Violation(f"{', '.join(both[:3])}: on both hosts", "other names on another host")
+            raise Violation(f"{', '.join(both[:3])}: on both hosts", "different names on each host")
         _see_others(here, there)
         return
     text = subject.harness.configuration(name)
@@ -48,12 +49,12 @@ def differs_on_another_host(subject: Subject) -> None:
             with subject.driver_elsewhere(_HOST, configuration) as driver:
                 there = _uuids(subject, driver)
         except Exception:
-            continue  # the backend knows no such host, and the driver reports that
+            continue  # the driver reports that the backend does not know this host
         _see_others({one: uuid for one, uuid in here.items() if not says(subject, uuid)}, there)
 
 
 def _uuids(subject: Subject, driver: ComputeDriver) -> dict[str, str]:
-    """The uuids of a driver's nodes and providers by name, less the sharing ones."""
+    """Return the uuids of a driver's nodes and providers by name, without sharing providers."""
     nodes = {node.name: node.uuid for node in listed(driver).nodes}
     described = describe(driver, subject.placement.contents(), refresh=False)
     return nodes | {
@@ -68,11 +69,14 @@ def _see_others(here: dict[str, str], there: dict[str, str]) -> None:
     for name, uuid in sorted(there.items()):
         if name not in here and uuid in names:
             found = f"{name} on another host has the uuid of {names[uuid]}, {uuid}"
-            raise Violation(found, "a uuid of its own")
+            raise Violation(found, "another uuid")
 
 
 def _configurations(text: str, names: list[str]) -> Iterator[str]:
-    """Yield the configuration, and the one with another name if it has the name of a node."""
+    """Yield the configuration as it is.
+
+    For each node whose name is the value of an option, also yield it with another value there.
+    """
     yield text
     for name in names:
         given = re.compile(rf"^([ \t]*\w+[ \t]*[=:][ \t]*){re.escape(name)}[ \t]*$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Rules on reading a backend: page by page, and thing by thing (WHF-45.)."""
+"""Rules on faults while a driver lists many things, or asks for one thing (WHF-45.)."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -16,9 +16,9 @@ from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import WharfingerError, shown
 from wharfinger.providers import DesiredProvider
 
-#: More things than are on the largest page that is usual.
+#: More things than the pages of most backends have.
 _PAGED: Final = 1280
-#: Seconds for the attempts at a large listing.
+#: Seconds after which no further faults of a large listing are tried.
 _TRYING: Final = 20.0
 #: Faults, beginning with the one that drivers most often take for an answer.
 _FAULTS: Final = (Fault.ERROR, Fault.DENIED, Fault.RAISE, Fault.HALF)
@@ -27,16 +27,16 @@ _FAULTS: Final = (Fault.ERROR, Fault.DENIED, Fault.RAISE, Fault.HALF)
 @rule(
     "WHF-451",
     Level.MUST,
-    "However many things there are, a listing of which a call fails raises, or is as it would have "
-    "been.",
-    "Backends answer by pages. An error in the place of the second one is not the end of the list.",
+    "If any call of a listing fails, the listing raises, or returns the same as without the "
+    "failure, also for a large backend.",
+    "Backends answer by pages. An error in place of the second page is not the end of the list.",
     profile=Profile.EXTENDED,
     after=("WHF-401",),
 )
 def complete_or_none(subject: Subject) -> str:
-    """Add many things, and let one of the later calls of a listing fail.
+    """Add many things, and let the second, a middle and the last call of a listing fail in turn.
 
-    Each of these calls meets the first fault, however long that takes.
+    Try all kinds of faults, but after some seconds only the first kind.
     """
     harness = subject.harness
     with subject.driver() as driver:
@@ -47,8 +47,8 @@ def complete_or_none(subject: Subject) -> str:
                 before = describe(driver, live)
             harness.expect()
             driver.get_available_nodes(refresh=True)
-        except WharfingerError:  # it may be too slow for that many
-            return f"of few things: the driver refuses {len(harness.things())}"
+        except WharfingerError:  # the backend may be too slow for so many things
+            return f"of few things: the driver raises with {len(harness.things())} things"
         calls = [*harness.calls]
         later = sorted({1, len(calls) // 2, len(calls) - 1} & {*range(1, len(calls))})
         began = seconds_run()
@@ -64,15 +64,18 @@ def complete_or_none(subject: Subject) -> str:
 @rule(
     "WHF-452",
     Level.MUST,
-    "An error of the backend answers no question: not whether a node or a device is there, not "
-    "what it holds, and not whether it is clean.",
-    "The framework removes a node that is reported gone, and gives a device that is reported "
-    "clean to the next instance.",
+    "While the backend returns errors, the driver raises when the framework asks whether a node or "
+    "a device exists, which function it has, or whether it is clean.",
+    "The framework removes a node that the driver reports as gone, and releases a device that the "
+    "driver reports as clean.",
     profile=Profile.EXTENDED,
     after=("WHF-401", "WHF-402"),
 )
 def errors_answer_nothing(subject: Subject) -> None:
-    """Ask for an existing thing while all calls fail, and while each call fails in turn."""
+    """Ask the driver about an existing thing while all calls fail, and while one call fails.
+
+    An answer that needs no call, or that is right in spite of one failed call, is no violation.
+    """
     harness = subject.harness
     with subject.driver() as driver:
         described = describe(driver, subject.placement.contents())
@@ -83,7 +86,7 @@ def errors_answer_nothing(subject: Subject) -> None:
             except Exception:
                 answer = None
             calls = len(harness.calls)
-            # The inherited provider_is_available asks nothing, and says False.
+            # The inherited provider_is_available makes no call, and returns False.
             is_asked = what.startswith("node_is") or (what.startswith("provider_is") and calls)
             if answer is False and is_asked:
                 raise Violation(f"{what} returns False, but it exists", "True")
@@ -106,9 +109,10 @@ def errors_answer_nothing(subject: Subject) -> None:
 def _questions(
     subject: Subject, driver: ComputeDriver, described: dict[str, DesiredProvider]
 ) -> Iterator[tuple[str, Callable[[], object], Callable[[object, bool], bool]]]:
-    """Yield each question about a thing, with a function that returns whether an answer is wrong.
+    """Yield the questions about a thing: a text, the call to the driver, and a test of its answer.
 
-    The function takes the answer, and whether every call has failed.
+    The test takes the answer and whether every call has failed; it returns whether the answer is
+    wrong.
     """
     thing = subject.harness.things()[0]
     if thing not in described:
@@ -120,7 +124,7 @@ def _questions(
     else:
         ask = partial(driver.provider_is_available, its.uuid, thing)
         yield f"provider_is_available of {thing}", ask, lambda answer, _: answer is False
-    # Where one call failed a driver may ask again, and know.
+    # If only one call fails, a driver may repeat the call and get the right answer.
     if driver.capabilities.supports("programming"):
         ask_function = partial(driver.current_function, its.uuid)
         held = _answer(ask_function)
@@ -140,7 +144,7 @@ def _questions(
 
 
 def _answer(ask: Callable[[], object]) -> object:
-    """Return the answer, or None if the driver raises."""
+    """Return the driver's answer, or None if it raises."""
     try:
         return ask()
     except Exception:
