@@ -1,4 +1,7 @@
-"""Rules on things that are busy for long, repeatedly, together, or when new (WHF-508 to 510)."""
+"""Rules on things that are busy for long, repeatedly, at the same time, or when they are new.
+
+These are WHF-508 to 510.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,37 +17,37 @@ from wharfinger.conformance.subject import Publishing, Subject, sound
 from wharfinger.exceptions import WharfingerError
 from wharfinger.reconcile.cycle import CycleResult
 
-#: Rounds of cycles in which a thing stays busy: at least, and at most.
+#: Rounds of cycles in which a thing stays busy: at least, at most, and with --thorough.
 _FEWEST: Final = 5
 _MOST: Final = 60
 _THOROUGH: Final = 500
-#: Seconds after which no other round is begun, once there were enough.
+#: Seconds after which no other round begins, if there were _FEWEST.
 _LONG: Final = 10.0
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
-#: How much later it is each time, so that other hours, days of the week and months are met, too.
+#: Seconds by which the clocks are set ahead, to other hours, days of the week and months.
 _LATER: Final = (_MINUTE, _HOUR, 7 * _HOUR, 7 * _HOUR, 2 * _DAY, 40 * _DAY)
-#: Cycles in which a busy thing is new.
+#: The first cycles after a busy thing was added or put back.
 _CYCLES: Final = 3
-#: How many things are busy at once.
+#: The number of things that are busy at the same time.
 _AT_ONCE: Final = 3
 
 
 @rule(
     "WHF-508",
     Level.MUST,
-    "The driver keeps a busy thing reserved, however many cycles run, and however late it is by "
-    "the clock.",
-    "A repair takes days. Placement gives a thing that is offered before its end to an instance.",
+    "The driver keeps a busy thing reserved, however many cycles run and however much time passes.",
+    "A repair takes days. If the driver releases the thing before its end, Placement gives it to "
+    "an instance.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-303", "WHF-506", "WHF-507"),
 )
 def reserved_however_long(subject: Subject) -> None:
-    """Make a thing busy, run many cycles, set the clocks ahead, and run more.
+    """Make a thing busy, run many cycles, set the clocks ahead several times, and run more cycles.
 
-    A cycle may fail at a later time. The thing has to stay reserved then.
+    A cycle may fail after the clocks were set ahead. The thing has to stay reserved then, too.
     """
     with subject.publishing() as publishing:
         things = BusyThings(subject, publishing)
@@ -72,17 +75,18 @@ def reserved_however_long(subject: Subject) -> None:
 @rule(
     "WHF-509",
     Level.MUST,
-    "The driver reserves each thing for as long as that thing is busy: also while all things are "
-    "busy, for the second time, and while another one is gone.",
-    "A backend cleans many nodes at once, all day.",
+    "The driver reserves each thing exactly as long as the thing is busy: also while other things "
+    "are busy, when the thing is busy again, and while another thing is gone.",
+    "A backend cleans many nodes at the same time, all day.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-303", "WHF-403", "WHF-506", "WHF-507"),
 )
 def each_for_itself(subject: Subject) -> None:
-    """Make one thing after the other busy, restart, make them free in that order; repeat this.
+    """Make three things busy one after the other, restart the driver, and make them free.
 
-    Then remove a thing while another one is busy.
+    Repeat this in the reverse order. Then remove a thing while another one is busy, and make the
+    last thing busy for the second and third time. Compare Placement after each step.
     """
     with subject.publishing() as publishing:
         busy = BusyThings(subject, publishing)
@@ -105,7 +109,8 @@ def each_for_itself(subject: Subject) -> None:
         subject.harness.remove(other)
         if not is_reserved(found := publishing.settle()[thing]):
             text = difference({}, {thing: found})
-            raise Violation(f"{thing} is busy, {other} is gone: {text}", f"all of {thing} reserved")
+            when = f"{thing} is busy, and {other} was removed"
+            raise Violation(f"{when}: {text}", f"all of {thing} reserved")
         subject.harness.put_back(other)
         busy.make_free(thing)
         busy.see(f"{thing} is free, and {other} has returned")
@@ -120,17 +125,18 @@ def each_for_itself(subject: Subject) -> None:
 @rule(
     "WHF-510",
     Level.MUST,
-    "The driver reserves a thing at once that is busy when the driver lists it for the first time, "
-    "or again.",
-    "An operator tests a card that has come back from repair before an instance gets it.",
+    "If a thing is busy when it is added or put back, the driver reserves it from the first "
+    "listing on.",
+    "An operator tests a card after its repair, before an instance gets it.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-403", "WHF-506", "WHF-507"),
 )
 def reserved_on_return(subject: Subject) -> None:
-    """Return a busy thing after two listings without it, and after one. Add a busy thing.
+    """Remove a thing, and put it back busy: after Placement has lost it, and after only one cycle.
 
-    A busy thing may have no inventory until it is free: a driver may not know of how much.
+    Then add a busy thing. A busy thing may have no inventory, since the driver may not know its
+    totals until it is free.
     """
     harness = subject.harness
     with subject.publishing() as publishing:
@@ -153,15 +159,15 @@ def reserved_on_return(subject: Subject) -> None:
 
 
 def _see_never_free(publishing: Publishing, subject: Subject, thing: str) -> None:
-    """Run a cycle; raises Violation if a busy thing has a provider that is not reserved."""
+    """Run a cycle; raise Violation if a busy thing then has inventory that is not reserved."""
     publishing.sync()
     found = subject.placement.contents().get(thing)
     if found is not None and found.inventories and not is_reserved(found):
         text = difference({}, {thing: found})
-        raise Violation(f"{thing} is busy when it is listed: {text}", "all of it reserved")
+        raise Violation(f"{thing} was busy before it was listed: {text}", "all of it reserved")
 
 
 def _attempt(run: Callable[[], CycleResult]) -> None:
-    """Run a cycle that may fail."""
+    """Run a cycle, and ignore its error: the check compares Placement after it."""
     with suppress(WharfingerError):
         run()

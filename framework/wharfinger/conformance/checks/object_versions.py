@@ -1,4 +1,7 @@
-"""Rules on the versioned objects that a driver takes and returns (WHF-21.)."""
+"""Rules on the versions of the objects that the framework and a driver pass each other (WHF-21.).
+
+``object_versions`` of a driver declares the version of each kind of object.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,13 +19,13 @@ from wharfinger.objects.field_types import now
 @rule(
     "WHF-211",
     Level.MUST,
-    "Objects that the driver returns have nothing that their declared versions have not, and those "
-    "that it is given may lack what is newer.",
-    "Old and new services run side by side, and each object says what it holds by its version.",
+    "Objects that the driver returns set no field that is newer than their declared version. The "
+    "driver accepts objects without the fields that are newer than the declared version.",
+    "Old and new services run side by side. The version of an object says which fields it has.",
     after=("WHF-202", "WHF-203"),
 )
 def versions_kept(subject: Subject) -> None:
-    """Pass objects of the driver's versions, and check the fields of the objects it returns."""
+    """Pass objects of the declared versions to the driver, and check the objects it returns."""
     declared = subject.kind.object_versions
     driver = subject.load().driver
     service = Service(host=driver.host, binary="wharfinger", version=1)
@@ -40,13 +43,13 @@ def versions_kept(subject: Subject) -> None:
 @rule(
     "WHF-212",
     Level.SHOULD,
-    "The driver declares the versions of the kinds of objects that it returns (object_versions).",
-    "Without that, an object of another version is noticed when it is used, and not when the "
-    "driver is loaded.",
+    "The driver declares the version of each kind of object that it returns (object_versions).",
+    "With the declaration, the framework reports a wrong version when it loads the driver, not "
+    "when it uses an object.",
     after=("WHF-202",),
 )
 def versions_declared(subject: Subject) -> None:
-    """Look for each kind of object that its methods return."""
+    """Raise Violation if the driver's ComputeNodes have a kind of object without declaration."""
     declared = subject.kind.object_versions
     if subject.kind.get_available_resource is ComputeDriver.get_available_resource:
         return
@@ -57,7 +60,7 @@ def versions_declared(subject: Subject) -> None:
 
 
 def _leaving(host: str, node: str) -> Migration:
-    """A move of an instance that leaves a node, before its destination is known."""
+    """Return the migration of an instance away from a node, before its destination is known."""
     flavor = Flavor(flavorid="conformance", name="conformance", vcpus=1, memory_mb=1)
     return Migration(
         uuid="a3f0c2fe-55d8-4d4e-8d85-8a1d3a7dbb67",
@@ -76,13 +79,13 @@ def _leaving(host: str, node: str) -> Migration:
 
 
 def _older(given: WharfingerObject, version: str | None) -> Any:
-    """Return an object in an older version, as an older service would send it."""
+    """Return an object as a service with this older version of it would send it."""
     primitive = given.obj_to_primitive(target_version=version)
     return type(given).obj_from_primitive(primitive)
 
 
 def _kinds(resource: ComputeNode) -> Iterator[str]:
-    """The kinds of an object and of those in it."""
+    """Yield the kind of a ComputeNode, and those of the objects in its fields."""
     yield resource.obj_name()
     for field in resource.obj_what_changed():
         value = getattr(resource, field)

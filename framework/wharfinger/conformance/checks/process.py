@@ -1,4 +1,4 @@
-"""Rules of what a driver does to its process, which it shares with all others (WHF-81.)."""
+"""Rules on the process of a driver, which is also that of all other drivers (WHF-81.)."""
 
 from collections.abc import Iterable
 
@@ -10,9 +10,9 @@ from wharfinger.conformance.process_observer import Misuse
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
 
-#: The number of findings in a report.
+#: The most changes that a verdict names.
 _NAMED = 5
-#: Kinds of change that are observed in every rule. The others take more time.
+#: Kinds of changes that the kit observes during every rule. The others take more time.
 _ALWAYS = (Misuse.STATE, Misuse.LOGGING, Misuse.PATCH)
 
 
@@ -21,17 +21,16 @@ for _id, _kind, _says, _because, _expected in (
         "WHF-811",
         Misuse.STATE,
         "The driver leaves the process as it is: the working directory, the umask, signal "
-        "handlers, the environment, the locale, the seed of random, and all other state that code "
-        "shares. It does not change them for the time of a call either.",
+        "handlers, the environment, the locale, the seed of random, and all other shared state. It "
+        "does not change this state during a call either.",
         "The framework and all other drivers run in the same process, in other threads.",
         "the same as before the call",
     ),
     (
         "WHF-812",
         Misuse.LOGGING,
-        "The driver leaves logging and warnings as they are: it configures at most its own "
-        "loggers, and none of a library that the framework uses.",
-        "The operator sets in the configuration which messages are logged, and where.",
+        "The driver does not change logging and warnings. It configures only its own loggers.",
+        "The operator configures which messages are logged, and where.",
         "the same as before the call",
     ),
     (
@@ -46,7 +45,7 @@ for _id, _kind, _says, _because, _expected in (
         "WHF-814",
         Misuse.PRINT,
         "The driver writes nothing to the standard streams. It logs.",
-        "A command writes its own output there, which programs read.",
+        "Commands write their own output there, and other programs read it.",
         "nothing",
     ),
     (
@@ -63,7 +62,10 @@ for _id, _kind, _says, _because, _expected in (
     def leaves_the_process(
         subject: Subject, kind: Misuse = _kind, expected: str = _expected
     ) -> None:
-        """Compare before and after every call, in this rule and in the earlier ones."""
+        """Make all calls to the driver; raise Violation if one has changed the process.
+
+        Changes during the rules that ran before this one count, too.
+        """
         exercise(subject)
         _see_none(subject, [kind], expected)
 
@@ -71,14 +73,13 @@ for _id, _kind, _says, _because, _expected in (
 @rule(
     "WHF-999",
     Level.MUST,
-    "The driver leaves the process, logging and all code as they are in each situation of the "
-    "other rules, too.",
-    "Refused jobs, large fleets and random histories come up in production.",
+    "The driver follows WHF-811, WHF-812 and WHF-813 also in the situations of all other rules.",
+    "Refused jobs, large fleets and random orders of events occur in production, too.",
     profile=Profile.EXTENDED,
     after=("WHF-811", "WHF-812", "WHF-813"),
 )
 def leaves_the_process_always(subject: Subject) -> None:
-    """Report the changes that calls have made in the rules that ran before this one."""
+    """Raise Violation for the changes of the process during the rules that ran before this one."""
     _see_none(subject, _ALWAYS, "the same as before the call")
 
 
@@ -95,41 +96,41 @@ for _id, _leaks, _says, _because in (
     (
         "WHF-804",
         Kind.THREADS,
-        "The driver ends the threads and processes that it starts: cleanup_host ends those of the "
-        "instance, and no call leaves another one each time.",
-        "An agent runs for months, and starts instances again in one process.",
+        "The driver ends the threads and processes that it starts, in cleanup_host at the latest. "
+        "Their number does not grow with repeated calls.",
+        "An agent runs for months, and may restart driver instances in the same process.",
     ),
     (
         "WHF-805",
         Kind.FILES,
-        "The driver closes the files and sockets that it opens: no cycle, no failed cycle, no "
-        "question, no programming and no instance that has ended leaves one open each time.",
-        "An agent runs for months. A process may open a limited number of files.",
+        "The driver closes the files and sockets that it opens. Their number does not grow with "
+        "repeated cycles, failed cycles, other calls, or new instances.",
+        "An agent runs for months. A process can open only a limited number of files.",
     ),
     (
         "WHF-816",
         Kind.MEMORY,
         "The driver needs no more memory after many cycles than after a few.",
-        "An agent runs for months. A history or a cache has a bound of some hundred entries.",
+        "An agent runs for months. A cache needs a limit of some hundred entries.",
     ),
 ):
 
     @rule(_id, Level.MUST, _says, _because, after=("WHF-203",))
     def leaks_nothing(subject: Subject, kind: Kind = _leaks) -> None:
-        """Measure after each kind of call, failed cycles, and the life of an instance."""
+        """Repeat each kind of call, and raise Violation if this resource grows without end."""
         if found := leaks(subject).get(kind):
-            raise Violation(found, "as much as before")
+            raise Violation(found, "no growth")
 
 
 @rule(
     "WHF-817",
     Level.MUST,
-    "To import the driver's module changes nothing in the process, prints nothing, and starts no "
-    "thread.",
+    "The import of the driver's module changes nothing in the process, prints nothing, and starts "
+    "no thread.",
     "Each command that reads the configuration imports the drivers.",
     after=("WHF-101",),
 )
 def is_imported_quietly(subject: Subject) -> None:
-    """Import it in a process of its own, after the libraries that it uses."""
+    """Import the driver in a new process, after the libraries that it uses; look for changes."""
     if found := done_by_import(subject.name):
         raise Violation("; ".join(found[:_NAMED]), "an import, and nothing else")

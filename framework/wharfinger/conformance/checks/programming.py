@@ -1,4 +1,8 @@
-"""Rules on the function of a device after programming, also a failed one (WHF-925 to 929)."""
+"""Rules on what ``current_function`` returns after programming, also if it fails (WHF-925 to 929).
+
+A harness has images. The function of an image is what a device has after it was programmed with
+the image.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,27 +18,31 @@ from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import shown
 from wharfinger.providers import Provider
 
-#: Faults of calls that the backend does not execute.
+#: Faults with which the backend does not execute the call.
 _NOT_DONE: Final = (Fault.RAISE, Fault.ERROR, Fault.DENIED)
-#: The name of a function that no image holds.
+#: The name of a function that no image has.
 _NO_FUNCTION: Final = "function-of-no-image"
-#: Calls of one job that are broken in their turn.
+#: The most calls of one ``program`` that meet a fault in turn.
 _MOST: Final = 20
 
 
 @rule(
     "WHF-925",
     Level.MUST,
-    "The driver returns as current_function what the device holds, and not what the driver was "
-    "asked to load: also after another instance has programmed the device, and after a reset.",
-    "Instances find the device by that function. A note of a request is right only until another "
+    "current_function returns the function that the device has, and not the one that the driver "
+    "was asked to load: also after another driver instance has programmed the device, and after a "
+    "reset of the backend.",
+    "Instances find the device by this function. A remembered request is wrong as soon as another "
     "program changes the device.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-921",),
 )
 def says_what_is_held(subject: Subject) -> None:
-    """Program a thing with one instance, then with another one, and reset the backend."""
+    """Program a thing with two driver instances in turn, and reset the backend.
+
+    Check after each step that both instances return the present function.
+    """
     thing = subject.harness.things()[0]
     with subject.driver() as first:
         uuid = uuid_of(subject, first, thing)
@@ -44,7 +52,7 @@ def says_what_is_held(subject: Subject) -> None:
         first.program(uuid, image, function)
         with subject.driver() as second:
             uuid_of(subject, second, thing)
-            # A backend may report the function of its last look at the device.
+            # A backend may still report the function that it read before.
             _see(f"{thing}, asked of a second instance", second, uuid, (function, before))
             another, other = subject.harness.image(thing)
             if other != function and _programs(second, uuid, another, other):
@@ -67,15 +75,18 @@ def says_what_is_held(subject: Subject) -> None:
 @rule(
     "WHF-926",
     Level.MUST,
-    "After program has raised, the driver returns the requested function as current_function only "
-    "if the device holds it.",
-    "The framework decides by that function whether it releases the device.",
+    "After program has raised, current_function returns the requested function only if the device "
+    "has it.",
+    "By this function, the framework decides whether it releases the device.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-922", "WHF-925"),
 )
 def says_no_failure(subject: Subject) -> None:
-    """Program while all calls fail, then while one call after the other fails; compare answers."""
+    """Program while all calls fail, then while one call fails; check ``current_function`` after it.
+
+    Each of the calls fails in turn.
+    """
     for fault in _NOT_DONE:
         _see_failed(subject, None, fault)
     for fault in (Fault.RAISE, Fault.HALF):
@@ -88,15 +99,16 @@ def says_no_failure(subject: Subject) -> None:
 @rule(
     "WHF-927",
     Level.MUST,
-    "The driver programs the device of the requested provider and no other, also after devices "
-    "were added and removed.",
-    "Backends number their devices anew. An image in another device ends the work of its user.",
+    "The driver programs only the device of the requested provider, also after devices were added "
+    "and removed.",
+    "Backends number their devices anew. If the driver programs another device, the work of that "
+    "device's user ends.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-401", "WHF-402", "WHF-925"),
 )
 def programs_what_is_meant(subject: Subject) -> None:
-    """Add a thing, remove the first one, and program each of the others."""
+    """Add a thing, remove the first one, and program each of the others; check all functions."""
     harness = subject.harness
     with subject.driver() as driver:
         describe(driver, subject.placement.contents())
@@ -112,14 +124,14 @@ def programs_what_is_meant(subject: Subject) -> None:
 @rule(
     "WHF-928",
     Level.MUST,
-    "The driver raises in current_function if the backend refuses the question.",
-    "A device that lost its power holds nothing, whatever the driver remembers.",
+    "current_function raises if the backend does not tell the function of the device.",
+    "A device that has lost its power has no function, whatever the driver remembers.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-921",),
 )
 def says_nothing_unasked(subject: Subject) -> None:
-    """Program a thing, and let every call fail by which the driver reads its function."""
+    """Program a thing, and call ``current_function`` while every call to the backend fails."""
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:
@@ -133,7 +145,8 @@ def says_nothing_unasked(subject: Subject) -> None:
             harness.expect()
             if calls and held is not UNKNOWN:
                 raise Violation(
-                    f"call {calls[0]} met {fault}: current_function: {shown(held)}", "an error"
+                    f"call {calls[0]} met {fault}: current_function returns {shown(held)}",
+                    "an error",
                 )
 
 
@@ -141,17 +154,17 @@ def says_nothing_unasked(subject: Subject) -> None:
     "WHF-929",
     Level.MUST,
     "The providers of a device keep their names and uuids when the driver programs the device.",
-    "A provider with another name is another provider: the first one is removed, with all that "
-    "operators and other programs know of it.",
+    "The framework removes a provider whose name changes, and creates another one. Other programs "
+    "and operators know only the first one.",
     profile=Profile.EXTENDED,
     supports="programming",
     after=("WHF-921",),
 )
 def keeps_names(subject: Subject) -> None:
-    """Program each thing in turn, and compare all providers by what they are.
+    """Program each thing in turn; raise Violation if a provider gets another name or uuid.
 
-    An image may bring other functions, with other inventory or traits. A provider that differs
-    from a removed one in its name only is the same provider.
+    Another function may come with other providers. A new provider that differs from a removed one
+    only in its name and uuid counts as the removed one under another name.
     """
     with subject.driver() as driver:
         live = subject.placement.contents()
@@ -171,7 +184,7 @@ def keeps_names(subject: Subject) -> None:
 
 
 def _renamed(before: Contents, after: Contents) -> Provider | None:
-    """Return a provider that has another uuid, or another name and nothing else that is new."""
+    """Return a provider of ``before`` that has another uuid or another name in ``after``."""
     news = [one for name, one in after.items() if name not in before]
     for name, old in before.items():
         if name in after and after[name].uuid != old.uuid:
@@ -184,9 +197,9 @@ def _renamed(before: Contents, after: Contents) -> Provider | None:
 
 
 def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[str]:
-    """Program a thing; raises Violation unless it has the function and the others are unchanged.
+    """Program a thing; raise Violation unless it has the new function, and no other device has.
 
-    Returns the scope.
+    Return the uuids of the programming scope.
     """
     things = subject.harness.things()
     described = describe(driver, subject.placement.contents())
@@ -198,7 +211,7 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
     before = {name: held_function(driver, uuid) for name, uuid in uuids.items()}
     image, function = subject.harness.image(thing)
     if before[thing] == function:
-        raise NotShown(f"the harness has an image of {function}, which {thing} holds already")
+        raise NotShown(f"the harness returns an image of {function}, which {thing} already has")
     driver.program(uuids[thing], image, function)
     scope = {*driver.programming_scope(uuids[thing])}
     for name, uuid in uuids.items():
@@ -207,52 +220,53 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
         is_of_device = name != thing and uuid in scope
         is_known = UNKNOWN not in (held, expected)
         if is_known and held != expected and not is_of_device:
-            raise Violation(f"{name}: current_function: {shown(held)}", str(expected))
+            raise Violation(f"current_function of {name} returns {shown(held)}", str(expected))
     old = before[thing]
     if isinstance(old, str):
         both = {driver.function_trait(uuids[thing], one) for one in (old, function)}
         traits = describe(driver, subject.placement.contents())[thing].provider.traits
         if len(both) > 1 and both <= traits:
-            raise Violation(f"{thing}: {', '.join(sorted(both))}", "one of them")
+            raise Violation(f"{thing} has the traits {', '.join(sorted(both))}", "only one of them")
     return scope
 
 
 def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> None:
-    """Program with the name of a function that no image holds: the device cannot hold it."""
+    """Program with a function that the image does not have; the driver must not report it."""
     if _programs(driver, uuid, image, _NO_FUNCTION):
         held = held_function(driver, uuid)
         if held == _NO_FUNCTION:
             raise Violation(
-                f"{thing} was programmed with a function that its image does not have, and "
-                f"current_function is {held}",
-                "the function that the device holds, or an error",
+                f"{thing} was programmed with a function that the image does not have, and "
+                f"current_function returns {held}",
+                "the function that the device has, or an error",
             )
 
 
 def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
-    """Program while a call fails; raises Violation if the driver then reports a wrong function.
+    """Program while the call ``at`` fails; raise Violation if ``current_function`` is wrong then.
 
-    Returns the number of calls. Without ``at``, all calls fail.
+    With ``at`` None all calls fail. Return the number of calls that ``program`` makes.
     """
     subject.begin()
     says, later_says, function, calls = _fail(subject, at, fault)
     text = "every call" if at is None else f"call {at}"
     if says == function and later_says not in (function, UNKNOWN):
         raise Violation(
-            f"{text} met {fault}: current_function: {shown(says)}, and {shown(later_says)} when "
-            "another instance is asked",
-            "the same, or an error",
+            f"{text} met {fault}: current_function returns {shown(says)}, and "
+            f"{shown(later_says)} in another driver instance",
+            "the same function, or an error",
         )
     if function in (says, later_says) and at is None and fault is Fault.RAISE:
-        raise Violation(f"{text} met {fault}: current_function: {shown(function)}", "another")
+        found = f"{text} met {fault}: current_function returns {shown(function)}"
+        raise Violation(found, "the function from before, or an error")
     return calls
 
 
 def _fail(subject: Subject, at: int | None, fault: Fault) -> tuple[object, object, object, int]:
-    """Program with a fault.
+    """Program while a call fails, and ask two driver instances for the function of the device.
 
-    Returns the function by the driver, the function by a new instance, the requested function,
-    and the number of calls. If ``program`` returns, the third one equals no function.
+    Return the answers of the same and of a new instance, the requested function, and the number of
+    calls. If ``program`` does not raise, a value that equals no function replaces the requested.
     """
     harness = subject.harness
     thing = harness.things()[0]
@@ -284,14 +298,18 @@ def _programs(driver: ComputeDriver, uuid: str, image: str, function: str) -> bo
 def _see(text: str, driver: ComputeDriver, uuid: str, right: Sequence[object]) -> None:
     held = held_function(driver, uuid)
     if held is not UNKNOWN and held not in right:
-        raise Violation(f"{text}: current_function: {shown(held)}", f"{right[0]}, or an error")
+        found = f"{text}: current_function returns {shown(held)}"
+        raise Violation(found, f"{right[0]}, or an error")
 
 
 def _see_another(text: str, held: object, function: str) -> None:
-    """Raise Violation if a device holds a function for which the harness has an image."""
+    """Raise Violation if ``held`` is the function of an image that the harness has returned.
+
+    A harness returns only images of functions that the device does not have.
+    """
     if held == function:
         raise Violation(
-            f"{text}: current_function: {function}",
-            "another one: the harness has an image of this for the device, and does not have "
-            "images of what a device holds",
+            f"{text}: current_function returns {function}",
+            "another function: the harness returns only images of functions that the device does "
+            "not have",
         )

@@ -1,4 +1,4 @@
-"""Rules on a driver's descriptions, and on their publication (WHF-2..)."""
+"""Rules on how a driver describes its nodes, and on what the framework publishes (WHF-2..)."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,7 +19,7 @@ _OTHERS = "conformance-others"
 _OTHERS_OWNER = "CUSTOM_OWNER_CONFORMANCE_OTHERS"
 _OTHERS_CLASS = "CUSTOM_CONFORMANCE_OTHERS"
 
-#: The fields of a node that are a driver's to set.
+#: The fields of a ComputeNode that a driver sets. The framework sets the others.
 _NODE: frozenset[str] = frozenset(
     {"uuid", "host", "hypervisor_hostname", "vcpus", "memory_mb", "local_gb", "pci_stats"}
 )
@@ -28,13 +28,13 @@ _NODE: frozenset[str] = frozenset(
 @rule(
     "WHF-201",
     Level.MUST,
-    "get_available_nodes returns a list of different names that can be providers', with and "
-    "without refresh the same.",
-    "A node's name is its root provider's, and those are unique in all of Placement.",
+    "get_available_nodes returns a list of different names that are valid for providers. Without "
+    "refresh, it returns the list of the last refresh.",
+    "The name of a node is the name of its root provider. Placement has each name only once.",
     after=("WHF-101",),
 )
 def named(subject: Subject) -> None:
-    """Ask for the names twice."""
+    """List the nodes with refresh and then without; compare the names."""
     with subject.driver() as driver:
         names = [node.name for node in listed(driver).nodes]
         if (again := driver.get_available_nodes()) != names:
@@ -44,16 +44,16 @@ def named(subject: Subject) -> None:
 @rule(
     "WHF-202",
     Level.MUST,
-    "get_available_resource returns a ComputeNode of that name and host, with nothing in it that "
-    "is the framework's to set. It agrees with the root of the node's tree: in its uuid, and its "
-    "vcpus, memory_mb and local_gb with the totals of VCPU, MEMORY_MB and DISK_GB, if both have "
-    "them.",
-    "The framework keeps that object by node and host. Operators see two hosts where the object "
-    "and the tree differ.",
+    "get_available_resource returns a ComputeNode with the node's name and the driver's host, and "
+    "without fields that the framework sets. Its uuid is that of the root of the node's tree. If "
+    "both have the figures, its vcpus, memory_mb and local_gb are the totals of VCPU, MEMORY_MB "
+    "and DISK_GB.",
+    "The framework stores the ComputeNode by node and host. If it differs from the tree, operators "
+    "see two different descriptions of one node.",
     after=("WHF-201",),
 )
 def nodes_described(subject: Subject) -> None:
-    """Look at each node's object."""
+    """Check the fields of each node's ComputeNode, and compare it with the node's tree."""
     with subject.driver() as driver:
         for name in driver.get_available_nodes(refresh=True):
             node = driver.get_available_resource(name)
@@ -69,7 +69,7 @@ def nodes_described(subject: Subject) -> None:
                     f"only {', '.join(sorted(_NODE))}",
                 )
         trees: Mapping[str, DesiredProvider] = {}
-        with suppress(Exception):  # that a tree cannot be described is another rule's
+        with suppress(Exception):  # another rule checks whether trees can be described
             trees = describe(driver, subject.placement.contents(), refresh=False)
         for name in driver.get_available_nodes():
             root = trees.get(name)
@@ -80,9 +80,9 @@ def nodes_described(subject: Subject) -> None:
 @rule(
     "WHF-203",
     Level.MUST,
-    "Each node can be described, and what is written to the tree is well formed: figures that "
-    "Placement takes, names of standard or CUSTOM_ classes and traits.",
-    "Placement would refuse it when half of the tree is written.",
+    "The driver describes each node without an error. The tree has only figures that Placement "
+    "accepts, and only standard or CUSTOM_ classes and traits.",
+    "Otherwise Placement rejects a request after half of the tree is written.",
     after=("WHF-201",),
 )
 def well_formed(subject: Subject) -> None:
@@ -91,7 +91,7 @@ def well_formed(subject: Subject) -> None:
         try:
             reported = describe(driver, subject.placement.contents())
         except ReshapeNeeded:
-            return  # that is another rule's
+            return  # another rule checks that
         if not any(one.stated for one in reported.values()):
             raise Violation("no provider has inventory or traits", "at least one")
 
@@ -99,27 +99,27 @@ def well_formed(subject: Subject) -> None:
 @rule(
     "WHF-204",
     Level.MUST,
-    "A driver adds no owner trait, and none of those that mark instances.",
-    "The framework tags what is published: one owner each, from the configuration.",
+    "The driver adds no owner trait, and no trait of a driver instance.",
+    "The framework adds these traits to each provider. The owner comes from the configuration.",
     after=("WHF-203",),
 )
 def untagged(subject: Subject) -> None:
-    """Look at the traits that it adds."""
+    """Raise Violation if the driver adds an owner trait or an instance trait to a provider."""
     with subject.driver() as driver:
         live = subject.placement.contents()
         for name, one in _stated(describe(driver, live)).items():
             there = live[name].traits if name in live else frozenset()
             added = one.provider.traits - there
             if marks := {*owners(added), *filter(is_instance_trait, added)}:
-                raise Violation(f"{name}: + {', '.join(sorted(marks))}", "none of them")
+                raise Violation(f"{name}: + {', '.join(sorted(marks))}", "none of these traits")
 
 
 @rule(
     "WHF-205",
     Level.MUST,
-    "Everything that a driver says can be published: a cycle with the real Placement ends without "
-    "a problem, and each provider has one owner.",
-    "A provider that cannot be published is missing in Placement.",
+    "The framework can publish all that the driver describes: a cycle with the real Placement "
+    "ends without a problem, and each provider has one owner.",
+    "A provider that the framework cannot publish is missing in Placement.",
     after=("WHF-202", "WHF-203", "WHF-204"),
 )
 def published(subject: Subject) -> None:
@@ -130,25 +130,26 @@ def published(subject: Subject) -> None:
         reported = _stated(describe(publishing.driver, contents))
     for name, one in reported.items():
         if name not in contents:
-            raise Violation(f"{name} is not in Placement", "its description")
+            raise Violation(f"{name} is not in Placement", f"+ {name}")
         found = owners(contents[name].traits)
         if found != {owner}:
             raise Violation(f"{name}: owner {', '.join(sorted(found)) or 'none'}", owner)
         if one.reported and one.provider.inventories.keys() - contents[name].inventories.keys():
-            raise Violation(f"{name}: {sorted(contents[name].inventories)}", "all of its classes")
+            found = f"{name}: {sorted(contents[name].inventories)}"
+            raise Violation(found, "all resource classes of its description")
 
 
 @rule(
     "WHF-206",
     Level.SHOULD,
-    "The name of a child begins with its root's.",
-    "Names are unique in all of Placement: two hosts with a device of one name would be in each "
-    "other's way.",
+    "The name of a child provider begins with the name of its root.",
+    "Placement has each name only once. If devices of two hosts have the same name, only one of "
+    "them can be published.",
     supports="nested_providers",
     after=("WHF-203",),
 )
 def prefixed(subject: Subject) -> None:
-    """Look at the children's names."""
+    """Raise Violation if a child's name does not begin with the name of its node."""
     with subject.driver() as driver:
         for node in listed(driver).nodes:
             tree = tree_of(node.name, node.uuid, subject.placement.contents())
@@ -163,12 +164,12 @@ def prefixed(subject: Subject) -> None:
 @rule(
     "WHF-207",
     Level.SHOULD,
-    "Where an allocation_ratio is above 1, no instance gets more than the total (max_unit).",
-    "An instance that is given more units than the hardware has cannot be started.",
+    "If an allocation_ratio is above 1, max_unit is at most the total.",
+    "An instance cannot start with more units than the hardware has.",
     after=("WHF-203",),
 )
 def bounded(subject: Subject) -> None:
-    """Look at the figures."""
+    """Raise Violation if an inventory with such a ratio has a larger max_unit."""
     with subject.driver() as driver:
         live = subject.placement.contents()
         for name, one in _stated(describe(driver, live)).items():
@@ -183,12 +184,15 @@ def bounded(subject: Subject) -> None:
 @rule(
     "WHF-208",
     Level.MUST,
-    "The driver touches no provider of another owner, also not below its own providers.",
-    "Two owners in one tree are the reason why there are owners.",
+    "The driver changes no provider of another owner, not even below its own providers.",
+    "In a tree with two owners, each provider has to keep the values of its own owner.",
     after=("WHF-205",),
 )
 def others_kept(subject: Subject) -> None:
-    """Put providers of another owner below the driver's, with the same classes, and publish."""
+    """Create providers of another owner below the driver's, with the same classes, and publish.
+
+    Raise Violation if the driver changes one of them.
+    """
     placement = subject.placement
     with subject.publishing() as publishing:
         own = publishing.settle()
@@ -198,7 +202,8 @@ def others_kept(subject: Subject) -> None:
             reported = _stated(describe(fresh, before))
         if touched := theirs & reported.keys():
             text = ", ".join(sorted(touched))
-            raise Violation(f"{text} is written to", f"nothing, since it is {_OTHERS_OWNER}'s")
+            found = f"the driver sets inventory or traits of {text}"
+            raise Violation(found, f"no change, since the owner is {_OTHERS_OWNER}")
         publishing.restart()
         publishing.sync()
         after = placement.contents()
@@ -207,7 +212,7 @@ def others_kept(subject: Subject) -> None:
 
 
 def _create_others(subject: Subject, own: Contents) -> set[str]:
-    """Create another owner's providers below the first root and the first child."""
+    """Create providers of another owner below the first root and the first child; return names."""
     parents = sorted(own.values(), key=lambda one: (one.parent_uuid is not None, one.name))
     first_child = [one for one in parents if one.parent_uuid is not None][:1]
     classes = {kind for one in own.values() for kind in one.inventories}
@@ -226,5 +231,5 @@ def _create_others(subject: Subject, own: Contents) -> set[str]:
 
 
 def _stated(described: dict[str, DesiredProvider]) -> dict[str, DesiredProvider]:
-    """The providers with inventory or traits."""
+    """Return the described providers on which the driver has set inventory or traits."""
     return {name: one for name, one in described.items() if one.stated}
