@@ -1,4 +1,4 @@
-"""The rule that checks the others together, in random histories (WHF-99.)."""
+"""The rule that checks many rules together, in random orders of events (WHF-99.)."""
 
 from typing import Final
 
@@ -9,23 +9,23 @@ from wharfinger.conformance.random_history import histories_of
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject
 
-#: Steps of one history.
+#: Events in one history.
 _STEPS: Final = 12
-#: Histories that hypothesis begins with: nothing happens, or the same again and again.
+#: Hypothesis begins with this many simple histories, with no event or the same one repeated.
 _SIMPLEST: Final = 2
 
 
 @rule(
     "WHF-991",
     Level.MUST,
-    "Placement holds what the backend has after any history: things come, go and are busy, calls "
-    "fail, and the driver restarts, in any order.",
+    "Placement agrees with the backend after any order of events: things are added, removed, busy "
+    "and free, calls fail, and the driver restarts.",
     "Many defects show only after several events.",
     profile=Profile.EXTENDED,
     after=("WHF-401", "WHF-506"),
 )
 def any_history(subject: Subject) -> None:
-    """Run random histories; those of one seed are the same each time."""
+    """Run random histories. The same seed draws the same histories again."""
     run_state_machine_as_test(
         seed(subject.seed)(histories_of(subject)),
         settings=settings(
@@ -33,7 +33,7 @@ def any_history(subject: Subject) -> None:
             stateful_step_count=_STEPS,
             database=None,
             deadline=None,
-            phases=(Phase.generate,),  # a shorter one takes minutes to find
+            phases=(Phase.generate,),  # without the search for a shorter history, which takes long
             report_multiple_bugs=False,
             suppress_health_check=list(HealthCheck),
             verbosity=Verbosity.quiet,

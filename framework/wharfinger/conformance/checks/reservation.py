@@ -1,4 +1,4 @@
-"""Rules on things that exist and cannot be used (WHF-5..)."""
+"""Rules on busy things, which exist but cannot be used at the moment (WHF-5..)."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -17,15 +17,16 @@ _OTHERS = "CUSTOM_CONFORMANCE_OTHERS"
 @rule(
     "WHF-501",
     Level.MUST,
-    "While a thing is busy inventory at and below it stays, and is reserved (reserved == total).",
-    "Allocations need inventory, so it must not be deleted. Placement gives free inventory to an "
-    "instance.",
+    "While a thing is busy, the inventory at and below its provider stays, and all of it is "
+    "reserved (reserved == total).",
+    "Allocations need the inventory, so the driver must not delete it. Placement would give free "
+    "inventory to an instance.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-301",),
 )
 def reserved(subject: Subject) -> None:
-    """Make a thing busy."""
+    """Make a thing busy; compare the inventory at and below its provider before and after that."""
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -44,15 +45,15 @@ def reserved(subject: Subject) -> None:
 @rule(
     "WHF-502",
     Level.MUST,
-    "When a thing is free again it has its own figures back, what it reserves for itself too: "
-    "after ten more complete cycles and ten minutes, at the latest.",
-    "Only the driver remembers the figure: if it is lost, no other program restores it.",
+    "When a thing is free again, its provider has the same figures as before it was busy, also the "
+    "reserved amounts: at the latest after ten more complete cycles and ten minutes.",
+    "Only the driver knows these figures. If it loses them, no other program restores them.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-303", "WHF-501"),
 )
 def restored(subject: Subject) -> None:
-    """Make a thing busy, and free again; also with a restart between."""
+    """Make a thing busy and free again, with and without a restart between; compare Placement."""
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -70,14 +71,14 @@ def restored(subject: Subject) -> None:
 @rule(
     "WHF-504",
     Level.MUST,
-    "The driver also reserves a thing that is busy when the driver first lists it.",
-    "A process may start, or a node be found, in the middle of its cleaning.",
+    "The driver reserves a thing that is already busy when the driver lists it for the first time.",
+    "The driver may start, or an operator may add a node, while the node is cleaned.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-501",),
 )
 def reserved_at_first(subject: Subject) -> None:
-    """Make a thing busy before anything is published."""
+    """Make a thing busy, and then start a driver that publishes it for the first time."""
     harness = subject.harness
     thing = harness.things()[0]
     harness.make_busy(thing)
@@ -91,15 +92,16 @@ def reserved_at_first(subject: Subject) -> None:
 @rule(
     "WHF-505",
     Level.SHOULD,
-    "The driver reserves with a reason (ProviderTree.reserve), and not by figures.",
-    "Operators ask why a node cannot be had; and figures that are reported as they are need not "
-    "be remembered.",
+    "The driver reserves a thing with a reason (ProviderTree.reserve), and not by the reserved "
+    "amounts of its inventories.",
+    "Operators want to know why a node is reserved. A driver that always reports the true amounts "
+    "need not remember them.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-501",),
 )
 def reasoned(subject: Subject) -> None:
-    """Make a thing busy, and look at its description."""
+    """Make a thing busy; raise Violation if its description has no reservation with a reason."""
     harness = subject.harness
     with subject.publishing() as publishing:
         live = publishing.settle()
@@ -113,15 +115,17 @@ def reasoned(subject: Subject) -> None:
 @rule(
     "WHF-506",
     Level.MUST,
-    "The driver reserves a busy thing in each description: again from one snapshot, after others "
-    "have written to Placement, when another thing comes, and after a poll for another thing.",
-    "A thing that one description does not reserve is free until the next one.",
+    "The driver reserves a busy thing in each description: also when it describes the node twice "
+    "after one listing, after another program has written to Placement, after another thing was "
+    "added, and after a poll for another thing.",
+    "If one description does not reserve the thing, the thing is free in Placement until the next "
+    "one.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-502", "WHF-504"),
 )
 def reserved_for_as_long(subject: Subject) -> None:
-    """Make a thing busy; describe it again after other changes, which do not concern it."""
+    """Make a thing busy; check its reservation after changes that do not concern the thing."""
     harness = subject.harness
     thing, other, *_ = harness.things()
     with subject.publishing() as publishing:
@@ -132,7 +136,8 @@ def reserved_for_as_long(subject: Subject) -> None:
         for _ in range(2):
             again = describe(publishing.driver, subject.placement.contents(), refresh=False)
             if thing not in again or not _is_reserved(again[thing]):
-                raise Violation(f"{thing} is not reserved when it is asked for again", "reserved")
+                found = f"{thing} is not reserved when the driver describes it again"
+                raise Violation(found, "reserved")
         subject.placement.add_trait(subject.placement.contents()[thing].uuid, _OTHERS)
         sound(cycle.drift())
         _see_reserved(subject, thing, "after another owner has added a trait, and a drift cycle")
@@ -142,23 +147,23 @@ def reserved_for_as_long(subject: Subject) -> None:
         new = subject.add()
         publishing.sync()
         for one in (thing, other):
-            _see_reserved(subject, one, f"after {new} has come")
+            _see_reserved(subject, one, f"after {new} was added")
 
 
 @rule(
     "WHF-507",
     Level.MUST,
-    "The driver reserves a busy thing and the providers below it, and changes nothing else: no "
-    "other figure, trait, aggregate, name or uuid, and no other provider. The trait of a function "
-    "may go while current_function does not return that function.",
+    "The driver reserves the provider of a busy thing and the providers below it, and changes "
+    "nothing else: no other figure, trait, aggregate, name or uuid, and no other provider. It may "
+    "remove the trait of a function that current_function does not return at the moment.",
     "Placement schedules by figures and traits. An allocation that no longer fits them cannot be "
-    "moved or resized, and one busy node is no reason to refuse all others.",
+    "moved or resized. The other things can still be used.",
     profile=Profile.EXTENDED,
     busy=True,
     after=("WHF-501",),
 )
 def only_reserved(subject: Subject) -> None:
-    """Make a thing busy, and compare all providers after each type of cycle."""
+    """Make a thing busy, and compare all providers after each type of cycle and a restart."""
     with subject.publishing() as publishing:
         things = BusyThings(subject, publishing)
         things.make_busy(subject.harness.things()[0])
@@ -167,7 +172,7 @@ def only_reserved(subject: Subject) -> None:
             things.see(_AFTER[run.__name__])
 
 
-#: Words for each kind of cycle.
+#: The text in a verdict for each function of ``_runs``.
 _AFTER: Final = {
     "settle": "after a full cycle",
     "drift": "after a drift cycle",
@@ -177,7 +182,7 @@ _AFTER: Final = {
 
 
 def _runs(publishing: Publishing) -> Iterator[Callable[[], object]]:
-    """Every kind of cycle, and a restart."""
+    """Yield functions that run each type of cycle, or restart the driver."""
 
     def drift() -> None:
         sound(publishing.cycle.drift())
@@ -202,7 +207,8 @@ def _is_reserved(one: DesiredProvider) -> bool:
 def _see_reserved(subject: Subject, thing: str, when: str) -> None:
     provider = subject.placement.contents().get(thing)
     if provider is None or not provider.inventories:
-        raise Violation(f"{when}: {thing} has no inventory", "all of it kept, and reserved")
+        raise Violation(f"{when}: {thing} has no inventory", "all inventory kept and reserved")
     for kind, one in sorted(provider.inventories.items()):
         if not one.is_fully_reserved:
-            raise Violation(f"{when}: {thing} {kind} {one.reserved} of {one.total}", "all reserved")
+            found = f"{when}: {thing} {kind} {one.reserved} of {one.total} reserved"
+            raise Violation(found, "all reserved")

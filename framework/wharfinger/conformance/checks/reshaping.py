@@ -1,4 +1,8 @@
-"""Rules on inventory in use that moves between providers (WHF-6..)."""
+"""Rules on a reshape: inventory that is in use moves to other providers (WHF-6..).
+
+The harness's ``use_old_layout`` says how an earlier release of the driver published a node, with
+all inventory on the root, and which allocations there are.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +20,7 @@ from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import ReshapeNeeded, WharfingerError
 from wharfinger.providers import Inventory
 
-#: A provider of another program, its inventory, and the part of it that each consumer has.
+#: A provider of another program, its inventory, and the amounts that each consumer has of it.
 _ELSEWHERE: Final = "6f3f6a1e-7d0b-4c53-9a0e-2f1f7c9d4b10"
 _ROOM: Final = {"DISK_GB": Inventory(total=1_000_000)}
 _OF_OTHERS: Final = {"DISK_GB": 1}
@@ -25,15 +29,15 @@ _OF_OTHERS: Final = {"DISK_GB": 1}
 @rule(
     "WHF-601",
     Level.MUST,
-    "A reshape conserves allocations: each consumer has as much of each class as before.",
-    "Placement gives lost amounts to a second instance. Amounts that are counted twice are never "
-    "released.",
+    "A reshape conserves allocations: each consumer has the same amount of each class as before.",
+    "Placement gives lost amounts to another instance. No instance ever releases amounts that are "
+    "counted twice.",
     profile=Profile.EXTENDED,
     supports="reshape",
     after=("WHF-208",),
 )
 def conserved(subject: Subject) -> None:
-    """Publish a node in its old layout, with allocations, and let the driver reshape it."""
+    """Publish a node in its old layout, let the driver reshape it, and compare the allocations."""
     placement = subject.placement
     layout = subject.harness.use_old_layout()
     with subject.publishing() as publishing:
@@ -44,26 +48,27 @@ def conserved(subject: Subject) -> None:
     for consumer, amounts in layout.allocations.items():
         held = placement.allocated(consumer)
         if (elsewhere := held.pop(_ELSEWHERE, {})) != _OF_OTHERS:
-            found = f"consumer {consumer} has {elsewhere} of the other program's provider"
+            found = f"consumer {consumer} has {elsewhere} of the provider of another program"
             raise Violation(found, str(_OF_OTHERS))
         if (sums := _sums(held)) != Counter(amounts):
             raise Violation(f"consumer {consumer} has {dict(sums)}", str(dict(amounts)))
     (root,) = (name for name, one in before.items() if one.uuid != _ELSEWHERE)
     if not layout.inventories.keys() - after[root].inventories.keys():
-        raise Violation(difference(before, after), f"{root} loses a class of the old layout")
+        found = f"{root} still has all classes of the old layout: {difference(before, after)}"
+        raise Violation(found, "inventory that has moved")
 
 
 @rule(
     "WHF-602",
     Level.MUST,
-    "After a reshape there is nothing to reshape.",
-    "Every cycle would write all allocations again.",
+    "After a reshape, the driver does not ask for another one.",
+    "Otherwise every cycle writes all allocations again.",
     profile=Profile.EXTENDED,
     supports="reshape",
     after=("WHF-303", "WHF-601"),
 )
 def over(subject: Subject) -> None:
-    """Reshape, and run a full cycle before and after a restart."""
+    """Reshape, and run full cycles before and after a restart; they must change nothing."""
     layout = subject.harness.use_old_layout()
     with subject.publishing() as publishing:
         _publish_old(subject, publishing, layout)
@@ -76,20 +81,23 @@ def over(subject: Subject) -> None:
 @rule(
     "WHF-603",
     Level.MUST,
-    "A reshape that the backend breaks off changes nothing.",
-    "Inventories and allocations move together, or not at all.",
+    "If a call to the backend fails during a reshape, the reshape changes nothing, or is complete.",
+    "Inventories and allocations have to move together.",
     profile=Profile.EXTENDED,
     supports="reshape",
     after=("WHF-301", "WHF-602"),
 )
 def all_or_nothing(subject: Subject) -> None:
-    """Break the calls that the driver makes after the listing, for the reshape."""
+    """Reshape while one of the calls after the listing fails; each of them fails in turn.
+
+    The contents of Placement have to be those before or those after a whole reshape.
+    """
     harness = subject.harness
     layout = harness.use_old_layout()
     with subject.driver() as driver:
         harness.expect()
         if driver.capabilities.supports("change_feed"):
-            driver.changed_nodes(None)  # as a cycle's first call
+            driver.changed_nodes(None)  # a cycle begins with this call
         listed(driver)
         at = len(harness.calls)
     with subject.publishing() as publishing:
@@ -98,14 +106,15 @@ def all_or_nothing(subject: Subject) -> None:
         while seen == before and _breaks(subject, publishing, at):
             seen = subject.placement.contents()
             at += 1
-        # A reshape that a failed call did not stop may be complete.
+        # If the failed call did not stop the reshape, it may be complete.
         after = publishing.settle()
         if seen not in (before, after):
-            raise Violation(difference(before, seen), f"nothing, or {difference(before, after)}")
+            expected = f"no difference, or {difference(before, after)}"
+            raise Violation(difference(before, seen), expected)
 
 
 def _breaks(subject: Subject, publishing: Publishing, at: int) -> bool:
-    """Whether a cycle makes the call with that index, which fails."""
+    """Run a cycle whose call with the index ``at`` fails; return whether it makes that call."""
     harness = subject.harness
     harness.expect(at, Fault.RAISE)
     with suppress(WharfingerError):
@@ -116,9 +125,9 @@ def _breaks(subject: Subject, publishing: Publishing, at: int) -> bool:
 
 
 def _publish_old(subject: Subject, publishing: Publishing, layout: OldLayout) -> None:
-    """Publish the node in its old layout, as an earlier release of the driver would.
+    """Create the provider of the node in its old layout, and the allocations of the consumers.
 
-    Each consumer also has a part of another program's provider.
+    Each consumer also gets an allocation of a provider of another program.
     """
     if not any(sum(amounts.values()) for amounts in layout.allocations.values()):
         raise NotShown("the harness's old layout has no allocations")
@@ -132,7 +141,7 @@ def _publish_old(subject: Subject, publishing: Publishing, layout: OldLayout) ->
 
 
 def _sums(held: Mapping[str, Mapping[str, int]]) -> Counter[str]:
-    """Amounts by class, over all providers."""
+    """Return the sums of amounts by class, over all providers of ``held``."""
     total: Counter[str] = Counter()
     for amounts in held.values():
         total.update(amounts)
@@ -142,16 +151,16 @@ def _sums(held: Mapping[str, Mapping[str, int]]) -> Counter[str]:
 @rule(
     "WHF-604",
     Level.MUST,
-    "The driver moves the allocations of a consumer to the providers of the things that this "
+    "A reshape moves the allocations of a consumer to the providers of the things that this "
     "consumer uses.",
-    "When a consumer ends, Placement offers the device of its allocation. If that is the device of "
-    "another consumer, two of them get it.",
+    "When an instance ends, Placement offers the device of its allocation. If another instance "
+    "uses that device, two instances get it.",
     profile=Profile.EXTENDED,
     supports="reshape",
     after=("WHF-601",),
 )
 def moved_to_its_own(subject: Subject) -> None:
-    """Reshape, and compare what each consumer has of each thing with what it uses."""
+    """Reshape; compare each consumer's allocations of the things with ``OldLayout.uses``."""
     layout = subject.harness.use_old_layout()
     if layout.uses is None:
         raise Unproven("the harness's OldLayout does not say which things consumers use (uses)")
@@ -173,15 +182,18 @@ def moved_to_its_own(subject: Subject) -> None:
 @rule(
     "WHF-605",
     Level.MUST,
-    "The driver moves the allocations of a consumer to the same providers in any order of the "
-    "consumers, and without the others, as far as there is room.",
+    "A reshape moves the allocations of a consumer to the same providers, whatever other consumers "
+    "there are and in whatever order, if these providers have room.",
     "The backend knows the devices of each consumer. Placement lists consumers in any order.",
     profile=Profile.EXTENDED,
     supports="reshape",
     after=("WHF-601",),
 )
 def moved_alike(subject: Subject) -> None:
-    """Move all allocations, all in the reverse order, and those of each consumer alone."""
+    """Let the driver move all allocations, all in reverse order, and those of one consumer alone.
+
+    Each consumer's allocations have to move to the same providers each time.
+    """
     layout = subject.harness.use_old_layout()
     with subject.publishing() as publishing:
         _publish_old(subject, publishing, layout)
@@ -189,7 +201,7 @@ def moved_alike(subject: Subject) -> None:
     with subject.driver() as driver:
         moved = _moved(subject, driver, consumers)
         if moved is None:
-            raise NotShown("the driver raises when it is called with all allocations")
+            raise NotShown("update_provider_tree raises with the allocations of all consumers")
         others = [consumers[::-1], *([one] for one in consumers)]
         for each in others:
             again = _moved(subject, driver, each)
@@ -201,14 +213,14 @@ def moved_alike(subject: Subject) -> None:
 @rule(
     "WHF-606",
     Level.MUST,
-    "After a reshape each thing has the totals that it has while no instance uses it.",
-    "A total has what is used and what is free. Placement subtracts what is allocated.",
+    "After a reshape, the totals of each thing are the same as while no instance uses the thing.",
+    "A total is the sum of used and free inventory. Placement subtracts the allocations.",
     profile=Profile.EXTENDED,
     supports="reshape",
     after=("WHF-601",),
 )
 def totals_of_all(subject: Subject) -> None:
-    """Publish things that no instance uses; after a reset, reshape things in use, and compare."""
+    """Publish unused things; after a reset, reshape the same things in use; compare the totals."""
     with subject.publishing() as publishing:
         before = publishing.settle()
     subject.begin()
@@ -228,14 +240,16 @@ def totals_of_all(subject: Subject) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """Allocations of each consumer by provider, and the inventories of the providers."""
+    """The result of one reshape by the driver."""
 
+    #: The amounts of each consumer, by the name of the provider and by class.
     held: Mapping[str, Mapping[str, Mapping[str, int]]]
+    #: The inventories of each provider by its name.
     inventories: Mapping[str, Mapping[str, Inventory]]
 
 
 def _moved(subject: Subject, driver: ComputeDriver, consumers: Sequence[str]) -> _Moved | None:
-    """Return the allocations of these consumers as the driver moves them; None if it raises."""
+    """Let the driver move the allocations of these consumers; return None if it raises."""
     live = subject.placement.contents()
     (node, *_) = listed(driver).nodes
     client = subject.placement.client
@@ -262,7 +276,10 @@ def _moved(subject: Subject, driver: ComputeDriver, consumers: Sequence[str]) ->
 
 
 def _see_moved_alike(consumer: str, moved: _Moved, again: _Moved) -> None:
-    """Raise Violation if a consumer's allocations move elsewhere although there is room."""
+    """Raise Violation if a consumer's allocations differ in two reshapes without need.
+
+    A difference is right only if those of the second would not fit beside the other consumers'.
+    """
     before, after = moved.held[consumer], again.held.get(consumer, {})
     if before == after:
         return
@@ -276,4 +293,5 @@ def _see_moved_alike(consumer: str, moved: _Moved, again: _Moved) -> None:
         for kind, one in its.items()
     }
     if all(amount <= capacities.get(one, 0) for one, amount in used.items()):
-        raise Violation(f"consumer {consumer} has {before}, then {after}", "the same again")
+        found = f"consumer {consumer} has {before}, and {after} with other consumers"
+        raise Violation(found, "the same each time")

@@ -1,4 +1,4 @@
-"""Rules on the running driver: its calls, its shared state, and its leftovers (WHF-8..)."""
+"""Rules on the calls of a driver to its backend, and on the state of its instances (WHF-8..)."""
 
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.rules import Level, Profile, rule
@@ -9,14 +9,15 @@ from wharfinger.conformance.subject import Subject, describe
 @rule(
     "WHF-801",
     Level.MUST,
-    "After a refresh everything is answered from memory: no calls to the backend, and no programs.",
-    "A cycle describes all nodes of one moment; a call for each is a request for each, and another "
-    "moment.",
+    "After a listing with refresh, the driver answers from memory: without calls to the backend, "
+    "and without starting programs.",
+    "A cycle describes all nodes as of one moment. A call for each node costs a request each, and "
+    "describes another moment.",
     profile=Profile.EXTENDED,
     after=("WHF-203",),
 )
 def in_memory(subject: Subject) -> None:
-    """Describe all nodes twice after a refresh."""
+    """Describe all nodes twice after a listing; record calls and other side effects."""
     harness = subject.harness
     with subject.driver() as driver:
         live = subject.placement.contents()
@@ -30,19 +31,23 @@ def in_memory(subject: Subject) -> None:
         if harness.calls:
             raise Violation(f"{len(harness.calls)} calls: {', '.join(harness.calls[:3])}", "none")
         if seen:
-            raise Violation(", ".join(seen[:3]), "answers, and nothing else")
+            raise Violation(", ".join(seen[:3]), "no side effects")
 
 
 @rule(
     "WHF-803",
     Level.MUST,
-    "Two instances of the driver share nothing: one's refresh is not the other's.",
-    "They run in threads of their own, for backends of their own.",
+    "Two instances of the driver share no state: a listing of one does not change what the other "
+    "describes.",
+    "Each instance runs in its own thread, perhaps with another backend.",
     profile=Profile.EXTENDED,
     after=("WHF-401",),
 )
 def apart(subject: Subject) -> None:
-    """Refresh one instance, add a thing, refresh another instance, and ask the first one again."""
+    """List with one instance, add a thing, and list with another; compare the first's description.
+
+    The first instance describes its nodes again without a new listing.
+    """
     live = subject.placement.contents()
     with subject.driver() as one, subject.driver() as other:
         before = describe(one, live)
@@ -51,4 +56,5 @@ def apart(subject: Subject) -> None:
         after = describe(one, live, refresh=False)
     if after != before:
         news = sorted(after.keys() ^ before.keys())
-        raise Violation(f"the first instance now differs in: {', '.join(news)}", "its own snapshot")
+        found = f"the first instance now also differs in: {', '.join(news)}"
+        raise Violation(found, "the same description as before")

@@ -1,4 +1,4 @@
-"""Rules on large backends: complete descriptions, at a linear cost (WHF-802, WHF-806)."""
+"""Rules on large backends: the cost is linear, and no thing is missing (WHF-802, WHF-806)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,54 +15,55 @@ from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import DesiredProvider
 
-#: How many times its ``growth`` a harness has to make, at least.
+#: A harness has to make at least this many times its ``growth``.
 _TIMES: Final = 4
-#: More things than these are not made: to see what they cost, and to see that all are described.
+#: The most things: for the measurement of the cost, and for the check that none is missing.
 _MOST: Final = 8192
 _FAR: Final = 2560
-#: Things that are more than some backends have on a page or two.
+#: More things than two pages of most backends have. With fewer, the result says _TOO_FEW.
 _ENOUGH: Final = 2000
-_TOO_FEW: Final = "; more could not be made in a few seconds, and backends have larger pages"
-#: Up to how many things lines are counted, and from how many on processor time is measured.
+_TOO_FEW: Final = "; the harness could not make more in a few seconds, and pages may be larger"
+#: The kit counts lines up to _TRACED things, and measures processor time from _TIMED things on.
 _TRACED: Final = 512
 _TIMED: Final = 64
 _RUNS: Final = 3
-#: A processor time that is too short to be compared with others, in the unit of ``cost``.
+#: Processor times below this are too short to be compared, in the unit of ``cost``.
 _SHORT: Final = 100.0
-#: Seconds for one number of things, with all measurements.
+#: Seconds for all measurements with one number of things.
 _CHEAP: Final = 8.0
-#: A cost that is linear doubles its increase when that of the things doubles; n log n nearly does.
+#: The most by which the increase of a linear cost grows when the things double; see ``cost``.
 _INCREASE: Final = 2.5
 _INCREASE_OF_TIME: Final = 2.6
-#: The growth of the time for twice as many things that is not linear; a quadratic cost has 4.
+#: A time that grows by more than this when the things double is not linear; 4 is quadratic.
 _GROWTH_OF_TIME: Final = 2.5
-#: Amounts that do not count.
+#: Increases of a cost that do not count.
 _SLACK: Final = {"calls to the backend": 6, "lines of Python": 500}
 
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """Cost of a listing and a description of that many things. None: it was not measured.
-
-    The processor time is that of the description alone: the backend may be in this process.
-    """
+    """The cost of one cycle of the driver with some number of things."""
 
     things: int
+    #: Calls to the backend, and lines of Python. None: they were not counted.
     calls: int
     lines: int | None
+    #: The processor time of the description, without the listing: the backend may be in this
+    #: process. None: it was not measured.
     time: float | None
 
 
 @rule(
     "WHF-802",
     Level.MUST,
-    "The cost of a cycle, in calls to the backend and in work, is linear in the number of things.",
-    "A quadratic driver is quick with ten nodes, and takes hours with ten thousand.",
+    "The cost of a cycle, in calls to the backend and in processor time, grows linearly with the "
+    "number of things.",
+    "A driver with a quadratic cost is quick with ten nodes, and takes hours with ten thousand.",
     profile=Profile.EXTENDED,
     after=("WHF-401",),
 )
 def linear(subject: Subject) -> str:
-    """Count calls and lines at some sizes, and measure processor time at larger ones."""
+    """Double the things; count calls and lines of Python, and measure the processor time."""
     costs, refused = _costs(subject)
     for what, figures in (
         ("calls to the backend", [(one.things, one.calls) for one in costs]),
@@ -71,7 +72,7 @@ def linear(subject: Subject) -> str:
         for three in zip(figures, figures[1:], figures[2:], strict=False):
             if is_quadratic([cost for _, cost in three], _INCREASE, _SLACK[what]):
                 raise Violation(_message(what, three), "linear growth")
-    # Other programs may have slowed one series of measurements down.
+    # Other programs may have disturbed the measurements. So measure again.
     if _takes_quadratic_time(costs):
         subject.begin()
         again, refused = _costs(subject)
@@ -88,13 +89,14 @@ def linear(subject: Subject) -> str:
 @rule(
     "WHF-806",
     Level.MUST,
-    "All things are described, however many there are, each as it was when there were few.",
-    "Backends answer by pages, and what is on none that was asked for is removed.",
+    "The driver describes all things, however many there are, and each one as when there were few.",
+    "Backends answer by pages. The framework removes the things on a page that the driver has not "
+    "requested.",
     profile=Profile.EXTENDED,
     after=("WHF-802",),
 )
 def complete(subject: Subject) -> str:
-    """Double the things, while that is cheap, and describe them all each time."""
+    """Double the things while that takes little time; check that all are described each time."""
     subject.begin(is_whole=True)
     least = _TIMES * subject.harness.growth
     with subject.driver() as driver:
@@ -104,7 +106,7 @@ def complete(subject: Subject) -> str:
             try:
                 many = _all_described(subject, driver)
             except WharfingerError as error:
-                # A backend may be too slow for that many. An incomplete listing has to raise.
+                # A driver has to raise if its backend is too slow for so many things.
                 if size <= least:
                     raise
                 refused = _refusal(seen, size, error)
@@ -118,17 +120,21 @@ def complete(subject: Subject) -> str:
 
 
 def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, DesiredProvider]:
-    """Return the description of each thing; raises Violation if the driver leaves one out."""
+    """List and describe all things; raise Violation if one is missing in the description."""
     described = describe(driver, subject.placement.contents())
     there = subject.harness.things()
     if missing := [thing for thing in there if thing not in described]:
-        text = f"{len(missing)} of {len(there)} are missing, such as {missing[0]}"
-        raise Violation(text, "all of them")
+        text = f"{len(missing)} of {len(there)} things are missing, such as {missing[0]}"
+        raise Violation(text, "all things")
     return {thing: described[thing] for thing in there}
 
 
 def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider]) -> None:
-    """Raise Violation if a thing is described differently since there are more things."""
+    """Raise Violation if the driver describes things differently when there are more of them.
+
+    ``few`` has the descriptions from when there were few things. A new thing must have the form of
+    one of these.
+    """
     before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
     if after != before:
         raise Violation(f"with {len(many)} things: {difference(before, after)}", "no difference")
@@ -136,18 +142,20 @@ def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider])
     for name, one in many.items():
         if _form(one) not in usual:
             text = difference({}, {name: one.provider})
-            raise Violation(f"with {len(many)} things: {text}", "a form that few things had too")
+            expected = "the same resource classes as one of the first things"
+            raise Violation(f"with {len(many)} things: {text}", expected)
 
 
 def _form(one: DesiredProvider) -> tuple[object, ...]:
-    """Return the parts of a description that many things share with at least one of the few."""
+    """Return the form of a description: its mode, its resource classes, whether it is reserved."""
     return (one.stated, one.mode, bool(one.reservations), frozenset(one.provider.inventories))
 
 
 def _costs(subject: Subject) -> tuple[list[_Cost], str]:
-    """Return the costs of a cycle for several numbers of things.
+    """Double the things again and again; return the costs of a cycle for each number, and a text.
 
-    The text says which number the driver refused. A backend may be too slow for that many.
+    The text says for which number the driver raised, or is empty. A driver may raise if its
+    backend is too slow.
     """
     least = _TIMES * subject.harness.growth
     costs: list[_Cost] = []
@@ -163,11 +171,11 @@ def _costs(subject: Subject) -> tuple[list[_Cost], str]:
 
 
 def _refusal(seen: int, size: int, error: WharfingerError) -> str:
-    return f"the driver describes {seen} things, and raises with {size}: {error}"
+    return f"the driver describes {seen} things, and raises with {size} things: {error}"
 
 
 def _cost(subject: Subject, driver: ComputeDriver, size: int) -> _Cost:
-    """Return the cost of a cycle for the present things."""
+    """Measure the cost of a cycle with the present things, of which there are ``size``."""
     described = describe(driver, subject.placement.contents())
     live = {name: one.provider for name, one in described.items()}
     subject.harness.expect()
@@ -184,7 +192,7 @@ def _cost(subject: Subject, driver: ComputeDriver, size: int) -> _Cost:
 
 
 def _ask_all(driver: ComputeDriver, live: Contents, *, refresh: bool = False) -> None:
-    """Make all calls of a cycle to a driver."""
+    """Make the calls of one cycle to a driver, with a listing if ``refresh``."""
     describe(driver, live, refresh=refresh)
     for _ in driver.get_available_nodes():
         driver.capabilities_as_traits()

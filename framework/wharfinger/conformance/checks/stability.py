@@ -1,4 +1,4 @@
-"""Rules on an unchanged backend: its descriptions stay the same (WHF-3..)."""
+"""Rules on an unchanged backend: the driver always describes it in the same way (WHF-3..)."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -15,22 +15,22 @@ from wharfinger.reconcile.cycle import CycleResult
 
 T = TypeVar("T")
 
-#: Number of rounds of all types of cycle: a driver that counts may show a difference late.
+#: How often all types of cycle run, since a difference may show only after some cycles.
 _ROUNDS: Final = 4
-#: Seconds after which no more rounds begin: a backend may be slow.
+#: Seconds after which no other round begins, if the backend is slow.
 _ENOUGH: Final = 60.0
 
 
 @rule(
     "WHF-301",
     Level.MUST,
-    "A second update of an unchanged backend changes nothing, in any type of cycle.",
-    "The framework compares a fleet of thousands every minute. Each needless write is load on "
-    "Placement, and a race with other programs.",
+    "While the backend does not change, no type of cycle changes anything in Placement.",
+    "The framework compares thousands of nodes every minute. Each needless write loads Placement, "
+    "and may conflict with a write of another program.",
     after=("WHF-208",),
 )
 def unchanged(subject: Subject) -> None:
-    """Publish, then run each type of cycle several times."""
+    """Publish, then run each type of cycle several times; raise Violation for any write."""
     with subject.publishing() as publishing:
         before = publishing.settle()
         cycle = publishing.cycle
@@ -46,13 +46,13 @@ def unchanged(subject: Subject) -> None:
 @rule(
     "WHF-302",
     Level.MUST,
-    "Names and uuids of nodes and providers are the same each time.",
-    "A provider with another name or uuid is another provider: the first one is removed, with all "
-    "that operators and other programs know of it.",
+    "The driver reports the same names and uuids of nodes and providers each time.",
+    "The framework removes a provider whose name or uuid changes, and creates another one. Other "
+    "programs and operators know only the first one.",
     after=("WHF-203",),
 )
 def named_as_before(subject: Subject) -> None:
-    """Compare the names and uuids of two independent instances."""
+    """Compare the names and uuids that two instances of the driver report one after the other."""
     live = subject.placement.contents()
     looks = []
     for _ in range(2):
@@ -72,18 +72,21 @@ def _see_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
                 for its, others in ((one, other), (other, one))
             )
         if one != other:
-            raise Violation(f"{name}: {one}, then {other}", "the same again")
+            raise Violation(f"{name}: {one}, then {other}", "the same each time")
 
 
 @rule(
     "WHF-303",
     Level.MUST,
-    "A driver that was restarted says what it would have said if it had gone on running.",
-    "Processes are restarted at any time; nothing in the world has changed by that.",
+    "After a restart, the driver describes the backend as before it.",
+    "Operators restart processes at any time, and the hardware does not change by that.",
     after=("WHF-301",),
 )
 def restarted(subject: Subject) -> None:
-    """Publish, and publish again with a new instance; while one thing is busy, if it can be."""
+    """Publish, and publish again with new instances; nothing may change.
+
+    One thing is busy, if the harness supports it.
+    """
     with subject.publishing() as publishing:
         before = publishing.settle()
         if can_be_busy(subject):
@@ -98,12 +101,15 @@ def restarted(subject: Subject) -> None:
 @rule(
     "WHF-304",
     Level.MUST,
-    "An instance can be called from one thread after the other.",
-    "The framework calls an instance from one thread at a time, and not always from the same.",
+    "The methods of a driver instance work in any thread, also if each call is in another thread.",
+    "The framework calls an instance from only one thread at a time, but not always from the same.",
     after=("WHF-203", "WHF-301"),
 )
 def in_any_thread(subject: Subject) -> None:
-    """Connect the driver in one thread, list in another, describe in a third, close in a fourth."""
+    """Connect the driver in one thread, list and describe in a second, describe again in a third.
+
+    Close the driver in a fourth thread. Both descriptions have to be equal.
+    """
     live = subject.placement.contents()
     driver = subject.load().driver
     connection = driver_instance_loader.connected(driver)
@@ -120,14 +126,14 @@ def in_any_thread(subject: Subject) -> None:
 @rule(
     "WHF-305",
     Level.MUST,
-    "The driver describes an unchanged backend alike in each process.",
-    "A description that depends on the hashes of texts, or on the memory of a module, changes "
-    "with each start.",
+    "The driver describes an unchanged backend in the same way in each process.",
+    "A description that depends on the hashes of texts, or on variables of a module, changes with "
+    "each start of a process.",
     elsewhere=True,
     after=("WHF-302", "WHF-303"),
 )
 def as_elsewhere(subject: Subject) -> None:
-    """Let two processes with different hash seeds describe the backend at the same time."""
+    """Let two processes with different hash seeds describe the backend; compare the results."""
     live = subject.placement.contents()
     files, name = subject.files(), subject.instance_name
     with ThreadPoolExecutor(2) as pool:
@@ -136,13 +142,13 @@ def as_elsewhere(subject: Subject) -> None:
 
 
 def in_thread(call: Callable[[], T]) -> T:
-    """Return the answer of a call in a thread of its own, or raise its exception."""
+    """Run a call in a new thread; return its result, or raise its exception."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(call).result()
 
 
 def see_nothing_done(subject: Subject, before: Contents, outcome: CycleResult) -> None:
-    """Raise Violation if a cycle has written or reported anything."""
+    """Raise Violation if a cycle has a problem, a pending removal, or a write to Placement."""
     for problem in outcome.problems:
         raise Violation(str(problem), "a cycle without a problem")
     after = subject.placement.contents()
@@ -150,7 +156,8 @@ def see_nothing_done(subject: Subject, before: Contents, outcome: CycleResult) -
         raise Violation(difference(before, after), "no difference")
     for step in outcome.steps:
         raise Violation(
-            f"{type(step).__name__} of {step.name} was sent and changed nothing", "no writes"
+            f"the cycle has sent {type(step).__name__} of {step.name}, which changed nothing",
+            "no writes",
         )
     for one in outcome.pending:
-        raise Violation(f"{one.name} is gone: {one.reason}", "no difference")
+        raise Violation(f"{one.name} will be removed: {one.reason}", "no difference")

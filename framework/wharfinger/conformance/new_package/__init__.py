@@ -1,7 +1,7 @@
-"""A new driver's package: the files that ``wharfinger conformance init`` writes.
+"""Write the package of a new driver, for ``wharfinger conformance init``.
 
-The files beside this module are those of a driver that is named fleet. They are complete: the kit
-runs that driver, and the documentation shows it. Another name replaces that one.
+The files beside this module are the complete package of a driver named fleet. The kit's tests run
+this driver, and the documentation shows it. In a new package, its name replaces fleet.
 """
 
 import re
@@ -14,9 +14,9 @@ from typing import Final
 from wharfinger.conf.default import is_instance_name
 from wharfinger.exceptions import WharfingerError, shown
 
-#: A name that can be a part of a distribution's name, too.
+#: A driver's name that can also be a part of a distribution's name.
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
-#: The files, by where they are in the new package.
+#: The file beside this module for each path in the new package.
 _FILES: Final = {
     "README.md": "README.md",
     "pyproject.toml": "pyproject.toml",
@@ -27,9 +27,10 @@ _FILES: Final = {
 
 
 def check_name(name: str) -> str:
-    """Return the name of a new driver; raises ValueError where it cannot be one.
+    """Return the name if a new driver can have it; otherwise raise ValueError.
 
-    Driver instances usually have their driver's name.
+    It has to be a valid name of a driver instance, too, since instances usually have the name of
+    their driver.
     """
     if not _NAME.fullmatch(name) or not is_instance_name(name):
         raise ValueError(
@@ -40,9 +41,10 @@ def check_name(name: str) -> str:
 
 
 def write(name: str, directory: Path) -> list[Path]:
-    """Write the package of a new driver into a directory that is empty or missing.
+    """Write the package of a new driver to a directory that is empty or missing.
 
-    Return the files. Raises WharfingerError. Never overwrites a file.
+    Return the paths of the files. Raise WharfingerError if the directory has files, if the package
+    is installed already, or if a file cannot be written.
     """
     package = _substitute("wharfinger_fleet", name)
     if find_spec(package) is not None:
@@ -65,7 +67,7 @@ def write(name: str, directory: Path) -> list[Path]:
 
 
 def render(name: str) -> dict[str, str]:
-    """Return the texts of the package by their paths in it."""
+    """Return the text of each file of the new package, by its path in the package."""
     templates = files(__name__)
     return {
         _substitute(path, name): _substitute(templates.joinpath(source).read_text("utf-8"), name)
@@ -85,7 +87,7 @@ def _write(name: str, directory: Path) -> Iterator[Path]:
 
 
 def _substitute(text: str, name: str) -> str:
-    """Replace the name fleet, in each of its forms."""
+    """Return a text with the name fleet replaced in each form: fleet, FLEET, Fleet."""
     module = name.replace("-", "_")
     title = "".join(part.capitalize() for part in module.split("_"))
     for form, replacement in (

@@ -21,19 +21,19 @@ from wharfinger.objects import Migration
 from wharfinger.providers import Inventory, ProviderTree
 
 OPTIONS = [
-    cfg.URIOpt("url", required=True, help="URL of the list of machines."),
-    cfg.FloatOpt("timeout", default=10, min=0.1, help="Seconds to wait for an answer."),
+    cfg.URIOpt("url", required=True, help="URL of the service's list of machines."),
+    cfg.FloatOpt("timeout", default=10, min=0.1, help="Seconds to wait for the service."),
 ]
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options, for generated configuration samples."""
+    """Return the driver's options, for generated configuration samples."""
     return [("fleet", OPTIONS)]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine as the service describes it; ``busy`` is the reason, None while it is free."""
+    """One machine of the service's list. ``busy`` says why it cannot be used; None: it can."""
 
     name: str
     slots: int
@@ -42,12 +42,12 @@ class Machine:
 
     @classmethod
     def read(cls, entry: dict[str, Any]) -> "Machine":
-        """Return the machine of an entry; raises KeyError or TypeError where the entry is wrong."""
+        """Return the machine of an entry; raise KeyError or TypeError if the entry is wrong."""
         return cls(entry["name"], entry["slots"], entry["traits"], entry["busy"])
 
 
 class FleetDriver(ComputeDriver):
-    """One provider for each machine. A busy machine stays published and is fully reserved."""
+    """Publishes one provider for each machine. A busy machine stays and is fully reserved."""
 
     default_owner = "CUSTOM_OWNER_FLEET"
     capabilities = Capabilities(
@@ -69,7 +69,8 @@ class FleetDriver(ComputeDriver):
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         """Return the names of all machines; with ``refresh``, ask the service first.
 
-        An error never becomes a short list: the framework removes the machines that a list lacks.
+        Raise after an error, and never return a part of the machines: the framework removes the
+        machines that the list lacks.
         """
         if refresh:
             self._machines = {machine.name: machine for machine in self._fetch()}
@@ -82,10 +83,10 @@ class FleetDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Describe one machine from the last list. This method makes no request.
+        """Describe one machine from the last list, without a request to the service.
 
-        The total is the number of slots that the machine has, not of those that are free: Placement
-        subtracts the allocations itself.
+        The total is the number of all slots, not of the free ones: Placement subtracts the
+        allocations itself.
         """
         machine = self._machines[nodename]
         inventory = Inventory(total=machine.slots, max_unit=machine.slots)
@@ -95,7 +96,7 @@ class FleetDriver(ComputeDriver):
             provider_tree.reserve(nodename, machine.busy)
 
     def _fetch(self) -> list[Machine]:
-        """Return all machines; raises BackendError where the answer is not complete."""
+        """Request all machines; raise BackendError if the request fails or the answer is wrong."""
         try:
             answer = requests.get(self._url, timeout=self._timeout)
             answer.raise_for_status()

@@ -1,6 +1,6 @@
 """The fleet driver's harness: an inventory service in this process, which the kit changes.
 
-A thing of the kit is a machine here.
+The kit's things are the machines of this service.
 """
 
 import json
@@ -19,7 +19,7 @@ HERE, ELSEWHERE = "/here", "/elsewhere"
 
 
 class FleetHarness(Harness):
-    """Two lists of machines. The kit changes the first; the second is another host's."""
+    """Serves two lists of machines. The kit changes the first. The second is for another host."""
 
     patience = 6.0  # more than the driver's timeout in the configuration below
 
@@ -31,7 +31,7 @@ class FleetHarness(Harness):
         self.others: dict[str, dict[str, Any]] = {}
         self.service, self.open = ExitStack(), ExitStack()
 
-    # The service, and before it the proxy, which counts the driver's requests and breaks them.
+    # The service, and the proxy that counts the driver's requests and injects faults.
 
     def start(self) -> None:
         """Start the service and the proxy."""
@@ -42,16 +42,16 @@ class FleetHarness(Harness):
         self.proxy.start()
 
     def stop(self) -> None:
-        """Stop both."""
+        """Stop the service and the proxy."""
         self.open.close()
 
     def restart(self) -> None:
-        """Stop the service and start it on the same port; its machines stay."""
+        """Stop the service and start it again on the same port, with the same machines."""
         self.service.close()
         self.serve(self.port)
 
     def serve(self, port: int) -> int:
-        """Serve the lists until ``self.service`` is closed; return the port."""
+        """Serve both lists until ``self.service`` is closed; return the port."""
         harness = self
 
         class Lists(BaseHTTPRequestHandler):
@@ -73,15 +73,15 @@ class FleetHarness(Harness):
         return server.server_port
 
     def configuration(self, instance: str) -> str:
-        """Return the driver's section. The driver asks the proxy, not the service."""
+        """Return the driver's section, with the URL of the proxy in place of the service's."""
         return self.section(instance, HERE)
 
     def section(self, instance: str, path: str) -> str:
-        """Return the driver's section for one of the lists."""
+        """Return the driver's section, with the URL path of one of the lists."""
         return f"[{instance}]\nurl = {self.proxy.url}{path}\ntimeout = 2\n"
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Let the proxy break the requests."""
+        """Let the proxy inject this fault into the driver's requests."""
         self.proxy.expect(at, fault)
 
     @property
@@ -92,7 +92,7 @@ class FleetHarness(Harness):
     # The machines.
 
     def reset(self) -> None:
-        """Make two machines, and two of the other host."""
+        """Replace all machines by two new ones, and those of the other host by two."""
         self.machines, self.removed = {}, {}
         self.others = {one["name"]: one for one in (machine("other", 0), machine("other", 1))}
         self.grow(2)
@@ -120,10 +120,10 @@ class FleetHarness(Harness):
         self.machines[thing]["busy"] = "repair"
 
     def make_free(self, thing: str) -> None:
-        """End the repair."""
+        """End the repair of a machine."""
         self.machines[thing]["busy"] = None
 
-    # Methods that a harness may leave out. With them, no rule stays unproven.
+    # Optional methods. With them, no rule stays unproven.
 
     def expected(self) -> Mapping[str, Expected]:
         """Return the slots and traits of each machine that is not busy."""
@@ -134,21 +134,21 @@ class FleetHarness(Harness):
         }
 
     def change(self, thing: str) -> None:
-        """Add slots to a machine."""
+        """Add free slots to a machine."""
         self.machines[thing]["slots"] += 16
         self.machines[thing]["free_slots"] += 16
 
     def use(self, thing: str) -> None:
-        """Let an instance use one slot."""
+        """Let an instance use one slot of a machine."""
         self.machines[thing]["free_slots"] -= 1
 
     def second_host(self, instance: str) -> str:
-        """Return the section with the other host's list."""
+        """Return the driver's section for the other host, with the second list."""
         return self.section(instance, ELSEWHERE)
 
 
 def machine(kind: str, number: int) -> dict[str, Any]:
-    """Return a new machine. Machines differ, so that the kit finds a driver that confuses them."""
+    """Return a new machine. Machines differ, so the kit notices if a driver confuses them."""
     slots = 4 + number % 4
     return {
         "name": f"{kind}-{number}",
