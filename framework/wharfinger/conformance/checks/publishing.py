@@ -135,8 +135,8 @@ def published(subject: Subject) -> None:
         if found != {owner}:
             raise Violation(f"{name}: owner {', '.join(sorted(found)) or 'none'}", owner)
         if one.reported and one.provider.inventories.keys() - contents[name].inventories.keys():
-            found = f"{name}: {sorted(contents[name].inventories)}"
-            raise Violation(found, "all resource classes of its description")
+            classes = f"{name}: {sorted(contents[name].inventories)}"
+            raise Violation(classes, "all resource classes of its description")
 
 
 @rule(
