@@ -1,6 +1,6 @@
-"""A real Cyborg for a test or a module of tests; PyPI's openstack-cyborg.
+"""A real Cyborg, installed from PyPI (openstack-cyborg), as a fixture for tests.
 
-A file describes its devices: see cyborg_hardware.py.
+A file describes its simulated devices: see cyborg_hardware.py.
 """
 
 import json
@@ -17,12 +17,12 @@ from wharfinger_harnesses.daemons import TIMEOUT, LabError
 from wharfinger_harnesses.openstack import PAUSE, OpenStackService, Options
 
 HOST = "fpga-host-1"
-#: Headers of nova's requests besides its user's token.
+#: Further headers of a request by nova.
 _SERVICE = {"X-Service-Roles": "service"}
 
 T = TypeVar("T")
 
-#: A device, or a part of one, as cyborg_hardware.py has it.
+#: A device or a deployable in the format of cyborg_hardware.py.
 Part = Mapping[str, Any]
 
 
@@ -32,7 +32,7 @@ def deployable(
     accelerators: int = 1,
     traits: Sequence[str] = ("CUSTOM_FPGA_LAB",),
 ) -> dict[str, Any]:
-    """The accelerators of one resource class on a device."""
+    """Return a deployable for ``device``: accelerators of one resource class."""
     return {
         "name": name,
         "resource_class": resource_class,
@@ -42,17 +42,17 @@ def deployable(
 
 
 def device(bus: str, *deployables: Part, **more: Any) -> dict[str, Any]:
-    """A device; by default an FPGA with one region and one accelerator."""
+    """Return a device; by default an FPGA with one deployable and one accelerator."""
     return {"bus": bus, "deployables": [*(deployables or [deployable()])], **more}
 
 
 class Cyborg(OpenStackService):
-    """Cyborg's conductor and its API.
+    """Runs Cyborg's conductor and API, and sends requests.
 
-    With Placement's URL there are agents, too: one for each of ``hosts``, or for the one ``host``.
-    Placement must have root providers with these names before. The first host has the devices in
-    ``hardware``, and is the default host of the methods. The agents report during the set-up, then
-    at each ``discover``, and every ``reports_every`` seconds if that is set.
+    With the URL ``placement`` it also runs an agent for each of ``hosts``, or for ``host`` alone.
+    Placement must already have a root provider with the name of each host. The first host has the
+    devices ``hardware``, and is the default host of the methods. The agents report during the
+    set-up, then at each ``discover``, and every ``reports_every`` seconds if that is set.
     """
 
     name = "cyborg"
@@ -87,19 +87,19 @@ class Cyborg(OpenStackService):
     # Requests to Cyborg.
 
     def create_profile(self, name: str, *groups: Mapping[str, str]) -> dict[str, Any]:
-        """Make a device profile of these groups; return Cyborg's description of it."""
+        """Create a device profile with these groups; return it as Cyborg's API shows it."""
         created: dict[str, Any] = self._succeed(
             "POST", "/device_profiles", [{"name": name, "groups": groups}]
         )
         return created
 
     def deployables(self) -> list[dict[str, Any]]:
-        """All deployables, as Cyborg describes them."""
+        """Return all deployables as Cyborg's API shows them."""
         described: list[dict[str, Any]] = self._succeed("GET", "/deployables")["deployables"]
         return described
 
     def deployable(self, bus: str, name: str = "r0", host: str | None = None) -> dict[str, Any]:
-        """Return Cyborg's description of one deployable of a device."""
+        """Return one deployable of a device as Cyborg's API shows it."""
         named = f"{host or self.host}_{bus}_{name}"
         for described in self.deployables():
             if described["name"] == named:
@@ -107,7 +107,7 @@ class Cyborg(OpenStackService):
         raise LabError(f"Cyborg knows no deployable {named}")
 
     def program(self, deployable_uuid: str, image: str) -> requests.Response:
-        """Program a deployable; returns Cyborg's answer, which arrives when that has ended."""
+        """Program a deployable; return Cyborg's answer, which comes after the programming."""
         body = [{"op": "replace", "path": "/program", "value": [{"image_uuid": image}]}]
         return self.ask("PATCH", f"/deployables/{deployable_uuid}/program", body)
 
@@ -118,10 +118,10 @@ class Cyborg(OpenStackService):
         instance: str | None = None,
         **accel: str,
     ) -> str:
-        """Begin to bind an accelerator request to a provider as nova does; return its uuid.
+        """Begin to bind a new accelerator request to a provider, as nova does; return its uuid.
 
-        ``accel`` names what to program: the ``bitstream_id`` of an image, or the ``function_id``
-        of the function in it.
+        ``accel`` names the image that Cyborg has to load: by its ``bitstream_id``, or by the
+        ``function_id`` of its function.
         """
         name = f"lab-{uuid4()}"
         wanted = {f"accel:{key}": value for key, value in accel.items()}
@@ -140,7 +140,7 @@ class Cyborg(OpenStackService):
         return uuid
 
     def request(self, uuid: str) -> dict[str, Any]:
-        """Cyborg's description of an accelerator request."""
+        """Return an accelerator request as Cyborg's API shows it."""
         described: dict[str, Any] = self._succeed("GET", f"/accelerator_requests/{uuid}")
         return described
 
@@ -152,35 +152,35 @@ class Cyborg(OpenStackService):
         )
 
     def delete_request(self, uuid: str) -> None:
-        """Delete an accelerator request as nova does, bound or not."""
+        """Delete an accelerator request as nova does, also a bound one."""
         self._succeed("DELETE", f"/accelerator_requests?arqs={uuid}", **_SERVICE)
 
     # The hardware.
 
     def set_hardware(self, *devices: Part, host: str | None = None) -> None:
-        """Replace the devices of a host; Cyborg finds them at its next discovery."""
+        """Replace the devices of a host. Cyborg sees the new ones after the next ``discover``."""
         hardware = self._read("hardware.json")
         hardware[host or self.host] = devices
         self._write("hardware.json", hardware)
 
     def hardware(self, host: str | None = None) -> list[dict[str, Any]]:
-        """The devices of a host."""
+        """Return the devices of a host, in the format of cyborg_hardware.py."""
         devices: list[dict[str, Any]] = self._read("hardware.json")[host or self.host]
         return devices
 
     def add_device(
         self, bus: str, *deployables: Part, host: str | None = None, **more: Any
     ) -> None:
-        """Put another device into a host."""
+        """Add a device to a host."""
         self.set_hardware(*self.hardware(host), device(bus, *deployables, **more), host=host)
 
     def remove_device(self, bus: str, host: str | None = None) -> None:
-        """Take a device out of a host."""
+        """Remove a device from a host."""
         others = [found for found in self.hardware(host) if found["bus"] != bus]
         self.set_hardware(*others, host=host)
 
     def change_device(self, bus: str, host: str | None = None, **fields: Any) -> None:
-        """Give a device these fields."""
+        """Set these keys of a device; see cyborg_hardware.py."""
         changed = [
             {**found, **fields} if found["bus"] == bus else found for found in self.hardware(host)
         ]
@@ -198,16 +198,16 @@ class Cyborg(OpenStackService):
         self.change_device(bus, host, deployables=resized)
 
     def discover(self, host: str | None = None) -> None:
-        """Let an agent read its hardware and report it now.
+        """Let the agent of a host read its hardware and report it to the conductor now.
 
-        Raises LabError, with Cyborg's error, if the whole report failed. If Cyborg cannot add one
-        device, it goes on with the others, and only logs the error.
+        Raise LabError with Cyborg's error if the report fails. If Cyborg cannot add one device, it
+        adds the others, and only logs the error.
         """
         self._control(f"discover?host={host or self.host}")
 
     @contextmanager
     def impatient(self, seconds: int = 1) -> Iterator[None]:
-        """Within the block, let Cyborg's API wait this long for an agent, and not a minute."""
+        """In the block, let Cyborg's API wait so many seconds for an agent, instead of 60."""
         self._control(f"patience?seconds={seconds}")
         try:
             yield
@@ -228,13 +228,13 @@ class Cyborg(OpenStackService):
         return uuid
 
     def programmed(self, bus: str, host: str | None = None) -> str | None:
-        """The image that a device really holds; None before the first one."""
+        """Return the uuid of the image that the simulated device has; None before the first."""
         with suppress(FileNotFoundError):
             return (self.directory / "holds" / self._device(bus, host)).read_text()
         return None
 
     def programmings(self, bus: str, host: str | None = None) -> list[dict[str, Any]]:
-        """Beginnings and ends of a device's programming, in their order."""
+        """Return the starts and ends of all programmings of a device, in their order."""
         return [
             event
             for event in self._lines("programmings")
@@ -242,7 +242,7 @@ class Cyborg(OpenStackService):
         ]
 
     def underway(self, bus: str, host: str | None = None) -> list[dict[str, Any]]:
-        """The beginnings of the programmings of a device that are in progress."""
+        """Return the starts of those programmings of a device that have not ended."""
         events = self.programmings(bus, host)
         over = {event["programming"] for event in events if event["event"] == "end"}
         return [
@@ -254,7 +254,7 @@ class Cyborg(OpenStackService):
     def wait_for_programming(
         self, bus: str, host: str | None = None, count: int = 1
     ) -> dict[str, Any]:
-        """Wait for ``count`` programmings of a device at the same time; return the latest start."""
+        """Wait until ``count`` programmings of a device are in progress; return the last start."""
         begun = self._wait(
             f"{self._device(bus, host)} is not being programmed",
             lambda: found if len(found := self.underway(bus, host)) >= count else None,
@@ -272,7 +272,7 @@ class Cyborg(OpenStackService):
         return self._wait(f"{self._device(bus, host)} has not been programmed", ended)
 
     def go(self, bus: str, host: str | None = None) -> None:
-        """Let one programming of a device continue that waits for it."""
+        """Let one held programming of a device continue."""
         gos = self.directory / "go" / self._device(bus, host)
         gos.mkdir(exist_ok=True)
         (gos / uuid4().hex).touch()
@@ -280,14 +280,14 @@ class Cyborg(OpenStackService):
     def _device(self, bus: str, host: str | None) -> str:
         return f"{host or self.host}_{bus}"
 
-    # What remains.
+    # Events, files and waits.
 
     def told_to_nova(self) -> list[dict[str, Any]]:
-        """Return the events that nova received."""
+        """Return the external events that Cyborg has sent to nova."""
         return self._lines("nova")
 
     def wait_for_nova(self, request_uuid: str) -> dict[str, Any]:
-        """Wait for nova's event about the end of an accelerator request; returns the event."""
+        """Wait until Cyborg has sent nova an event about an accelerator request; return it."""
 
         def told() -> dict[str, Any] | None:
             events = [event for event in self.told_to_nova() if event["tag"] == request_uuid]
@@ -299,7 +299,7 @@ class Cyborg(OpenStackService):
         return json.loads((self.directory / name).read_text())
 
     def _write(self, name: str, content: Any) -> None:
-        """Write a file that may be read at any moment."""
+        """Replace a file at once, since Cyborg may read it at any moment."""
         new = self.directory / f"{name}.new"
         new.write_text(json.dumps(content))
         new.replace(self.directory / name)

@@ -1,18 +1,18 @@
-"""Cyborg's accelerator driver `lab`: devices that a file describes and controls.
+"""Cyborg's accelerator driver `lab`: simulated devices that a file describes and controls.
 
-Loaded by cyborg_service.py into the real Cyborg. The file `hardware.json` beside the
-configuration has the devices of each host; it is read at each look at a device. A device has these
-keys:
+cyborg_service.py loads this module into the real Cyborg. The file `hardware.json` beside the
+configuration has the devices of each host. The driver reads it before each use of a device. A
+device has these keys:
 
 ``bus``
-    its address on its host, such as "0c";
+    the address of the device on its host, such as "0c";
 ``kind``
-    its type in Cyborg: FPGA (the default), GPU or another one;
+    the type of the device in Cyborg: FPGA (the default), GPU or another one;
 ``deployables``
-    its parts, with ``name``, ``resource_class``, ``accelerators`` and ``traits``; names are unique
-    on the device;
+    the parts of the device, with ``name``, ``resource_class``, ``accelerators`` and ``traits``;
+    names are unique on the device;
 ``function``
-    the id of the function that it has from the beginning, if any;
+    the id of the function that the device has before the first programming, if any;
 ``reports_function``
     whether Cyborg reports the function as a trait of each deployable;
 ``programming``
@@ -20,16 +20,16 @@ keys:
     "fails late" (the same, but the device has the new function); "raises" (the driver raises an
     error); "raises late";
 ``hold``
-    whether programming, once begun, waits until a test lets it go on;
+    whether programming stops in the middle until a test lets it continue;
 ``seconds``
-    the duration of programming, without that wait.
+    the duration of programming, without the time of ``hold``.
 
-A programming uses the last three values of the moment at which it begins.
+``programming``, ``hold`` and ``seconds`` are read when a programming begins.
 
-A device has one control path: all its deployables have the same function. Only FPGAs can be
-programmed. The image of a programmed device is in the directory `holds`, in a file with the name of
-the device. `programmings` has a line for each beginning and end of a programming. A test lets a
-programming go on by a file in the directory `go/DEVICE`; the programming removes the file.
+All deployables of a device have the same function. Only FPGAs can be programmed. In the directory
+`holds`, the file with the name of a device has the uuid of its image. The file `programmings` has a
+line for each start and end of a programming. A test lets a programming continue by a file in the
+directory `go/DEVICE`; the programming removes the file.
 """
 
 import json
@@ -50,9 +50,9 @@ from cyborg.objects.driver_objects.driver_controlpath_id import DriverControlPat
 from cyborg.objects.driver_objects.driver_deployable import DriverDeployable
 from cyborg.objects.driver_objects.driver_device import DriverDevice
 
-#: Seconds between two looks for a go.
+#: Seconds between two checks of whether a programming may continue.
 _PAUSE = 0.02
-#: How long an image's uuid is, with which Cyborg begins the name of the file that it is in.
+#: The length of a uuid. Cyborg's file of an image has a name that begins with the image's uuid.
 _UUID = 36
 
 
@@ -65,7 +65,7 @@ def _read(name: str) -> Any:
 
 
 class LabDriver(FPGADriver):  # type: ignore[misc]
-    """All devices of one host; by default, of the host whose agent is being created."""
+    """Cyborg's driver for the devices of one host; by default, of the agent being created."""
 
     VENDOR = "lab"
 
@@ -73,11 +73,11 @@ class LabDriver(FPGADriver):  # type: ignore[misc]
         self._host = host or CONF.agent.resource_provider_name
 
     def discover(self) -> list[Any]:
-        """The present devices, as Cyborg's drivers describe theirs."""
+        """Return the present devices as Cyborg's objects."""
         return [self._describe(device) for device in self._devices()]
 
     def program(self, controlpath_id: Mapping[str, Any], image: str) -> bool:
-        """Load an image, given as a file, into a device; returns whether it reports success."""
+        """Simulate loading an image file into a device; return whether it succeeds."""
         bus = controlpath_id["cpid_info"]["bus"]
         (device,) = (device for device in self._devices() if device["bus"] == bus)
         facts = {"host": self._host, "bus": bus, "image": Path(image).name[:_UUID]}
@@ -91,7 +91,7 @@ class LabDriver(FPGADriver):  # type: ignore[misc]
             self._hold(bus, facts["image"])
         _note("end", **facts, outcome=outcome)
         if outcome.startswith("raises"):
-            raise RuntimeError("the lab makes programming fail")
+            raise RuntimeError("hardware.json makes programming fail")
         return bool(outcome == "succeeds")
 
     def _devices(self) -> list[dict[str, Any]]:
@@ -165,7 +165,7 @@ def _note(event: str, **facts: Any) -> None:
 
 
 def _wait_for_go(gos: Path) -> None:
-    """Wait until there is a go that no other programming has taken, and take it."""
+    """Wait until a file in the directory lets this programming continue; remove the file."""
     while True:
         for go in gos.glob("*"):
             with suppress(FileNotFoundError):
@@ -178,5 +178,5 @@ def _address(bus: str, device: str, function: int) -> dict[str, str]:
 
 
 def _function_trait(function: str) -> str:
-    """Return the trait that shows the function of a device, as Intel's driver forms it."""
+    """Return the trait for a function, in the form of Cyborg's Intel driver."""
     return f"{constants.FPGA_FUNCTION_ID}_{LabDriver.VENDOR}_{function.replace('-', '')}".upper()

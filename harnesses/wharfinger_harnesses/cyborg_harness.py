@@ -1,6 +1,6 @@
-"""The Cyborg driver's harness: a real Cyborg, and devices that a file describes.
+"""The Cyborg driver's harness: a real Cyborg, with simulated devices that a file describes.
 
-Cyborg publishes its devices to the kit's Placement itself; the driver overlays what is there.
+Cyborg itself publishes its devices to the kit's Placement. The driver adds to these providers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,10 @@ _ROOT: Final = str(uuid5(NAMESPACE_URL, HOST))
 _REGION: Final = "r0"
 #: The function of each FPGA after a reset.
 _FUNCTION: Final = "0A00"
-#: FPGAs at a reset.
+#: The number of FPGAs after a reset.
 _FPGAS: Final = 2
 _GPU: Final = device("00", deployable(_REGION, "PGPU", traits=["CUSTOM_GPU_LAB"]), kind="GPU")
-#: Where Cyborg keeps its devices and requests, those that refer to others first.
+#: The tables with Cyborg's devices and requests. A table that refers to another one comes first.
 _TABLES: Final = (
     *("extended_accelerator_requests", "device_profiles", "attach_handles", "controlpath_ids"),
     *("attributes", "deployables", "devices"),
@@ -38,15 +38,15 @@ program_timeout = 4
 
 
 class CyborgHarness(ServiceHarness):
-    """A host with FPGAs, which are the things, and a GPU; each has one deployable.
+    """A host with FPGAs and a GPU. Each FPGA is a thing with one deployable.
 
-    The GPU always stays, since the driver does not believe an empty list of devices. A device with
-    allocations cannot be removed: Cyborg's report fails then. There is no ``change``, since Cyborg
-    does not update a device that it has published. There is no ``second_host``, since the driver
-    publishes all hosts of a Cyborg.
+    The GPU always stays, since the driver takes an empty list of devices for an error. A device
+    with allocations cannot be removed, since Cyborg's report fails then. There is no ``change``,
+    since Cyborg does not update a device that it has published. There is no ``second_host``, since
+    the driver publishes all hosts of a Cyborg.
     """
 
-    growth = 16  # Cyborg's agent takes half a second for each
+    growth = 16  # Cyborg's agent takes half a second for each device
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
@@ -59,15 +59,16 @@ class CyborgHarness(ServiceHarness):
         self._images: dict[str, str] = {}
 
     def start(self) -> None:
-        """Start it, which takes seconds."""
-        self._have_root()  # the agent has to find it when it starts
+        """Start a Cyborg, which takes seconds."""
+        self._have_root()  # the agent needs the root provider when it starts
         self._cyborg = Cyborg(self.placement.url, host=HOST)
         self._serve(self._cyborg)
 
     def reset(self) -> None:
-        """Empty Cyborg, and let it find the GPU and two FPGAs that hold their first function.
+        """Empty Cyborg's database, and let Cyborg discover the GPU and two new FPGAs.
 
-        Cyborg publishes only what it finds anew. The root is published as nova does it.
+        The database has to be empty, since Cyborg publishes only devices that are new. The root
+        provider of the host is created as nova does it.
         """
         self.expect()
         self._have_root()
@@ -83,38 +84,39 @@ class CyborgHarness(ServiceHarness):
         self.grow(_FPGAS)
 
     def configuration(self, instance: str) -> str:
-        """In overlay mode, which is the driver's default."""
+        """Return a section with the URL of the proxy, and otherwise the driver's defaults."""
         return _CONFIGURATION.format(instance=instance, url=self._proxy.url)
 
     def things(self) -> Sequence[str]:
-        """The FPGAs' deployables."""
+        """Return the provider names of the FPGAs."""
         return [_thing(found) for found in self._cyborg.hardware() if found != _GPU]
 
     def add(self) -> str:
-        """Plug in an FPGA where none has been since the reset."""
+        """Add an FPGA at a bus address that none has had since the reset."""
         self.grow(1)
         return self.things()[-1]
 
     def grow(self, count: int) -> None:
-        """Plug in ``count`` FPGAs, and let Cyborg discover them together."""
+        """Add ``count`` FPGAs, and let Cyborg discover them together."""
         new = [_fpga(next(self._buses)) for _ in range(count)]
         self._have_hardware(*self._cyborg.hardware(), *new)
 
     def remove(self, thing: str) -> None:
-        """Pull an FPGA; make it free before, if it is busy."""
+        """Remove an FPGA; make it free first if it is busy."""
         if thing in self._requests:
             self.make_free(thing)
         self._removed[thing] = self._device(thing)
         self._have_hardware(*(had for had in self._cyborg.hardware() if _thing(had) != thing))
 
     def put_back(self, thing: str) -> None:
-        """Plug a device back in: it gets new uuids in Cyborg, and its provider keeps its own."""
+        """Add a removed FPGA again. Its uuids in Cyborg are new; that of its provider is not."""
         self._have_hardware(*self._cyborg.hardware(), self._removed.pop(thing))
 
     def make_busy(self, thing: str) -> None:
-        """Let Cyborg bind an accelerator request; programming waits until the thing is freed.
+        """Let Cyborg bind a request, for which it programs the FPGA; hold the programming.
 
-        The image has the function that the device has already: Cyborg publishes no other one.
+        The image has the function that the device already has, since Cyborg does not publish the
+        trait of a new function.
         """
         bus = self._device(thing)["bus"]
         held = self._images.get(self._cyborg.programmed(bus) or "", _FUNCTION)
@@ -127,7 +129,10 @@ class CyborgHarness(ServiceHarness):
         self._cyborg.change_device(bus, hold=False)
 
     def make_free(self, thing: str) -> None:
-        """End the binding and delete its request; a restart may have cut the binding off."""
+        """End the programming, wait for the binding, and delete the request.
+
+        After a restart of Cyborg there is no programming any more; only delete the request then.
+        """
         bus, request = self._device(thing)["bus"], self._requests.pop(thing)
         if self._cyborg.underway(bus):
             self._cyborg.go(bus)
@@ -139,7 +144,7 @@ class CyborgHarness(ServiceHarness):
             raise LabError(f"{thing} was not bound: {told}\n{self._cyborg.log()}")
 
     def expected(self) -> Mapping[str, Expected]:
-        """Return the figures and the function trait of each FPGA, as Cyborg has them."""
+        """Return the accelerators and the traits of each FPGA that is not busy."""
         return {
             thing: Expected(
                 {"FPGA": self._device(thing)["deployables"][0]["accelerators"]},
@@ -150,28 +155,31 @@ class CyborgHarness(ServiceHarness):
         }
 
     def use(self, thing: str) -> None:
-        """Bind a request to a thing, and keep it bound."""
+        """Let Cyborg bind an accelerator request to an FPGA, and keep it bound."""
         self.make_busy(thing)
         bus, request = self._device(thing)["bus"], self._requests.pop(thing)
         self._cyborg.go(bus)
         self._wait_until_bound(thing, request)
 
     def image(self, thing: str) -> tuple[str, str]:
-        """Create an image in Glance, with a function that no device has had."""
+        """Create an image in Glance with a function that no device has had; return both."""
         function = next(self._functions)
         image = self._cyborg.create_image(function)
         self._images[image] = function
         return image, function
 
     def _end_binding(self, thing: str) -> None:
-        """Free a busy thing whose provider is gone: Cyborg needs the provider to end a binding."""
+        """Free a busy thing whose provider is gone from Placement.
+
+        Create the provider for that time, since Cyborg needs it to end a binding.
+        """
         provider = str(self._described(thing)["rp_uuid"])
         self.placement.client.create_provider(provider, thing, _ROOT)
         self.make_free(thing)
         self.placement.client.delete_provider(provider)
 
     def _have_hardware(self, *devices: Part) -> None:
-        """Make Cyborg know exactly these devices; raises LabError with its log otherwise."""
+        """Let Cyborg discover exactly these devices; raise LabError with its log if it does not."""
         self._cyborg.set_hardware(*devices)
         self._cyborg.discover()
         known = {one["name"] for one in self._cyborg.deployables() if one["rp_uuid"]}
@@ -195,7 +203,7 @@ class CyborgHarness(ServiceHarness):
 
 
 def _fpga(number: int) -> Part:
-    """Return the FPGA at a place. Every second one has two accelerators, and a trait for that."""
+    """Return the FPGA with this bus number. Every second one has two accelerators and a trait."""
     is_double = number % 2 == 0
     traits = ["CUSTOM_FPGA_LAB", *(["CUSTOM_FPGA_DOUBLE"] if is_double else [])]
     part = deployable(_REGION, accelerators=1 + is_double, traits=traits)

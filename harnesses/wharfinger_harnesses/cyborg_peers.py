@@ -1,7 +1,7 @@
-"""The API calls of Glance and nova that Cyborg uses; served by cyborg_service.py.
+"""WSGI applications with the parts of Glance's and nova's APIs that Cyborg uses.
 
-Images are in the file `images.json`: by uuid, the id of the function in each, or null. The
-file `nova` has the events that nova received, one on each line.
+cyborg_service.py serves them. The file `images.json` has the images of Glance: by uuid, the id of
+the image's function, or null. The file `nova` has the events that nova received, one on each line.
 """
 
 import json
@@ -13,12 +13,12 @@ from urllib.parse import parse_qs
 
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
-#: Where an image says what function is in it.
+#: The property of an image that has the id of its function.
 _FUNCTION = "accel:function_id"
 
 
 def answer(start_response: Any, status: HTTPStatus, body: Any = None) -> list[bytes]:
-    """Answer a request with bytes, or with any other value as JSON."""
+    """Answer a request with a body of bytes, or with any other value as JSON."""
     raw = isinstance(body, bytes)
     content = body if raw else json.dumps(body).encode()
     start_response(
@@ -32,13 +32,13 @@ def answer(start_response: Any, status: HTTPStatus, body: Any = None) -> list[by
 
 
 def _version(environ: dict[str, Any], path: str, name: str, **more: str) -> dict[str, Any]:
-    """Return the version document of a service."""
+    """Return one version of a service's API, as its version document has it."""
     url = f"http://{environ['HTTP_HOST']}{environ['SCRIPT_NAME']}/{path}/"
     return {"id": name, "status": "CURRENT", "links": [{"rel": "self", "href": url}], **more}
 
 
 def glance(directory: Path) -> Application:
-    """Images, beneath /v2/images; the bits of each are its uuid."""
+    """Return Glance: images below /v2/images. The data of an image is its uuid."""
 
     def images() -> list[dict[str, Any]]:
         functions = json.loads((directory / "images.json").read_text())
@@ -73,7 +73,7 @@ def glance(directory: Path) -> Application:
 
 
 def nova(directory: Path) -> Application:
-    """Accepts every event, and stores it."""
+    """Return nova's API for external events, which appends each event to the file `nova`."""
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] != "POST":

@@ -1,24 +1,25 @@
-"""The real Cyborg in one process: its conductor, its agents, and its API beneath /accelerator.
+"""Run the real Cyborg in one process: its conductor, its agents, and its API below /accelerator.
 
-Run as a program in a directory: `cyborg_service.py DIRECTORY PORT [--reports-every SECONDS]`.
-An optional cyborg.conf there overrides the options of this module. An empty database gets its
-schema. The API is on 127.0.0.1, at a free port unless one is given. When it answers, the file
-`port` has the port, and systemd is notified if it started this process. The file `cyborg.log` is
-Cyborg's log. Without keystone, each request has an administrator's rights unless it names others.
+Usage: `cyborg_service.py DIRECTORY PORT [--reports-every SECONDS]`. An optional `cyborg.conf` in
+the directory overrides the options of this module. Tables are created in an empty database. The
+API listens on 127.0.0.1; port 0 means a free port. When it answers, the file `port` has the port,
+and systemd is notified if it started this process. The file `cyborg.log` is Cyborg's log. There is
+no keystone: a request has an administrator's rights unless its headers have other roles.
 
-If [placement] has an endpoint_override, there is an agent for each host in hardware.json; see
-cyborg_hardware.py. Each host must have a root provider already. The agents report once before the
-API is ready, then at each `POST /lab/discover`, and with --reports-every at this interval.
+If [placement] has an endpoint_override, an agent runs for each host in hardware.json; see
+cyborg_hardware.py. Placement must already have a root provider for each host. The agents report
+once before the API is ready, then at each `POST /lab/discover`, and with --reports-every at this
+interval.
 
-Its parts talk in memory, so they have to be in one process. Glance and nova are here as well: see
-cyborg_peers.py.
+The conductor, the agents and the API exchange RPC messages in memory, so they run in one process.
+The same process serves the requests to Glance and nova: see cyborg_peers.py.
 """
 
 import os
 import sys
 
 if not sys.flags.isolated:
-    # Beside this there is a module that is called cyborg; and libraries warn each other.
+    # -I: the module cyborg of this directory must not hide Cyborg. -W: libraries warn.
     os.execv(sys.executable, [sys.executable, "-I", "-W", "ignore", *sys.argv])
 
 import argparse
@@ -36,7 +37,7 @@ from typing import Any
 from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-# First of all, since it says how oslo.service is to have its threads.
+# Before all other imports, since it selects the kind of threads of oslo.service.
 import cyborg.cmd
 import oslo_messaging
 from cyborg import context
@@ -64,7 +65,7 @@ api_paste_config = {directory}/api-paste.ini
 
 [database]
 connection = sqlite:///{directory}/cyborg.sqlite
-# What is here need not outlive the machine.
+# The database need not survive a crash of the machine.
 sqlite_synchronous = False
 
 [agent]
@@ -74,8 +75,8 @@ resource_provider_startup_retries = 0
 [oslo_concurrency]
 lock_path = {directory}
 
-# The conductor makes clients for these services when it starts. The URLs name a version, so that it
-# does not ask the services, which do not answer yet.
+# The conductor creates clients for these services when it starts. The URLs name a version, so the
+# clients do not send requests for it: the services do not answer yet.
 [placement]
 auth_type = admin_token
 token = admin
@@ -88,7 +89,7 @@ endpoint = http://127.0.0.1:{port}/compute/v2.1
 [glance]
 endpoint_override = http://127.0.0.1:{port}/image
 """
-#: Where it looks, while an accelerator is bound, for images.
+#: The URL of Glance for the part of Cyborg that binds accelerator requests.
 _CLOUDS = """\
 clouds:
   devstack-admin:
@@ -97,7 +98,7 @@ clouds:
       endpoint: http://127.0.0.1:{port}/image/v2
     image_endpoint_override: http://127.0.0.1:{port}/image/v2
 """
-#: Cyborg's own pipeline, without the filter of keystone.
+#: Cyborg's own paste pipeline, with without_keystone in place of keystone's filter.
 _PIPELINE = """\
 [pipeline:main]
 pipeline = cors http_proxy_to_wsgi request_id without_keystone api_v2
@@ -132,7 +133,7 @@ _ADMINISTRATOR = {
     "HTTP_X_USER_ID": "0" * 32,
     "HTTP_X_PROJECT_ID": "1" * 32,
 }
-#: Where catalogs have it, and where the links in Cyborg's own answers lead.
+#: The path of the API in service catalogs, and of the links in Cyborg's answers.
 _MOUNTED_AT = "/accelerator"
 
 
@@ -146,7 +147,7 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 def without_keystone(_defaults: dict[str, str]) -> Callable[[Application], Application]:
-    """Filter of the paste configuration in place of keystone's."""
+    """Return a paste filter that gives each request the headers of an administrator."""
 
     def filtered(application: Application) -> Application:
         def known(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -158,7 +159,7 @@ def without_keystone(_defaults: dict[str, str]) -> Callable[[Application], Appli
 
 
 def mounted(applications: Mapping[str, Application]) -> Application:
-    """Return one application that serves each of these under its path, and 404 elsewhere."""
+    """Return one application that serves each of these below its path, and 404 elsewhere."""
 
     def dispatch(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -185,7 +186,7 @@ def load_beside(name: str) -> Any:
 
 
 def install_hardware(directory: Path) -> None:
-    """Install the tests' accelerator driver for Cyborg, as a distribution on the import path."""
+    """Write a distribution with the entry point of the driver `lab`, for Cyborg to find."""
     distribution = directory / "lab-0.dist-info"
     distribution.mkdir(exist_ok=True)
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 0\n")
@@ -194,7 +195,7 @@ def install_hardware(directory: Path) -> None:
 
 
 def configure(directory: Path, port: int) -> None:
-    """Configure Cyborg with the options of this module, and then of its directory."""
+    """Configure Cyborg with the options of this module, and those of ``directory`` over them."""
     for name, template in {
         "defaults.conf": _DEFAULTS,
         "api-paste.ini": _PIPELINE,
@@ -213,29 +214,29 @@ def configure(directory: Path, port: int) -> None:
 
 
 def create_schema() -> None:
-    """Make the tables, unless they are there; Cyborg's migrations are not for SQLite."""
+    """Create the tables if the database is empty. Cyborg's migrations do not work with SQLite."""
     if migration.version() is None:
         migration.create_schema()
 
 
 def answer_calls(topic: str, manager: Any, host: str) -> None:
-    """Let a manager answer the RPC calls of the other services."""
+    """Start an RPC server that passes calls on this topic to a manager, such as the conductor."""
     target = oslo_messaging.Target(topic=topic, server=host)
     rpc.get_server(target, [manager], CyborgObjectSerializer()).start()
     manager.init_host()
 
 
 class Agent:
-    """The real agent of one host."""
+    """Cyborg's real agent for one host."""
 
     def __init__(self, host: str) -> None:
-        # Which host it is, it asks the configuration while it is being made.
+        # AgentManager reads the name of its host from the configuration.
         CONF.set_override("host", host)
         CONF.set_override("resource_provider_name", host, "agent")
         self._manager = AgentManager(constants.AGENT_TOPIC, host)
         drivers = self._manager.fpga_driver
         self._manager.fpga_driver = SimpleNamespace(create=partial(drivers.create, host=host))
-        # It does not say what came of a report.
+        # AgentManager ignores the conductor's error. _send keeps it for report.
         self._conductor = self._manager._rt.conductor_api
         self._manager._rt.conductor_api = SimpleNamespace(report_data=self._send)
         self._error: Exception | None = None
@@ -243,7 +244,7 @@ class Agent:
         answer_calls(constants.AGENT_TOPIC, self._manager, host)
 
     def report(self) -> None:
-        """Look at the hardware and report it; raises what the conductor has raised."""
+        """Read the hardware, and report it to the conductor; raise the conductor's error."""
         with self._reporting:
             self._error = None
             self._manager.update_available_resource(context.get_admin_context())
@@ -259,13 +260,13 @@ class Agent:
 
 
 class Control:
-    """Requests of tests to the agents, beside Cyborg's own API."""
+    """A WSGI application with requests of tests to the agents, besides Cyborg's own API."""
 
     def __init__(self, agents: Mapping[str, Agent]) -> None:
         self._agents = agents
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Let an agent report (`discover`), or set the timeout of RPC calls (`patience`)."""
+        """Let an agent report (`/discover`), or set the timeout of RPC calls (`/patience`)."""
         if environ["PATH_INFO"] == "/patience":
             (seconds,) = parse_qs(environ["QUERY_STRING"])["seconds"]
             CONF.set_override("rpc_response_timeout", int(seconds))
@@ -281,7 +282,7 @@ class Control:
         return []
 
     def report(self) -> None:
-        """Let each agent report; log the errors."""
+        """Let each agent report; log an error and go on."""
         for host, agent in self._agents.items():
             try:
                 agent.report()
@@ -289,14 +290,14 @@ class Control:
                 LOG.exception("No report of %s", host)
 
     def report_every(self, seconds: float) -> None:
-        """Let all agents report at this interval, without end."""
+        """Let all agents report at this interval for ever."""
         while True:
             time.sleep(seconds)
             self.report()
 
 
 def main(directory: Path, port: int, reports_every: float | None) -> None:
-    """Run it until it is ended by a signal."""
+    """Run Cyborg until a signal ends the process."""
     said = directory / "port"
     said.unlink(missing_ok=True)
     install_hardware(directory)
@@ -309,7 +310,7 @@ def main(directory: Path, port: int, reports_every: float | None) -> None:
     try:
         agents = {host: Agent(host) for host in hosts if CONF.placement.endpoint_override}
     except exception.PlacementResourceProviderNotFound as error:
-        sys.exit(f"an agent's host has to be a root provider in Placement first: {error}")
+        sys.exit(f"Placement must have a root provider for the host of each agent: {error}")
     control = Control(agents)
     control.report()
     if reports_every is not None:

@@ -1,6 +1,6 @@
-"""Programs and servers of this machine for the tests.
+"""Start programs of this machine as servers for the tests.
 
-A missing program raises LabError: no test is skipped.
+If a program is missing, the test fails with LabError; it is not skipped.
 """
 
 import os
@@ -17,22 +17,25 @@ from pathlib import Path
 
 import fixtures
 
-#: Seconds. Everything here takes a few, but a busy machine takes longer.
+#: Seconds to wait for anything. Usually it takes a few, but a busy machine takes longer.
 TIMEOUT = 300.0
-#: sockaddr_un.
+#: The most bytes of a path in the kernel's sockaddr_un.
 MAX_SOCKET_PATH = 107
-#: Where Debian has programs that are not for everybody's PATH.
+#: Directories of Debian with programs that are not on a user's PATH.
 MORE_DIRECTORIES = ("usr/sbin", "sbin", "usr/lib/postgresql/*/bin")
 #: User that runs the servers if root starts them: PostgreSQL refuses to run as root.
 SERVER_USER = "nobody"
 
 
 class LabError(Exception):
-    """The lab cannot be set up on this machine; the text is the reason."""
+    """A server for tests cannot be set up, or does not work; the text is the reason."""
 
 
 def path_with(programs: Mapping[str, str]) -> str:
-    """A PATH that has these programs, which are given with the packages they come in."""
+    """Return a PATH with these programs; raise LabError if one is missing.
+
+    ``programs`` has the Debian package of each program.
+    """
     more = [
         str(directory)
         for pattern in MORE_DIRECTORIES
@@ -46,7 +49,7 @@ def path_with(programs: Mapping[str, str]) -> str:
 
 
 def socket_in(directory: Path, name: str) -> Path:
-    """Return the path of a socket; raises LabError if it is too long for the kernel."""
+    """Return the path of a Unix socket; raise LabError if it is too long for the kernel."""
     path = directory / name
     if len(os.fsencode(path)) > MAX_SOCKET_PATH:
         raise LabError(f"{path} is too long for a socket: set TMPDIR to a shorter path")
@@ -54,10 +57,10 @@ def socket_in(directory: Path, name: str) -> Path:
 
 
 class ReservedPort(fixtures.Fixture):
-    """A port of 127.0.0.1 that the kernel gives to no other process while this lasts.
+    """Reserves a port of 127.0.0.1: the kernel gives it to no other process until the clean-up.
 
     This process binds the port and does not listen. A server that sets SO_REUSEADDR, as most
-    servers do, can bind the same port and listen, and can do so again after a stop.
+    servers do, can bind the same port and listen, also again after a stop.
     """
 
     number: int
@@ -71,22 +74,22 @@ class ReservedPort(fixtures.Fixture):
 
 
 class Daemon(fixtures.Fixture):
-    """A server that reports by systemd's protocol when it is ready; with its own directory.
+    """A server with its own directory, which reports by systemd's protocol when it is ready.
 
-    It dies with the thread that started it, however that ends, or when this is cleaned up. Its
-    directory is deleted then.
+    The kernel kills the server when the thread that started it ends. The clean-up of this fixture
+    also ends it, and deletes the directory.
     """
 
-    #: Programs it takes, and the packages they come in.
+    #: Programs that the server needs, with their Debian packages.
     programs: Mapping[str, str] = {}
-    #: Signal that ends it at once and leaves no process behind.
+    #: Signal that ends the server at once and leaves no process behind.
     ended_by = signal.SIGKILL
 
     directory: Path
     process: "subprocess.Popen[bytes]"
 
     def setUp(self) -> None:
-        """Start the server; raises a LabError itself, and not inside MultipleExceptions."""
+        """Set up the fixture. Raise a LabError as it is, not inside MultipleExceptions."""
         try:
             super().setUp()
         except fixtures.MultipleExceptions as errors:
@@ -96,13 +99,13 @@ class Daemon(fixtures.Fixture):
             raise cause from None
 
     def stop(self, by: signal.Signals | None = None) -> None:
-        """Stop the server early, with this signal; its directory stays."""
+        """Stop the server before the clean-up, with this signal. Its directory stays."""
         self._stopped = True
         self.process.send_signal(by or self.ended_by)
         self.process.wait(TIMEOUT)
 
     def start_again(self) -> None:
-        """Start it again after a stop, on the same directory."""
+        """Start the server again after ``stop``, with the same directory."""
         self.start(*self._command)
 
     def _setUp(self) -> None:
@@ -132,7 +135,7 @@ class Daemon(fixtures.Fixture):
         )
 
     def prepare(self, *command: str) -> None:
-        """Run a command to its end; raises LabError if it fails."""
+        """Run a command in the directory until it ends; raise LabError if it fails."""
         process = self._run(command, {})
         try:
             process.wait(TIMEOUT)
@@ -145,7 +148,7 @@ class Daemon(fixtures.Fixture):
         """Start the server, and return when it is ready."""
         self._command, self._stopped = command, False
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-            listener.bind("")  # the kernel makes up a name outside of the file system
+            listener.bind("")  # the kernel chooses a name outside of the file system
             name = listener.getsockname().decode().replace("\0", "@")
             self.process = self._run(command, {"NOTIFY_SOCKET": name})
             self.addCleanup(self._end)
@@ -173,11 +176,11 @@ class Daemon(fixtures.Fixture):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # a Ctrl+C is for the tests
+                start_new_session=True,  # Ctrl+C reaches only the process of the tests
             )
 
     def _gets_ready(self, listener: socket.socket) -> bool:
-        """Wait until it reports that it is ready, or ends; returns whether it is ready."""
+        """Wait until the server reports that it is ready, or ends; return whether it is ready."""
         end = os.pidfd_open(self.process.pid)
         try:
             with selectors.DefaultSelector() as selector:
@@ -194,7 +197,8 @@ class Daemon(fixtures.Fixture):
 
     def _check(self, name: str) -> None:
         if not self._stopped and self.process.poll() is not None:
-            raise LabError(self._tell(f"{name} ended with {self.process.returncode} meanwhile"))
+            code = self.process.returncode
+            raise LabError(self._tell(f"{name} ended with {code} during the test"))
 
     def _end(self) -> None:
         try:
@@ -208,13 +212,13 @@ class Daemon(fixtures.Fixture):
 
 
 class PythonDaemon(Daemon):
-    """A server that is a program of ours, a file whose first argument is its directory.
+    """A server that is a Python file of this project. Its first argument is its directory.
 
-    It runs as the current user, since another user may not be able to read its files.
+    It runs as the current user, since another user may not be able to read the file.
     """
 
     def start_program(self, program: Path, *arguments: str) -> None:
-        """Start it; the directory of its file is not on its import path."""
+        """Start a Python file, without its own directory on its import path."""
         python = (sys.executable, "-I", "-W", "ignore")
         self.start(*python, str(program), str(self.directory), *arguments)
 

@@ -1,6 +1,6 @@
-"""A real Ironic, from PyPI, for a test or a module of tests.
+"""A real Ironic, installed from PyPI, as a fixture for tests.
 
-``extra["lab"]`` controls what a node does: see ironic_hardware.py.
+``extra["lab"]`` of a node controls its simulated hardware: see ironic_hardware.py.
 """
 
 import time
@@ -15,9 +15,9 @@ from wharfinger_harnesses.openstack import PAUSE, OpenStackService, Options
 
 
 class Ironic(OpenStackService):
-    """Ironic's conductor and its API, for the newest microversion unless headers say otherwise.
+    """Runs Ironic's conductor and API, and sends requests with the newest microversion.
 
-    ``rows`` accesses its nodes in the database, without Ironic.
+    ``rows`` reads and writes the nodes in Ironic's database directly.
     """
 
     name = "ironic"
@@ -43,7 +43,7 @@ class Ironic(OpenStackService):
         owner: str | None = None,
         **fields: Any,
     ) -> str:
-        """Enroll a node of the tests' hardware type; return its uuid."""
+        """Enroll a node with the hardware type `lab`; return its uuid."""
         body = {
             "driver": "lab",
             "name": name,
@@ -58,28 +58,28 @@ class Ironic(OpenStackService):
         return uuid
 
     def node(self, uuid: str) -> dict[str, Any]:
-        """Ironic's description of a node."""
+        """Return a node as Ironic's API shows it."""
         described: dict[str, Any] = self._succeed("GET", f"/v1/nodes/{uuid}")
         return described
 
     def update_node(self, uuid: str, **fields: Any) -> None:
-        """Give a node these fields."""
+        """Set these fields of a node."""
         changes = [
             {"op": "add", "path": f"/{name}", "value": value} for name, value in fields.items()
         ]
         self._succeed("PATCH", f"/v1/nodes/{uuid}", changes)
 
     def set_traits(self, uuid: str, *traits: str) -> None:
-        """Give a node these traits, and no others."""
+        """Replace the traits of a node by these."""
         self._succeed("PUT", f"/v1/nodes/{uuid}/traits", {"traits": traits})
 
     def provision(self, uuid: str, target: str, **body: Any) -> None:
-        """Ask for a change of a node's provision state, which then begins."""
+        """Request a change of a node's provision state; do not wait for its end."""
         path = f"/v1/nodes/{uuid}/states/provision"
         self._succeed("PUT", path, {"target": target, **body})
 
     def make_available(self, *uuids: str) -> None:
-        """Power enrolled nodes off, clean them, and make them available."""
+        """Power enrolled nodes off, and let Ironic clean them and make them available."""
         for uuid in uuids:
             self.provision(uuid, "manage")
         for uuid in uuids:
@@ -92,7 +92,7 @@ class Ironic(OpenStackService):
             self.wait_for(uuid, "available")
 
     def deploy(self, uuid: str, instance_uuid: str) -> None:
-        """Begin to deploy an available node for an instance, as nova does."""
+        """Begin to deploy an available node for an instance, as nova does; do not wait."""
         self.update_node(uuid, instance_uuid=instance_uuid)
         self.provision(uuid, "active")
 
@@ -109,20 +109,19 @@ class Ironic(OpenStackService):
         self._succeed("DELETE", f"/v1/nodes/{uuid}")
 
     def go(self, uuid: str) -> None:
-        """Continue a node that its ``extra["lab"]`` holds or lets wait."""
+        """Let a node continue that stops or waits because of its ``extra["lab"]``."""
         (self.directory / "go" / uuid).touch()
 
     def clear_goes(self) -> None:
-        """Withdraw all calls of ``go`` for which the node has not continued yet."""
+        """Withdraw the calls of ``go`` after which the node has not continued yet."""
         for go in (self.directory / "go").iterdir():
             go.unlink()
 
     def wait_for(self, uuid: str, state: str) -> dict[str, Any]:
-        """Wait until a node is in this provision state; returns the node.
+        """Wait until a node is in this provision state; return the node.
 
-        Unless the state ends in -ing, it also waits until Ironic has unlocked the node, so that
-        the next request is not refused. Raises LabError, with Ironic's error, when the node ends
-        up in a state of failure.
+        Unless the state ends in -ing, also wait until Ironic has unlocked the node, so that it
+        accepts the next request. Raise LabError with Ironic's error if the node fails.
         """
 
         def arrived(node: Mapping[str, Any]) -> bool:
@@ -146,10 +145,10 @@ class Ironic(OpenStackService):
         return node
 
     def insert_nodes(self, count: int, **columns: Any) -> list[str]:
-        """Insert nodes into the database, without Ironic; return their uuids.
+        """Insert nodes directly into Ironic's database; return their uuids.
 
-        They are copies of the first node, with its traits, except for these columns. The value
-        of a column may be a function of the node's index.
+        The nodes are copies of the first node and its traits, except for these columns. The value
+        of a column may be a function that takes the node's index.
         """
         first = self.rows.read()
         if first is None:

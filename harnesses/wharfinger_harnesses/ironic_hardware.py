@@ -1,19 +1,20 @@
-"""Ironic's hardware type and deploy interface `lab`: nodes that ``extra`` controls.
+"""Ironic's hardware type and deploy interface `lab`: simulated nodes that ``extra`` controls.
 
-Loaded by ironic_service.py into the real Ironic. A node's ``extra["lab"]`` says what
-its ``clean``, ``deploy`` and ``delete`` do:
+ironic_service.py loads this module into the real Ironic. ``extra["lab"]`` of a node may have the
+keys ``clean``, ``deploy`` and ``delete``, for the step of that name. The values are:
 
 ``hold``
-    stays in the middle of it (cleaning, deploying, deleting), until the node has a go;
+    the step stops in the middle (state cleaning, deploying or deleting) until a test lets it
+    continue;
 ``wait``
-    waits as for a ramdisk (clean wait, wait call-back), until the node has a go; not for
-    ``delete``;
+    the step waits as for a ramdisk (state "clean wait" or "wait call-back") until a test lets it
+    continue; not for ``delete``;
 ``fail``
-    fails.
+    the step fails.
 
-Other steps end at once. A node's go is a file named for its uuid in the directory
-`go` beside the configuration; what takes it removes it. ``extra`` can be changed at any time but
-while Ironic works on the node.
+Without a value, a step ends at once. A test lets a node continue by a file with the node's uuid as
+its name in the directory `go` beside the configuration. The step removes the file. ``extra`` can
+be changed whenever Ironic does not work on the node.
 """
 
 import time
@@ -26,7 +27,7 @@ from ironic.conf import CONF
 from ironic.drivers import base, fake_hardware
 from ironic.drivers.modules import fake
 
-#: Seconds between two looks for a go.
+#: Seconds between two checks of whether the node may continue.
 _PAUSE = 0.02
 _WAITING = {
     states.CLEANWAIT: utils.notify_conductor_resume_clean,
@@ -34,63 +35,66 @@ _WAITING = {
 }
 
 
-def _go(node: Any) -> Path:
+def _go_file(node: Any) -> Path:
     return Path(CONF.state_path, "go", node.uuid)
 
 
-def _has_go(node: Any) -> bool:
-    return _go(node).exists()
+def _may_continue(node: Any) -> bool:
+    return _go_file(node).exists()
 
 
 def _do(task: Any, what: str, waiting: str | None = None) -> str | None:
-    """Hold, wait or fail as the node's ``extra["lab"]`` orders; return the result of the step."""
+    """Stop, wait or fail as the node's ``extra["lab"]`` says for the step ``what``.
+
+    Return the state ``waiting`` if the node has to wait, otherwise None.
+    """
     match task.node.extra.get("lab", {}).get(what):
         case "hold":
-            while not _has_go(task.node):
+            while not _may_continue(task.node):
                 time.sleep(_PAUSE)
-            _go(task.node).unlink()
+            _go_file(task.node).unlink()
         case "wait":
             return waiting
         case "fail":
-            raise RuntimeError(f"the lab has {what} fail")
+            raise RuntimeError(f"extra['lab'] makes {what} fail")
     return None
 
 
 class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
-    """Deployment and cleaning without hardware, as the node's ``extra["lab"]`` orders."""
+    """Simulated deployment and cleaning, as the node's ``extra["lab"]`` says."""
 
     @base.clean_step(priority=10, abortable=True)  # type: ignore[untyped-decorator]
     def lab_clean(self, task: Any) -> str | None:
-        """Clean the node, as its ``clean`` says."""
+        """Simulate the cleaning of a node, as the key ``clean`` says."""
         return _do(task, "clean", states.CLEANWAIT)
 
     @base.deploy_step(priority=90)  # type: ignore[untyped-decorator]
     def lab_deploy(self, task: Any) -> str | None:
-        """Deploy to the node, as its ``deploy`` says."""
+        """Simulate the deployment to a node, as the key ``deploy`` says."""
         return _do(task, "deploy", states.DEPLOYWAIT)
 
     def tear_down(self, task: Any) -> str:
-        """Take its instance down, as its ``delete`` says."""
+        """Simulate the deletion of a node's instance, as the key ``delete`` says."""
         _do(task, "delete")
         return str(super().tear_down(task))
 
     @periodics.node_periodic(  # type: ignore[untyped-decorator]
-        purpose="looking for a go",
+        purpose="looking for nodes that may continue",
         spacing=0.1,
         filters={"reserved": False, "provision_state_in": list(_WAITING)},
         # Runs before Ironic makes a task for the node: there may be thousands of nodes.
-        predicate=_has_go,
+        predicate=_may_continue,
     )
     def lab_resume(self, task: Any, _manager: Any, _context: Any) -> None:
-        """Continue a waiting node that a test lets go on."""
-        _go(task.node).unlink()
+        """Let Ironic continue a waiting node that a test lets continue."""
+        _go_file(task.node).unlink()
         _WAITING[task.node.provision_state](task)
 
 
 class LabHardware(fake_hardware.FakeHardware):  # type: ignore[misc]
-    """Ironic's own fake hardware, with the deployment above."""
+    """Ironic's own fake hardware, with LabDeploy as its deploy interface."""
 
     @property
     def supported_deploy_interfaces(self) -> list[type]:
-        """Return the class above."""
+        """Return LabDeploy alone."""
         return [LabDeploy]

@@ -1,7 +1,7 @@
-"""The Ironic driver's backend: a real Ironic, whose nodes the conformance kit changes.
+"""The Ironic driver's harness: a real Ironic, whose nodes the conformance kit changes.
 
-New nodes are copies, in the database, of a node that Ironic has made available: that is quick. All
-other changes are made through Ironic's API.
+New nodes are inserted into the database as copies of an available node, which is quick. All other
+changes go through Ironic's API.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,26 +19,26 @@ from wharfinger_harnesses.ironic import Ironic
 from wharfinger_harnesses.ironic_rows import Row
 from wharfinger_harnesses.service_harness import ServiceHarness
 
-#: Nodes that there are at the beginning.
+#: The number of nodes after a reset.
 _COUNT: Final = 3
 _TRAITS: Final = ("CUSTOM_FAST", "HW_CPU_X86_VMX")
 _CLASSES: Final = ("baremetal.gold", "baremetal.silver")
-#: How long ago a node was updated that is at rest, and how long before the next one: what was
-#: updated a few seconds before the latest a feed may take for changed.
+#: The age of an unchanged node's last update, and the difference to that of the next node. A change
+#: feed may take a node for changed that was updated a few seconds before the latest one.
 _REST: Final = timedelta(hours=1)
 _APART: Final = timedelta(minutes=1)
-#: Seconds that the driver waits for an answer; Ironic takes tenths of one.
+#: Seconds that the driver waits for an answer. Ironic takes tenths of a second.
 _TIMEOUT: Final = 2
 
 
 class IronicHarness(ServiceHarness):
     """Nodes of a real Ironic, which the driver reaches through a proxy.
 
-    A busy node is being cleaned, and stays in "clean wait". It is unlocked there, so
-    that it can be removed, and a restart of Ironic does not end this state.
+    A busy node is being cleaned, and stays in the state "clean wait". In this state it is not
+    locked, so that it can be removed, and it stays in the state after a restart of Ironic.
 
-    There is no ``use``, since an instance has a whole node, which is reserved then. There is no
-    ``second_host``, since each host has all nodes of an Ironic.
+    There is no ``use``, since an instance uses a whole node, and the driver then reserves the node.
+    There is no ``second_host``, since each host publishes all nodes of an Ironic.
 
     Nodes are numbered from ``reset`` on, so their names and uuids are the same in each run.
     """
@@ -52,7 +52,7 @@ class IronicHarness(ServiceHarness):
         self._numbered = 0
 
     def start(self) -> None:
-        """Start an Ironic and create the node that others are copies of; takes seconds."""
+        """Start an Ironic, which takes seconds, and create the node that others are copies of."""
         self._ironic = Ironic()
         self._serve(self._ironic)
         node = self._ironic.create_node(None)
@@ -62,7 +62,7 @@ class IronicHarness(ServiceHarness):
         self._first = self._read(node)
 
     def reset(self) -> None:
-        """Replace all nodes by three available ones, and end all faults."""
+        """Replace all nodes by three new, available ones, and end all faults."""
         self._proxy.expect()
         self._ironic.rows.clear()
         self._ironic.clear_goes()
@@ -71,7 +71,7 @@ class IronicHarness(ServiceHarness):
         self.grow(_COUNT)
 
     def configuration(self, instance: str) -> str:
-        """All nodes of an Ironic without a Keystone."""
+        """Return a section with the URL of the proxy, and without Keystone."""
         return f"""\
 [{instance}]
 auth_type = none
@@ -80,7 +80,7 @@ timeout = {_TIMEOUT}
 """
 
     def things(self) -> Sequence[str]:
-        """The uuids of the nodes, the oldest first."""
+        """Return the uuids of the nodes, the oldest first."""
         return self._ironic.rows.uuids()
 
     def add(self) -> str:
@@ -89,9 +89,9 @@ timeout = {_TIMEOUT}
         return uuid
 
     def grow(self, count: int) -> None:
-        """Add ``count`` nodes whose last update was a while ago.
+        """Add ``count`` nodes whose last update was an hour ago or earlier.
 
-        A change feed does not show them; only a listing of all nodes does.
+        A change feed does not name them, unlike a listing of all nodes.
         """
         latest = datetime.now(UTC) - _REST - self._numbered * _APART
         self._make([latest - index * _APART for index in range(count)])
@@ -116,31 +116,31 @@ timeout = {_TIMEOUT}
         return uuids
 
     def remove(self, thing: str) -> None:
-        """Delete a node, as an operator does; one that is busy is in maintenance for that."""
+        """Delete a node as an operator does: put a busy one into maintenance first."""
         self._removed[thing] = row = self._read(thing)
         if row.columns["provision_state"] != "available":
             self._ironic.set_maintenance(thing, "to be deleted")
         self._ironic.delete_node(thing)
 
     def put_back(self, thing: str) -> None:
-        """Restore a removed node in the state that it had; only ``updated_at`` is new."""
+        """Insert a removed node again, as it was; only its ``updated_at`` is new."""
         now = _in_database(datetime.now(UTC))
         self._ironic.rows.write(self._removed.pop(thing), [{"updated_at": now}])
 
     def make_busy(self, thing: str) -> None:
-        """Start the cleaning of a node; it ends when the node is made free."""
+        """Start the cleaning of a node, which does not end before ``make_free``."""
         self._ironic.provision(thing, "manage")
         self._ironic.wait_for(thing, "manageable")
         self._ironic.provision(thing, "provide")
         self._ironic.wait_for(thing, "clean wait")
 
     def make_free(self, thing: str) -> None:
-        """Let the cleaning end."""
+        """Let the cleaning of a node end, and wait until the node is available."""
         self._ironic.go(thing)
         self._ironic.wait_for(thing, "available")
 
     def expected(self) -> Mapping[str, Expected]:
-        """Return, for each available node, one unit of its resource class, and its traits."""
+        """Return one unit of its resource class, and its traits, for each available node."""
         rows = {uuid: self._read(uuid) for uuid in self.things()}
         return {
             uuid: Expected(
@@ -152,7 +152,7 @@ timeout = {_TIMEOUT}
         }
 
     def change(self, thing: str) -> None:
-        """Give a node one trait more, as an operator does."""
+        """Add a trait to a node, as an operator does."""
         traits = [trait["trait"] for trait in self._read(thing).traits]
         self._ironic.set_traits(thing, *traits, f"CUSTOM_MORE_{len(traits)}")
 
@@ -164,5 +164,5 @@ timeout = {_TIMEOUT}
 
 
 def _in_database(moment: datetime) -> datetime:
-    """Ironic's database stores times in UTC, without a time zone."""
+    """Return a time in the form of Ironic's database: in UTC, without a time zone."""
     return moment.astimezone(UTC).replace(tzinfo=None)

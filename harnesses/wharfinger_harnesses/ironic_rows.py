@@ -1,6 +1,6 @@
-"""Nodes in Ironic's database, read and written without Ironic: that is quick, and exact.
+"""Read and write nodes in Ironic's database directly, which is quicker than Ironic's API.
 
-Ironic reads a node at each request, so it shows at once what is written here.
+Ironic reads a node from the database at each request, so its API shows a change at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,11 @@ from sqlalchemy import Connection, Engine, MetaData, Table, delete, insert, sele
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A node with its traits, by the columns of their tables, without the node's own id there."""
+    """The rows of a node and of its traits."""
 
+    #: The columns of the node, without its ``id``.
     columns: Mapping[str, Any]
+    #: The columns of each trait.
     traits: Sequence[Mapping[str, Any]]
 
 
@@ -33,7 +35,7 @@ class Rows:
             return [*connection.execute(select(nodes.c.uuid).order_by(nodes.c.id)).scalars()]
 
     def read(self, uuid: str | None = None) -> Row | None:
-        """Read a node, or the oldest one without a uuid; returns None if it does not exist."""
+        """Return a node, or the oldest one if ``uuid`` is None; None if it does not exist."""
         nodes, traits = self._nodes, self._traits
         wanted = select(nodes).order_by(nodes.c.id)
         if uuid is not None:
@@ -49,7 +51,7 @@ class Rows:
             )
 
     def write(self, row: Row, nodes: Sequence[Mapping[str, Any]]) -> None:
-        """Insert copies of a node, each with other values in some columns."""
+        """Insert a copy of a node for each of ``nodes``, which has the columns that differ."""
         if nodes:
             with self._engine.begin() as connection:
                 connection.execute(insert(self._nodes), [{**row.columns, **node} for node in nodes])
@@ -58,14 +60,14 @@ class Rows:
     def _give_traits(
         self, connection: Connection, traits: Sequence[Mapping[str, Any]], count: int
     ) -> None:
-        """Give these traits to the ``count`` newest nodes."""
+        """Insert these traits for each of the ``count`` newest nodes."""
         ids = self._nodes.c.id
         newest = connection.execute(select(ids).order_by(ids.desc()).limit(count)).scalars().all()
         if had := [{**trait, "node_id": id} for trait, id in product(traits, newest)]:
             connection.execute(insert(self._traits), had)
 
     def clear(self) -> None:
-        """Delete all nodes, and all rows that belong to a node."""
+        """Delete all nodes, and all rows of other tables that belong to a node."""
         with self._engine.begin() as connection:
             for table in self._schema.tables.values():
                 if "node_id" in table.c:

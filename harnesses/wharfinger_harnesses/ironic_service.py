@@ -1,19 +1,19 @@
-"""The real Ironic in one process: its conductor and its API, without a broker.
+"""Run the real Ironic in one process: its conductor and its API, without a broker.
 
-Run as a program in a directory: `ironic_service.py DIRECTORY [PORT]`. An optional
-ironic.conf there overrides the options of this module. An empty database gets its schema. The API
-is on 127.0.0.1, at a free port unless one is given. When it answers, the file `port` has the port,
-and systemd is notified if it started this process. The file `ironic.log` is Ironic's log. At
-SIGUSR1 it reads ironic.conf again.
+Usage: `ironic_service.py DIRECTORY [PORT]`. An optional `ironic.conf` in the directory overrides
+the options of this module. Tables are created in an empty database. The API listens on 127.0.0.1,
+on a free port if none is given. When it answers, the file `port` has the port, and systemd is
+notified if it started this process. The file `ironic.log` is Ironic's log. At SIGUSR1 the process
+reads `ironic.conf` again.
 
-It has all of Ironic's fake hardware, and the tests' own: see ironic_hardware.py.
+The nodes are simulated, by Ironic's own fake hardware types or by `lab`: see ironic_hardware.py.
 """
 
 import os
 import sys
 
 if not sys.flags.isolated:
-    # Beside this there is a module that is called ironic; and libraries warn each other.
+    # -I: the module ironic of this directory must not hide Ironic. -W: libraries warn.
     os.execv(sys.executable, [sys.executable, "-I", "-W", "ignore", *sys.argv])
 
 import importlib.util
@@ -21,7 +21,7 @@ import signal
 from pathlib import Path
 from unittest.mock import patch
 
-# First of all, since it says how oslo.service is to have its threads.
+# Before all other imports, since it selects the kind of threads of oslo.service.
 import ironic.command
 from ironic.common import service
 from ironic.conductor.rpc_service import RPCService
@@ -59,7 +59,7 @@ host_ip = 127.0.0.1
 [conductor]
 automated_clean = True
 check_provision_state_interval = 1
-# Below 26 it does not start.
+# Ironic does not start with less than 26.
 workers_pool_size = 64
 node_locked_retry_interval = 1
 sync_power_state_interval = 0
@@ -67,7 +67,7 @@ send_sensor_data = False
 
 [database]
 connection = sqlite:///{directory}/ironic.sqlite
-# What is here need not outlive the machine.
+# The database need not survive a crash of the machine.
 sqlite_synchronous = False
 
 [deploy]
@@ -88,7 +88,7 @@ lab = {_HARDWARE}:LabDeploy
 
 
 def install_hardware(directory: Path) -> None:
-    """Install the tests' hardware type for Ironic, as a distribution on the import path."""
+    """Write a distribution with the entry points of the hardware type `lab`, for Ironic to find."""
     distribution = directory / "lab-0.dist-info"
     distribution.mkdir(exist_ok=True)
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 0\n")
@@ -97,7 +97,7 @@ def install_hardware(directory: Path) -> None:
 
 
 def load_hardware() -> None:
-    """Import the tests' hardware from this directory, which is not on the import path."""
+    """Import ironic_hardware.py from this directory, which is not on the import path."""
     spec = importlib.util.spec_from_file_location(
         _HARDWARE, Path(__file__).with_name(f"{_HARDWARE}.py")
     )
@@ -109,7 +109,7 @@ def load_hardware() -> None:
 
 
 def configure(directory: Path, port: int) -> None:
-    """Configure Ironic with the options of this module, and then of its directory."""
+    """Configure Ironic with the options of this module, and those of ``directory`` over them."""
     defaults = directory / "defaults.conf"
     defaults.write_text(_DEFAULTS.format(directory=directory))
     files = [path for path in (defaults, directory / "ironic.conf") if path.exists()]
@@ -119,15 +119,15 @@ def configure(directory: Path, port: int) -> None:
 
 
 def create_schema() -> None:
-    """Make the tables, unless they are there."""
+    """Create the tables if the database is empty."""
     if migration.version() is None:
-        # Alembic would have the log on the terminal, and little in it.
+        # Alembic would redirect the log to the terminal.
         with patch("logging.config.fileConfig"):
             migration.create_schema()
 
 
 def main(directory: Path, port: int) -> None:
-    """Run it until it is ended by a signal."""
+    """Run Ironic until a signal ends the process."""
     said = directory / "port"
     said.unlink(missing_ok=True)
     (directory / "go").mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
-"""Observer of the calls from a driver to libvirt-python, each of which can meet a fault.
+"""Count the calls of a driver to libvirt-python, and inject faults into them.
 
 The calls are ``libvirt.open``, and all methods of the connection and of its devices and domains,
-with two exceptions. libvirt does not refuse ``close``, and does not ask its daemon for ``name``.
+except ``close`` and ``name``, which send no request to libvirt's daemon that can fail.
 """
 
 import threading
@@ -14,12 +14,12 @@ from wharfinger.conformance.harness import Fault
 
 _HANDLES: Final = (libvirt.virConnect, libvirt.virNodeDevice, libvirt.virDomain)
 _NO_CALLS: Final = frozenset({"close", "name"})
-#: Methods that answer with XML, which shows where a truncated answer ends.
+#: Methods that return XML. HALF and STALE change only the answers of these.
 _XML: Final = frozenset({"XMLDesc"})
 
 
 class Calls:
-    """The calls of all threads to libvirt, from ``attach`` to ``detach``."""
+    """Counts and breaks the calls of all threads to libvirt, from ``attach`` to ``detach``."""
 
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()
@@ -28,21 +28,21 @@ class Calls:
         self._fault: Fault | None = None
         self._released = threading.Event()
         self._libvirt_open: Callable[..., Any] | None = None
-        #: The last descriptions, by the call.
+        #: The last XML that each call returned, by the text of the call.
         self._xml: dict[str, str] = {}
 
     def forget(self) -> None:
-        """Forget all descriptions."""
+        """Forget all XML, so that STALE has none to repeat."""
         with self._lock:
             self._xml.clear()
 
     def attach(self) -> None:
-        """Observe each call from now on."""
+        """Count each call to libvirt from now on."""
         self._libvirt_open = libvirt.open
         libvirt.open = self._open
 
     def detach(self) -> None:
-        """Stop observing, and release the calls that hang."""
+        """Stop counting, and release the calls that hang."""
         if self._libvirt_open is not None:
             libvirt.open = self._libvirt_open
             self._libvirt_open = None
@@ -50,12 +50,12 @@ class Calls:
 
     @property
     def made(self) -> Sequence[str]:
-        """The calls since the last ``expect``."""
+        """The texts of the calls since the last ``expect``."""
         with self._lock:
             return tuple(self._made)
 
     def expect(self, at: int | None, fault: Fault | None) -> None:
-        """As ``Harness.expect``."""
+        """Clear ``made``, and break the calls from now on, as ``Harness.expect`` describes."""
         with self._lock:
             self._released.set()
             self._released = threading.Event()
@@ -63,7 +63,10 @@ class Calls:
             self._at, self._fault = at, fault
 
     def make(self, words: str, method: str, call: Callable[[], Any]) -> Any:
-        """Make a call, unless it meets a fault; the calls of the returned object are noted, too."""
+        """Run ``call`` unless it meets a fault, and return its result.
+
+        ``words`` is its text for ``made``. Calls to a returned object are counted, too.
+        """
         fault, released = self._noted(words)
         if fault is Fault.HANG:
             released.wait()
@@ -82,7 +85,7 @@ class Calls:
         raise _broken()
 
     def _noted(self, words: str) -> tuple[Fault | None, threading.Event]:
-        """Note a call; return its fault, and the event that releases it if it hangs."""
+        """Add a call to ``made``; return its fault, and the event that releases a hanging call."""
         with self._lock:
             is_meant = self._at in (None, len(self._made))
             self._made.append(words)
@@ -101,7 +104,7 @@ class Calls:
 
 
 class _Seen:
-    """A connection, device or domain whose calls are observed."""
+    """Stands for a connection, device or domain of libvirt, and passes its calls to Calls."""
 
     def __init__(self, handle: Any, calls: Calls) -> None:
         self._handle = handle
@@ -120,11 +123,11 @@ class _Seen:
 
 
 def _broken() -> libvirt.libvirtError:
-    """The error that libvirt raises if its daemon is gone, as seen with libvirt 9.0."""
+    """Return the error that libvirt 9.0 raises if its daemon has stopped."""
     reason = "client socket is closed"
     message = f"internal error: {reason}"
     error = libvirt.libvirtError(message)
-    # libvirt-python takes both from the thread's last error, whatever it was.
+    # The constructor of libvirtError sets both from the last error of the thread.
     error.args = (message,)
     error.err = (
         libvirt.VIR_ERR_INTERNAL_ERROR,

@@ -1,7 +1,7 @@
-"""The libvirt driver's harness: libvirt's own test driver, and a host in a file.
+"""The libvirt driver's harness: libvirt's own test driver, with a host that a file describes.
 
-libvirt's test driver is a library in this process. It reads the file at each connection, and
-has no daemon, and no hardware.
+libvirt's test driver is a library in this process, without a daemon and hardware. It reads the
+file at each connection.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,20 +26,20 @@ from wharfinger_harnesses.libvirt_host import (
 )
 
 NODE: Final = "conformance-gpu-host"
-#: GPUs at a reset, besides the one that stays.
+#: The number of GPUs after a reset, besides the one that always stays.
 _GPUS: Final = 2
-#: The trait of the enabled type, and how many more mdevs a better GPU takes.
+#: The trait that the configuration gives to the enabled mdev type.
 _TRAIT: Final = "CUSTOM_VGPU_T4_2Q"
+#: The number of further mdevs that every second GPU can have.
 _MORE: Final = 4
-#: Seconds in which the driver gives up a call.
+#: Seconds after which the driver gives up a call.
 _TIMEOUT: Final = 4.0
 
 
 class LibvirtHarness(Harness):
-    """A host with GPUs; each GPU but the first is a thing.
+    """A host with GPUs. Each GPU except the first is a thing.
 
-    The first one stays, since a host without GPUs cannot be published: a configured type that no
-    device offers is an error.
+    The first GPU always stays, since the driver raises if no device offers the configured type.
     """
 
     patience = 1.5 * _TIMEOUT
@@ -56,27 +56,27 @@ class LibvirtHarness(Harness):
         self._domains: Mapping[str, Sequence[str]] = {}
 
     def start(self) -> None:
-        """Observe the calls to libvirt, and write the file."""
+        """Begin to count the calls to libvirt, and write the file of the host."""
         self._calls.attach()
         self.reset()
 
     def stop(self) -> None:
-        """Remove the observer of libvirt's calls."""
+        """Stop counting the calls to libvirt."""
         self._calls.detach()
 
     def reset(self) -> None:
-        """Create two unused GPUs."""
+        """Replace all GPUs but the first by two unused ones."""
         self.expect()
         self._numbers = self._first.number
         self._gpus, self._removed, self._domains = {}, {}, {}
         self.grow(_GPUS)
 
     def configuration(self, instance: str) -> str:
-        """One enabled type, with a section of its own."""
+        """Return the driver's section, and the section of the one enabled mdev type."""
         return self._configuration(instance, NODE, self._path)
 
     def second_host(self, instance: str) -> str:
-        """A host with GPUs of the same kind at the same places."""
+        """Return the configuration for a host with equal GPUs at the same PCI addresses."""
         path = self.directory / "second.xml"
         path.write_text(host_xml([self._first, _gpu(self._first.number + 1)], {}))
         return self._configuration(instance, f"{NODE}-2", path)
@@ -94,7 +94,7 @@ class LibvirtHarness(Harness):
         )
 
     def things(self) -> Sequence[str]:
-        """The GPUs except the first."""
+        """Return the provider names of the GPUs except the first."""
         return tuple(self._gpus)
 
     def add(self) -> str:
@@ -111,17 +111,17 @@ class LibvirtHarness(Harness):
         self._write()
 
     def remove(self, thing: str) -> None:
-        """Pull a GPU."""
+        """Remove a GPU from the host."""
         self._removed[thing] = self._gpus.pop(thing)
         self._write()
 
     def put_back(self, thing: str) -> None:
-        """Plug a removed GPU in again at its address, with its mdevs."""
+        """Add a removed GPU again at its address, with its mdevs."""
         self._gpus[thing] = self._removed.pop(thing)
         self._write()
 
     def make_busy(self, thing: str) -> None:
-        """Create an mdev of another type on a GPU, which then takes none of the driver's type."""
+        """Create an mdev of another type on a GPU, so that it can have none of the enabled type."""
         self._hold(thing, OTHER, 1)
 
     def make_free(self, thing: str) -> None:
@@ -129,7 +129,7 @@ class LibvirtHarness(Harness):
         self._hold(thing, OFFERED, 0)
 
     def expected(self) -> Mapping[str, Expected]:
-        """Return the capacity of each GPU for the enabled type, in use or not."""
+        """Return the total number of mdevs of the enabled type for each GPU that is not busy."""
         return {
             thing: Expected({"VGPU": gpu.capacity}, frozenset({_TRAIT}))
             for thing, gpu in self._gpus.items()
@@ -137,7 +137,7 @@ class LibvirtHarness(Harness):
         }
 
     def change(self, thing: str) -> None:
-        """Let a GPU take more mdevs, as after an update of its driver."""
+        """Increase the number of mdevs that a GPU can have, as an update of its driver may."""
         gpu = self._gpus[thing]
         self._gpus[thing] = replace(gpu, capacity=gpu.capacity + _MORE)
         self._write()
@@ -150,27 +150,27 @@ class LibvirtHarness(Harness):
         """Do nothing: libvirt's test driver only reads the file."""
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """As ``Harness.expect``; only the XML of a device or domain can be halved or stale.
+        """Break the calls to libvirt from now on, as ``Harness.expect`` describes.
 
-        libvirt delivers any other answer whole or not at all. So HALF refuses it, as RAISE does,
-        and STALE has no effect.
+        HALF and STALE change only the XML of a device or domain. For other calls, HALF raises as
+        RAISE does, and STALE has no effect, since libvirt returns other answers whole.
         """
         self._calls.expect(at, fault)
 
     def forget(self) -> None:
-        """Forget all descriptions."""
+        """Forget the XML of earlier calls, so that STALE has none to repeat."""
         self._calls.forget()
 
     @property
     def calls(self) -> Sequence[str]:
-        """The calls to libvirt; ``libvirt_calls`` defines which are counted."""
+        """The counted calls to libvirt; see ``libvirt_calls``."""
         return self._calls.made
 
     def use_old_layout(self) -> OldLayout:
-        """Create domains with mdevs on two GPUs; return nova's layout before its Stein release.
+        """Create two domains with mdevs; return the layout that nova published before Stein.
 
-        One domain has an mdev on each GPU, the other one has another mdev on the second GPU. In the
-        old layout, all vGPUs are inventory of the root.
+        One domain has an mdev on each of two GPUs, the other one has an mdev on the second GPU. In
+        the old layout, all vGPUs are inventory of the root.
         """
         one, two = self.things()[:_GPUS]
         self._hold(one, OFFERED, 1)
@@ -207,14 +207,14 @@ class LibvirtHarness(Harness):
         self._write()
 
     def _write(self) -> None:
-        """Replace the file in one step: a driver in another thread may be reading it."""
+        """Replace the file at once, since a driver in another thread may be reading it."""
         new = self._path.with_suffix(".new")
         new.write_text(host_xml([self._first, *self._gpus.values()], self._domains))
         new.replace(self._path)
 
 
 def _gpu(number: int) -> Gpu:
-    """Return the GPU at a place. Every second GPU takes more mdevs than the others."""
+    """Return the GPU with this number. Every second GPU can have more mdevs than the others."""
     return Gpu(number=number, capacity=CAPACITIES[OFFERED] + _MORE * (number % 2))
 
 

@@ -1,6 +1,6 @@
-"""A GPU host as libvirt's test driver reads it from a file: https://libvirt.org/drvtest.html.
+"""The XML of a GPU host for libvirt's test driver: https://libvirt.org/drvtest.html.
 
-Values and their XML alone; nothing is written here.
+This module writes no files.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-#: The mdev type that a driver is to offer, and another that takes a GPU away from it.
+#: The mdev type that the driver publishes, and another type.
 OFFERED, OTHER = "nvidia-231", "nvidia-232"
-#: How many mdevs of a type a GPU takes, and it takes one type at a time.
+#: The most mdevs of each type on a GPU, which can have mdevs of only one type at a time.
 CAPACITIES: Final = {OFFERED: 8, OTHER: 4}
 CPUS: Final = 64
 MEMORY_MB: Final = 262144
@@ -23,24 +23,24 @@ _BUSES: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU with ``count`` mdevs of a type; its ``number`` says where on the PCI bus it is.
+    """A GPU with mdevs of one type."""
 
-    It takes ``capacity`` mdevs of the type that a driver is to offer.
-    """
-
+    #: The number from which the PCI address is computed.
     number: int
+    #: The most mdevs of the type OFFERED.
     capacity: int = CAPACITIES[OFFERED]
+    #: The type and the number of the mdevs that exist.
     mdev_type: str = OFFERED
     count: int = 0
 
     @property
     def name(self) -> str:
-        """Libvirt's name of the device."""
+        """The name of the device in libvirt."""
         return f"pci_{self._suffix}"
 
     @property
     def mdevs(self) -> tuple[str, ...]:
-        """The uuids of its mdevs, which are the same in each run and unique."""
+        """The uuids of the GPU's mdevs, which are the same in each run."""
         return tuple(
             str(uuid5(NAMESPACE_URL, f"{self.name}/{self.mdev_type}/{index}"))
             for index in range(self.count)
@@ -52,7 +52,7 @@ class Gpu:
         return f"{domain:04x}_{bus:02x}_00_0"
 
     def xml(self) -> str:
-        """Its ``<device>``, and those of its mdevs."""
+        """Return the ``<device>`` elements of the GPU and of its mdevs."""
         domain, bus = divmod(self.number, _BUSES)
         types = "".join(map(self._type_xml, CAPACITIES))
         return (
@@ -86,7 +86,7 @@ class Gpu:
 
 
 def host_xml(gpus: Iterable[Gpu], domains: Mapping[str, Iterable[str]]) -> str:
-    """The host: its GPUs, and its domains' mdevs by the uuid of the domain."""
+    """Return the XML of a host with these GPUs, and with the mdevs of each domain by its uuid."""
     return (
         f"<node><cpu><mhz>2900</mhz><model>x86</model><active>{CPUS}</active>"
         f"<nodes>1</nodes><sockets>1</sockets><cores>{CPUS}</cores><threads>1</threads></cpu>"

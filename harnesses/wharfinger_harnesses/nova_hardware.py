@@ -1,7 +1,7 @@
-"""A compute driver of nova for the nova driver's harness: nova's fake driver, with many nodes.
+"""A compute driver for nova: nova's fake driver, with the nodes that an HTTP service lists.
 
-A service lists the nodes over HTTP, as JSON. nova loads this module; without nova it cannot be
-imported.
+The harness of the nova driver configures it, and runs the service. nova has to be installed to
+import this module.
 """
 
 from collections.abc import Mapping
@@ -14,31 +14,31 @@ from nova import exception
 from nova.virt import fake
 from oslo_config import cfg
 
-#: The resource class of the nodes' children, and before the reshape of the nodes.
+#: The resource class of each node's child. Before the reshape, the nodes have it.
 MAGIC: Final = "CUSTOM_MAGIC"
 MAGIC_TOTAL: Final = 10
 
 CONF: Final = nova.conf.CONF
 CONF.register_opts(
-    [cfg.StrOpt("url", help="The list of nodes."), cfg.FloatOpt("timeout", default=1.0)],
+    [cfg.StrOpt("url", help="URL of the list of nodes."), cfg.FloatOpt("timeout", default=1.0)],
     group="fleet",
 )
 
 
 class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
-    """Nodes with one child each, which can be busy; nova's fake driver has one node."""
+    """nova's fake driver, with many nodes instead of one. Each has a child, and can be busy."""
 
     def __init__(self, virtapi: Any) -> None:
         super().__init__(virtapi)
         self._fleet: dict[str, Any] = {}
 
     def init_host(self, host: str) -> None:
-        """Fetch the first list of nodes."""
+        """Keep the host name, and request the list of nodes."""
         self._host = host
         self.get_available_nodes(refresh=True)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """List the nodes; with ``refresh``, those that the service has now."""
+        """Return the names of the nodes; with ``refresh``, request the list first."""
         if refresh:
             try:
                 answer = requests.get(CONF.fleet.url, timeout=CONF.fleet.timeout)
@@ -53,14 +53,14 @@ class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
         return {node_uuid(name): name for name in self.get_available_nodes(refresh)}
 
     def get_available_resource(self, nodename: str) -> dict[str, Any]:
-        """Return a node's figures, with a uuid that is the same in each process."""
+        """Return a node's figures, with the number of CPUs in the list and a fixed uuid."""
         resource: dict[str, Any] = super().get_available_resource(nodename)
         return resource | {"uuid": node_uuid(nodename), "vcpus": self._fleet[nodename]["vcpus"]}
 
     def update_provider_tree(
         self, provider_tree: Any, nodename: str, allocations: Any = None
     ) -> None:
-        """Describe a node and its child; a node that has the child's inventory is reshaped."""
+        """Describe a node and its child; reshape a node that still has the child's inventory."""
         node, child = self._fleet[nodename], f"{nodename}-magic"
         root = provider_tree.data(nodename)
         if MAGIC in root.inventory and allocations is None:
@@ -83,7 +83,7 @@ class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
 
 
 def node_uuid(name: str) -> str:
-    """Return the uuid of a node, the same in each process."""
+    """Return the uuid of a node, which is the same in each process."""
     return str(uuid5(NAMESPACE_DNS, name))
 
 

@@ -1,6 +1,6 @@
-"""The nova driver's harness: nova's fake driver, with nodes that a service lists over HTTP.
+"""The nova driver's harness: nova's fake driver, with nodes that an HTTP service lists.
 
-``nova_hardware`` is the compute driver, which nova imports; this module does not need nova.
+nova imports the compute driver in ``nova_hardware``. This module does not need nova.
 """
 
 import json
@@ -17,10 +17,10 @@ from wharfinger.conformance.backend_proxy import Proxy
 from wharfinger.conformance.harness import Expected, Fault, Harness, OldLayout, Placement
 from wharfinger.providers import Inventory
 
-#: Nodes at a reset, and the CPUs of the first one.
+#: The number of nodes after a reset, and of the CPUs of the first node.
 _COUNT: Final = 3
 _VCPUS: Final = 8
-#: Totals that each node has.
+#: The totals of each node.
 _MEMORY_MB, _DISK_GB, _MAGIC = 8192, 1028, 10
 #: Seconds that the compute driver waits for an answer.
 _TIMEOUT: Final = 2
@@ -28,7 +28,7 @@ _FILE: Final = "nodes.json"
 
 
 class NovaHarness(Harness):
-    """Nodes of nova's fake driver, each with a child; a node that is busy is fully reserved."""
+    """Nodes of nova's fake driver, each with a child. A busy node is fully reserved."""
 
     patience = 2.0 * _TIMEOUT
 
@@ -42,7 +42,7 @@ class NovaHarness(Harness):
         self._port = 0
 
     def start(self) -> None:
-        """Start the service, a proxy before it, and write nova's configuration."""
+        """Start the service and a proxy in front of it, and write nova's configuration."""
         self._open.callback(self._service.close)
         self._serve()
         self._proxy = Proxy(f"http://127.0.0.1:{self._port}")
@@ -58,7 +58,7 @@ class NovaHarness(Harness):
         self._open.close()
 
     def restart(self) -> None:
-        """Stop the service, and start it at the same port; the nodes are in a file."""
+        """Stop the service, and start it again on the same port with the same nodes."""
         self._service.close()
         self._serve()
 
@@ -71,7 +71,7 @@ class NovaHarness(Harness):
         self._port = server.server_port
 
     def configuration(self, instance: str) -> str:
-        """The compute driver by its full path, and nova's configuration."""
+        """Return a section with the compute driver's class and nova's configuration file."""
         return f"""\
 [{instance}]
 compute_driver = wharfinger_harnesses.nova_hardware.FleetDriver
@@ -79,13 +79,13 @@ nova_config = {self.directory / "nova.conf"}
 """
 
     def reset(self) -> None:
-        """Begin with three nodes, with different numbers of CPUs."""
+        """Replace all nodes by three new ones with different numbers of CPUs."""
         self._proxy.expect()
         self._nodes, self._removed, self._numbered = {}, {}, 0
         self.grow(_COUNT)
 
     def things(self) -> Sequence[str]:
-        """The names of the nodes."""
+        """Return the names of the nodes."""
         return [*self._nodes]
 
     def add(self) -> str:
@@ -106,32 +106,32 @@ nova_config = {self.directory / "nova.conf"}
         self._write()
 
     def put_back(self, thing: str) -> None:
-        """Return the node to the list, busy if it was busy."""
+        """Add a removed node to the list again, busy if it was busy."""
         self._nodes[thing] = self._removed.pop(thing)
         self._write()
 
     def make_busy(self, thing: str) -> None:
-        """Let the compute driver reserve a node and its child by their figures."""
+        """Mark a node as busy in the list: the compute driver then reserves it and its child."""
         self._nodes[thing]["busy"] = True
         self._write()
 
     def make_free(self, thing: str) -> None:
-        """Free the node again."""
+        """Remove the mark of a busy node from the list."""
         del self._nodes[thing]["busy"]
         self._write()
 
     def change(self, thing: str) -> None:
-        """Give a node more CPUs than any has had."""
+        """Add CPUs to a node, so that it has more than any node has had."""
         self._nodes[thing]["vcpus"] += 1000
         self._write()
 
     def use(self, thing: str) -> None:
-        """Note an instance on a node. The figures of the node do not depend on that."""
+        """Note an instance of a node in the list. The compute driver ignores the note."""
         self._nodes[thing]["instances"] = 1
         self._write()
 
     def expected(self) -> Mapping[str, Expected]:
-        """The classes of the nodes' own providers."""
+        """Return the totals and the trait of each node that is not busy, without its child."""
         return {
             name: Expected(
                 {"VCPU": node["vcpus"], "MEMORY_MB": _MEMORY_MB, "DISK_GB": _DISK_GB},
@@ -142,7 +142,7 @@ nova_config = {self.directory / "nova.conf"}
         }
 
     def use_old_layout(self) -> OldLayout:
-        """Return a layout in which two instances use the CUSTOM_MAGIC of the first node's root."""
+        """Return a layout in which two instances use CUSTOM_MAGIC of the first node's root."""
         (node, *_) = self._nodes.values()
         return OldLayout(
             inventories={
@@ -158,16 +158,16 @@ nova_config = {self.directory / "nova.conf"}
         )
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Pass the fault to the proxy."""
+        """Let the proxy inject this fault into the compute driver's requests."""
         self._proxy.expect(at, fault)
 
     @property
     def calls(self) -> Sequence[str]:
-        """The calls that the proxy has counted."""
+        """The requests that the proxy has counted."""
         return self._proxy.calls
 
     def _write(self) -> None:
-        """Replace the file at once: a driver in another thread may be reading."""
+        """Replace the list at once, since the service may be reading it."""
         new = self.directory / "nodes.new"
         new.write_text(json.dumps(self._nodes))
         new.replace(self.directory / _FILE)
@@ -175,7 +175,7 @@ nova_config = {self.directory / "nova.conf"}
 
 class _QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing of requests."""
+        """Do not log requests."""
 
 
 def _consumer(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Common code of the real Ironic and Cyborg: files, an API, a database and a log."""
+"""Common code of the fixtures for Ironic and Cyborg: configuration, API, database and log."""
 
 from collections.abc import Mapping
 from configparser import RawConfigParser
@@ -11,24 +11,24 @@ from sqlalchemy import NullPool, create_engine, text
 
 from wharfinger_harnesses.daemons import TIMEOUT, LabError, PythonDaemon, ReservedPort
 
-#: Seconds between two looks at what is to happen.
+#: Seconds between two checks of a condition that is waited for.
 PAUSE = 0.02
 
-#: Sections of a configuration file, of options.
+#: The options of a configuration file, by section and by name.
 Options = Mapping[str, Mapping[str, Any]]
 
 
 class OpenStackService(PythonDaemon):
-    """A service on 127.0.0.1, with an empty database.
+    """A service on 127.0.0.1, which starts with an empty database.
 
-    ``url`` is what a catalog has for the service. Each request that is sent here has
+    ``url`` is the URL that a service catalog would have. Each request of this object has
     ``headers``, such as a token. Later ``options`` override earlier ones.
     """
 
-    #: As its files are called.
+    #: The name of the service, which its files have, too.
     name: ClassVar[str]
     service_program: ClassVar[Path]
-    #: Where its API is.
+    #: The path of the API below ``root``.
     mounted_at: ClassVar[str] = ""
 
     root: str
@@ -50,17 +50,17 @@ class OpenStackService(PythonDaemon):
         own = f"sqlite:///{self.directory}/{self.name}.sqlite"
         database = configuration.get("database", "connection", fallback=own)
         self._engine = create_engine(database, poolclass=NullPool)
-        # Chosen here, as the server is to have it again after a stop.
+        # Not chosen by the server, which needs the same port again after a stop.
         self.port = self.useFixture(ReservedPort()).number
         self.root = f"http://127.0.0.1:{self.port}"
         self.url = f"{self.root}{self.mounted_at}"
 
     def serve(self, *arguments: str) -> None:
-        """Start it, which takes seconds."""
+        """Start the service, which takes seconds."""
         self.start_program(self.service_program, str(self.port), *arguments)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> requests.Response:
-        """Send a request; returns the answer, also if it is an error."""
+        """Send a request, and return the answer, also if it is an error."""
         return requests.request(
             method,
             f"{self.url}{path}",
@@ -76,12 +76,12 @@ class OpenStackService(PythonDaemon):
         return answer.json() if answer.content else None
 
     def execute(self, statement: str, **parameters: Any) -> None:
-        """Execute a statement in the service's database, without the service."""
+        """Execute an SQL statement directly in the service's database."""
         with self._engine.begin() as connection:
             connection.execute(text(statement), parameters)
 
     def log(self) -> str:
-        """The content of its log so far."""
+        """Return the content of the service's log so far."""
         with suppress(FileNotFoundError):
             return (self.directory / f"{self.name}.log").read_text(errors="replace")
         return ""

@@ -1,4 +1,4 @@
-"""Common code of the harnesses of Ironic and Cyborg: a service behind a proxy."""
+"""Common code of the harnesses of Ironic and Cyborg: a service behind the kit's proxy."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -11,7 +11,7 @@ from wharfinger_harnesses.openstack import OpenStackService
 
 
 class ServiceHarness(Harness):
-    """A service that the driver reaches by HTTP; its requests are the calls: "GET /v1/nodes"."""
+    """A harness whose backend is an HTTP service. The driver's requests pass through a proxy."""
 
     _service: OpenStackService
     _proxy: Proxy
@@ -21,7 +21,7 @@ class ServiceHarness(Harness):
         self._open: Final = ExitStack()
 
     def _serve(self, service: OpenStackService) -> None:
-        """Start it, which takes seconds, and a proxy in front of it."""
+        """Start the service, which takes seconds, and a proxy in front of it."""
         self._service = self._open.enter_context(service)
         self._proxy = Proxy(service.url)
         self._open.callback(self._proxy.stop)
@@ -32,15 +32,15 @@ class ServiceHarness(Harness):
         self._open.close()
 
     def restart(self) -> None:
-        """Kill the service, and start it again with its database."""
+        """Kill the service, and start it again with the same database."""
         self._service.stop()
         self._service.start_again()
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Pass the fault to the proxy; a broken connection is reset."""
+        """Let the proxy inject this fault into the driver's requests."""
         self._proxy.expect(at, fault)
 
     @property
     def calls(self) -> Sequence[str]:
-        """The calls that the proxy has counted."""
+        """The requests that the proxy has counted, such as "GET /v1/nodes"."""
         return self._proxy.calls

@@ -83,7 +83,7 @@ def test_server_that_ends_during_a_test_is_an_error() -> None:
     server.setUp()
     server.process.send_signal(signal.SIGQUIT)
     server.process.wait()
-    with pytest.raises(LabError, match="meanwhile"):
+    with pytest.raises(LabError, match="during the test"):
         server.cleanUp()
     assert not server.directory.exists()
 

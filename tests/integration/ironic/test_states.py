@@ -108,7 +108,7 @@ def test_node_whose_cleaning_fails_is_reserved_until_an_operator_repairs_it(
     figures, (failed, *others) = metal.shows(node)
     assert figures == {GOLD: (1, 1)}
     assert failed.startswith(f"{state('clean failed')}: ")
-    assert "the lab has clean fail" in failed
+    assert "makes clean fail" in failed
     assert others == ["maintenance", "fault: clean failure"]
 
     metal.told(node)
