@@ -1,11 +1,11 @@
-"""The driver contract and the loader.
+"""The interface that drivers implement, and the loader of drivers.
 
-A driver imports the contract from here::
+A driver imports the interface from here::
 
     from wharfinger.driver import SUPPORTED, Capabilities, ComputeDriver, unsupported
 
-The values of the contract (ProviderTree, Inventory) are in ``wharfinger.providers``, the objects
-in ``wharfinger.objects``.
+The values that drivers exchange with the framework (ProviderTree, Inventory) are in
+``wharfinger.providers``, the versioned objects (ComputeNode) in ``wharfinger.objects``.
 """
 
 from wharfinger.driver.base import Allocations, ComputeDriver

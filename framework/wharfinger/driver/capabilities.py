@@ -1,4 +1,4 @@
-"""The capabilities that a driver declares."""
+"""The capabilities that a driver declares to the framework."""
 
 from dataclasses import dataclass, fields
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """One declaration; an unsupported capability has a reason."""
+    """Whether a driver supports a capability; if it does not, ``reason`` says why."""
 
     supported: bool
     reason: str = ""
@@ -16,23 +16,24 @@ SUPPORTED: Final = Capability(True)
 
 
 def unsupported(reason: str) -> Capability:
-    """Return the declaration of an unsupported capability."""
+    """Return the declaration that a driver does not support a capability, with the reason."""
     return Capability(False, reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """A driver's declarations; the loader refuses a driver that omits one.
+    """A driver's declarations; the loader refuses a driver that does not declare each capability.
 
-    None means "not declared". A driver implements the METHODS of the capabilities that it
-    supports, and only these.
+    None means "not declared". A driver implements the methods in METHODS for the capabilities that
+    it supports, and no others of them.
 
-    - ``nested_providers``: it publishes children below a node's root.
-    - ``reshape``: it may raise ReshapeNeeded, and edits the allocations of the next call.
+    - ``nested_providers``: it publishes child providers below a node's root provider.
+    - ``reshape``: ``update_provider_tree`` may raise ReshapeNeeded, and edits the allocations when
+      it is called again.
     - ``change_feed``: ``changed_nodes`` returns the changed nodes at low cost.
     - ``programming``: ``program`` and ``current_function`` work on its providers.
-    - ``cleans_after_release``: the backend cleans a provider after its release. The framework
-      reserves the provider before it removes the allocation.
+    - ``cleans_after_release``: the backend cleans the hardware after an instance releases it. The
+      framework therefore reserves the provider before it removes the allocation.
     """
 
     nested_providers: Capability | None = None
@@ -42,12 +43,12 @@ class Capabilities:
     cleans_after_release: Capability | None = None
 
     def supports(self, name: str) -> bool:
-        """Return whether a capability is declared as supported."""
+        """Return whether the driver declares the capability of this name as supported."""
         declared: Capability | None = getattr(self, name)
         return declared is not None and declared.supported
 
     def items(self) -> list[tuple[str, Capability | None]]:
-        """Return the name and declaration of each capability."""
+        """Return pairs of the name and the declaration of each capability."""
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
 

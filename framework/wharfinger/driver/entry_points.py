@@ -1,6 +1,6 @@
-"""Fresh entry points of installed packages, by group, with a cache.
+"""Find the entry points of installed drivers and request filters, without loading them.
 
-It finds drivers and request filters, and does not load them.
+The result is cached until a package is installed, changed or removed.
 """
 
 import os
@@ -15,27 +15,27 @@ from stevedore import DriverManager
 
 #: Suffixes of the directories with metadata of packages.
 _INFORMATION: Final = (".dist-info", ".egg-info")
-#: A file's path, inode, time and size: equal if the file has not changed.
+#: A file's path, inode, modification time and size. They are equal if the file has not changed.
 _Seen = tuple[str, int, int, int]
 
 
 class PluginManager(DriverManager[Any]):
-    """stevedore's manager, which also finds plugins that were installed a moment ago."""
+    """Manager of stevedore that also finds plugins that were installed a moment ago."""
 
     def list_entry_points(self) -> list[EntryPoint]:
         """Return the entry points of the group, without stevedore's cache.
 
-        That cache compares times at a resolution of 128 seconds, so it may lack a package that was
-        installed a moment ago.
+        stevedore's cache compares times at a resolution of 128 seconds, so it may lack a package
+        that was installed a moment ago.
         """
         return entry_points(group=self.namespace)
 
 
 def entry_points(group: str) -> list[EntryPoint]:
-    """Return the current entry points of a group.
+    """Return the entry points that installed packages have in a group.
 
-    It reads all metadata again only if a package was added, removed or changed; the check for
-    changes takes a tenth of the time.
+    It reads the metadata of all packages again only if a package was added, removed or changed. To
+    check that takes a tenth of the time.
     """
     return list(_read(group, tuple(seen for path in sys.path for seen in _of_path(path))))
 
@@ -46,7 +46,7 @@ def _read(group: str, _seen: tuple[_Seen, ...]) -> tuple[EntryPoint, ...]:
 
 
 def _of_path(path: str) -> list[_Seen]:
-    """Return the state of an entry of ``sys.path`` and of its packages' entry points."""
+    """Return the file states of a directory in ``sys.path`` and of its packages' entry points."""
     try:
         with os.scandir(path or os.curdir) as found:
             packages = sorted(one.path for one in found if one.name.endswith(_INFORMATION))

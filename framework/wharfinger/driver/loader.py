@@ -1,7 +1,7 @@
-"""Loading of a driver class by its configured name, with a check of the contract.
+"""Load a driver class by its configured name, and check that it implements the interface.
 
-Each error names the driver, the method or attribute, the fault and the expectation. A missing
-driver is an error, too.
+Each error names the driver, the method or attribute, the fault, and what is expected instead. It is
+an error, too, if no driver of that name is installed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ def installed() -> list[InstalledDriver]:
 
 
 def load(name: str) -> type[ComputeDriver]:
-    """Load the driver with this name; raises DriverLoadError for the first fault."""
+    """Return the driver class with this name; raises DriverLoadError for the first fault."""
     driver: type[ComputeDriver] = _import(name)
     for error in _problems(name, driver):
         raise error
@@ -49,7 +49,7 @@ def load(name: str) -> type[ComputeDriver]:
 
 
 def check(name: str) -> list[DriverLoadError]:
-    """Return all faults of the driver with this name."""
+    """Return all faults of the driver class with this name."""
     try:
         return list(_problems(name, _import(name)))
     except DriverLoadError as error:
@@ -57,7 +57,6 @@ def check(name: str) -> list[DriverLoadError]:
 
 
 def _problems(name: str, driver: Any) -> Iterator[DriverLoadError]:
-    """Yield each fault of a loaded driver."""
     if not (isinstance(driver, type) and issubclass(driver, ComputeDriver)):
         yield _error(name, "entry point", repr(driver), "a subclass of ComputeDriver")
         return
