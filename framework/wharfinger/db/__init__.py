@@ -1,1 +1,1 @@
-"""The database below the objects; only ``wharfinger.objects`` uses it."""
+"""Access to the database that stores versioned objects; only ``wharfinger.objects`` uses it."""

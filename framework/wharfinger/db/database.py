@@ -1,4 +1,4 @@
-"""The database: how it is opened, its transactions and their errors."""
+"""Open the database, run transactions in it, and translate its errors."""
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ LOG: Final = logging.getLogger(__name__)
 FILE_NAME: Final = "wharfinger.sqlite"
 #: Seconds that a transaction on a server may take.
 TIMEOUT: Final = 30.0
-#: The most attempts at a transaction that the server ends because of a deadlock.
+#: The largest number of attempts at a transaction that the server aborts because of a deadlock.
 _ATTEMPTS: Final = 5
 
 _SEE_CHECK: Final = "Run `wharfinger db check`."
@@ -42,9 +42,9 @@ _T = TypeVar("_T")
 
 
 class TakenError(Exception):
-    """A row was refused: another row has a value that must be unique.
+    """A row cannot be written, because another row already has a value that must be unique.
 
-    ``unique`` describes that value; None if only the database knows it.
+    ``unique`` describes that value; None if only the text of the database's error names it.
     """
 
     unique: str | None = None
@@ -56,16 +56,18 @@ class _Context:
 
 
 class Database:
-    """A database; statements use only the columns that it has.
+    """Methods that read and write a database, each in one transaction.
 
-    Safe for several threads and processes. Every method raises StateError if the database cannot be
+    Statements omit columns that the database does not have yet. Several threads and processes can
+    use the database at the same time. Every method raises StateError if the database cannot be
     used.
 
     ``url`` is a URL of SQLAlchemy, ``options`` are options of oslo.db. A transaction on a server
     takes at most ``timeout`` seconds. ``directory`` is the directory of lock files. A ``managed``
-    database, such as our own file, is created and upgraded when it is opened; `wharfinger db
-    upgrade` upgrades others. Records of the first version become records of ``host``. With
-    ``look_only``, only the schema is read, and a missing database is not created.
+    database, such as the SQLite file that we create, is created and upgraded when it is opened;
+    `wharfinger db upgrade` upgrades others. An upgrade assigns records of the first version to
+    ``host``. With ``look_only``, only the schema can be read, and a missing database is not
+    created.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class Database:
         self._url: Final = sa.make_url(url)
         self._directory: Final = directory
         self._host: Final = host
-        # Each database has its own manager: that of oslo.db is global to the process.
+        # Each database has its own transaction manager: oslo.db's default is global to the process.
         self._manager: Final = enginefacade.transaction_context()
         self._missing: Mapping[str, frozenset[str]] = {}
         with self._errors():
@@ -94,7 +96,7 @@ class Database:
                 url = "sqlite://"  # an empty database in memory, since SQLite would create the file
             elif self._engine_name() in ("mysql", "mariadb"):
                 url = _with_all_characters(self._url)
-            # thread_checkin only serves green threads, which we do not use.
+            # thread_checkin is only for green threads, which we do not use.
             fixed = {"max_retries": 0, "thread_checkin": False}
             self._manager.configure(connection=url, **fixed, **(options or {}))
             self._engine: Final[sa.Engine] = self._manager.writer.get_engine()
@@ -105,7 +107,7 @@ class Database:
                     with nullcontext() if managed else self._deadline.running():
                         self._open(managed=managed)
                 except (AttributeError, TypeError, ValueError) as error:
-                    # The errors of database drivers for an unknown option in the URL.
+                    # Database drivers raise these errors for an unknown option in the URL.
                     self.close()
                     raise self._error(f"{error}.", "Correct [database] connection.") from error
                 except BaseException:
@@ -114,14 +116,14 @@ class Database:
 
     @property
     def name(self) -> str:
-        """Return the file, or the URL without its password and options, for messages."""
+        """Return the path of the file, or the URL without password and options, for messages."""
         if self._engine_name() == "sqlite" and self._url.database:
             return self._url.database
         # An option may contain a password, too.
         return self._url.set(query={}).render_as_string(hide_password=True)
 
     def schema(self) -> Schema:
-        """Return the version of the schema, and the newest that this release knows."""
+        """Return the schema version of the database, and the newest that this release knows."""
         with self._transaction():
             return migration.schema(self._engine)
 
@@ -131,17 +133,27 @@ class Database:
             return migration.missing(self._engine)
 
     def select(self, table: str, **where: Any) -> list[dict[str, Any]]:
-        """Return the rows, oldest first, whose columns have these values, or one of several."""
+        """Return the rows whose columns have these values, oldest first.
+
+        A condition may also be a collection of values, any of which matches.
+        """
         with self._transaction(), self._rows(self._manager.reader, table) as rows:
             return rows.select(where)
 
     def revisions(self, table: str, key: str, **where: Any) -> dict[str, int]:
-        """Return the revisions, by key, of the rows that ``select`` returns."""
+        """Return the revisions of the rows that ``select`` returns, by their keys.
+
+        ``key`` is the name of the column with the keys.
+        """
         with self._transaction(), self._rows(self._manager.reader, table) as rows:
             return rows.revisions(key, where)
 
     def insert(self, table: str, rows: Sequence[Values], sole: Sole | None = None) -> None:
-        """Add rows, all or none; raises TakenError, also where ``sole`` finds another row."""
+        """Add all rows or none.
+
+        Raises TakenError if a unique value of a row exists already, or if another row has the
+        values that ``sole`` excludes.
+        """
 
         def add(target: Rows, *locked: Rows) -> None:
             if sole is not None:
@@ -157,10 +169,10 @@ class Database:
     def update(
         self, table: str, key: str, changes: Sequence[Change], following: Sequence[Following] = ()
     ) -> None:
-        """Update rows that have these revisions, all or none; the revisions rise by one.
+        """Update all rows if each still has the revision of its change; otherwise update no row.
 
-        The rows of ``following`` are updated in the same transaction, whatever their revisions.
-        Raises StaleError, TakenError.
+        The revisions of the rows rise by one. The changes of ``following`` are written in the same
+        transaction, without a check of revisions. Raises StaleError, TakenError.
         """
 
         def change(target: Rows, *others: Rows) -> None:
@@ -171,33 +183,36 @@ class Database:
         self.write([table, *(one.table for one in following)], change)
 
     def delete(self, table: str, key: str, revisions: Mapping[str, int]) -> None:
-        """Delete rows that have these revisions, all or none; raises StaleError.
+        """Delete all rows if each still has the given revision; otherwise raise StaleError.
 
-        Rows of a table with soft deletion are marked as deleted.
+        ``revisions`` has them by the value of the column ``key``. In a table with soft deletion,
+        rows are only marked as deleted.
         """
         self.write([table], lambda target: target.delete(key, revisions))
 
     def replace(
         self, table: str, scope: Values, key: str, rows: Mapping[str, Values | None]
     ) -> None:
-        """Write the rows of a scope by key, all or none; None deletes a row.
+        """Add, update or delete rows in one transaction, without a check of revisions.
 
-        It compares no revisions, so a scope needs a single writer.
+        ``rows`` has the values by the value of the column ``key``; None deletes the row. ``scope``
+        are further columns that identify the rows. Only one process may write the rows of a scope.
         """
         self.write([table], lambda target: target.replace(scope, key, rows))
 
     def touch(
         self, table: str, values: Values, *, count: Collection[str] = (), **where: Any
     ) -> int:
-        """Write columns, and add one to the columns of ``count``, whatever the revision.
+        """Write columns of all rows that match ``where``, without a check of revisions.
 
-        ``where`` is that of ``select``. Return the number of matching rows.
+        The values of the columns of ``count`` rise by one. ``where`` is as in ``select``. Return
+        the number of matching rows.
         """
         touched: int = self.write([table], lambda target: target.touch(values, count, where))
         return touched
 
     def read(self, tables: Sequence[str], work: Callable[..., _T]) -> _T:
-        """Call ``work`` with the Rows of each table, in one transaction; return its result.
+        """Call ``work`` with a ``Rows`` for each table, in one transaction; return its result.
 
         All statements see the database as it was at one moment.
         """
@@ -208,9 +223,9 @@ class Database:
             return work(*rows)
 
     def write(self, tables: Sequence[str], work: Callable[..., _T]) -> _T:
-        """Call ``work`` with the Rows of each table, in one transaction; return its result.
+        """Call ``work`` with a ``Rows`` for each table, in one transaction; return its result.
 
-        An exception of ``work`` undoes all its writes. After a deadlock with another
+        If ``work`` raises an exception, all its writes are undone. After a deadlock with another
         transaction, ``work`` is called again. Raises TakenError.
         """
 
@@ -239,19 +254,18 @@ class Database:
 
     @contextmanager
     def _rows(self, manager: Any, table: str) -> Iterator[Rows]:
-        """Yield the rows of a table in a transaction."""
         with self._tables(manager, table) as [rows]:
             yield rows
 
     @contextmanager
     def _tables(self, manager: Any, *tables: str, snapshot: bool = False) -> Iterator[list[Rows]]:
-        """Yield a ``Rows`` for each of these tables, in one transaction.
+        """Start a transaction, and yield a ``Rows`` for each of these tables.
 
         With ``snapshot``, all statements see the database at the same moment.
 
-        If tables or columns were missing at the last check, it checks the schema again: an upgrade
-        may have added them. It does so before the transaction, because on MySQL an upgrade that
-        waits for a transaction blocks all other readers of the table.
+        If tables or columns were missing at the last check, the method checks the schema again: an
+        upgrade may have added them. It does so before the transaction, because on MySQL an upgrade
+        that waits for a transaction blocks all other readers of the table.
         """
         if self._missing:
             self._look_for_missing(migration.schema(self._engine))
@@ -261,8 +275,7 @@ class Database:
                 raise self._error(f"it has no table {table} yet.", "Run `wharfinger db upgrade`.")
         with manager.using(_Context()) as session:
             if snapshot and self._engine_name() == "postgresql":
-                # It is the default of SQLite, and of MySQL unless its server is configured
-                # otherwise.
+                # SQLite does this by default, and MySQL unless its server is configured otherwise.
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield [
                 Rows(session, METADATA.tables[table], missing.get(table, frozenset()))
@@ -280,8 +293,8 @@ class Database:
                 is_whole = columns.issuperset(METADATA.tables[table].columns.keys())
                 lacking = "" if is_whole else f"column {', '.join(sorted(columns))} in "
                 LOG.warning(
-                    "%s has no %stable %s, so these values are not stored: run `wharfinger db "
-                    "upgrade`.",
+                    "Database %s has no %stable %s, so these values are not stored: run "
+                    "`wharfinger db upgrade`.",
                     self.name,
                     lacking,
                     table,
@@ -290,7 +303,10 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Raise errors as ours, and DatabaseUnavailable at the deadline."""
+        """Limit the time of a transaction, and translate the errors of the database.
+
+        Raises DatabaseUnavailable after [database] timeout, otherwise StateError or TakenError.
+        """
         with self._deadline.running() as running:
             try:
                 with self._errors():
@@ -338,12 +354,12 @@ class Database:
         return self._url.get_backend_name()
 
     def _is_there(self) -> bool:
-        """Return whether the file of a SQLite database exists; True for a server."""
+        """Return whether the file of a SQLite database exists; True for a database server."""
         return self._file.exists() if self._file else self._engine_name() != "sqlite"
 
     @property
     def _file(self) -> Path | None:
-        """The file of a SQLite database; None for a database without a file."""
+        """Return the path of a SQLite database; None for a database without a file."""
         name = (self._url.database or "").removeprefix("file:")
         is_file = self._engine_name() == "sqlite" and name not in ("", ":memory:")
         return Path(name) if is_file else None
@@ -360,13 +376,13 @@ class Database:
 
 
 def _with_all_characters(url: sa.URL) -> str:
-    """Return the URL of a MySQL database with the character set of all characters."""
+    """Return the URL of a MySQL database with the character set utf8mb4 if it has none."""
     query = {"charset": "utf8mb4", **url.query}
     return url.set(query=query).render_as_string(hide_password=False)
 
 
 def _is_outage(error: Exception) -> bool:
-    """Return whether the same may succeed later, without a repair of the database."""
+    """Return whether a statement that raised this error may succeed later, without a repair."""
     if isinstance(error, db_exception.DBConnectionError | OSError):
         return True
     cause = error.inner_exception if isinstance(error, db_exception.DBError) else error
@@ -376,6 +392,6 @@ def _is_outage(error: Exception) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first line of a database error as a sentence, without the driver's advice."""
+    """Return the first line of the message of a database error, as a sentence."""
     line = str(reason(error)).partition("\n")[0]
     return line if line.endswith((".", "!", "?")) else f"{line}."

@@ -1,6 +1,6 @@
-"""The schema of a database: its version, missing tables and columns, and the upgrade.
+"""Find the schema version of a database and its missing columns, and upgrade it.
 
-Only an upgrade imports alembic, since the import takes longer than most commands.
+Only ``upgrade`` imports alembic, since the import takes longer than most commands.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 from wharfinger.db.tables import METADATA
 from wharfinger.sqlite import schema_lock
 
-#: The id of the lock for upgrades, an arbitrary number ("WHAR").
+#: The id of the server lock that an upgrade holds: an arbitrary number ("WHAR").
 _LOCK: Final = 0x57484152
 _MIGRATIONS: Final = resources.files(__package__) / "migrations"
 #: Seconds that MySQL waits for another upgrade of the same database.
@@ -27,15 +27,15 @@ _VERSION: Final = sa.table("alembic_version", sa.column("version_num"))
 
 
 class BrokenSchemaError(Exception):
-    """A database without a single version from which an upgrade could start."""
+    """A database that records several schema versions, or one that alembic cannot upgrade."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The version of a database, and the newest version of this release.
+    """The schema version of a database, and the newest version that this release knows (``head``).
 
-    ``current`` is None for a database without tables. ``is_known`` is False for a version of a
-    newer release.
+    ``current`` is None for a database without tables. ``is_known`` is False if ``current`` is a
+    version of a newer release.
     """
 
     current: str | None
@@ -44,21 +44,22 @@ class Schema:
 
     @property
     def is_head(self) -> bool:
-        """Return whether the database has the newest version of this release."""
+        """Return whether the database has the newest schema version of this release."""
         return self.current == self.head
 
 
 def schema(engine: Engine) -> Schema:
-    """Return the version of a database."""
+    """Return the schema version of a database."""
     with engine.connect() as connection:
         return _schema(connection)
 
 
 def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head") -> None:
-    """Create the tables, or upgrade them to a version; a newer schema is not changed.
+    """Create the tables, or upgrade them to the schema version ``revision``.
 
-    ``directory`` is for the lock file of a SQLite database. Records of the first version have no
-    host, and become records of ``host``. Raises BrokenSchemaError.
+    A database with the schema of a newer release is not changed. ``directory`` is for the lock file
+    of a SQLite database. Records of the first version name no host: they are assigned to ``host``.
+    Raises BrokenSchemaError.
     """
     from alembic import command, config  # noqa: PLC0415 - takes long
     from alembic.util import CommandError  # noqa: PLC0415 - takes long
@@ -84,7 +85,7 @@ def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head
 
 
 def missing(engine: Engine) -> Mapping[str, frozenset[str]]:
-    """Return the columns that a database lacks, by table; all columns of a missing table."""
+    """Return the columns that a database lacks, by table; all columns if the table is missing."""
     there = {
         table: {column["name"] for column in columns}
         for (_schema, table), columns in sa.inspect(engine).get_multi_columns().items()
@@ -103,7 +104,7 @@ def _schema(connection: Connection) -> Schema:
 
 
 def _current(connection: Connection) -> str | None:
-    """Return the version that alembic has written, or None; raises BrokenSchemaError."""
+    """Return the schema version that alembic has stored, or None; raises BrokenSchemaError."""
     if not sa.inspect(connection).has_table(_VERSION.name):
         return None
     versions = list(connection.scalars(sa.select(_VERSION.c.version_num)))
@@ -114,18 +115,21 @@ def _current(connection: Connection) -> str | None:
 
 @cache
 def _revisions() -> tuple[str, ...]:
-    """Return all versions that this release knows, oldest first, by the names of their files."""
+    """Return all schema versions that this release knows, oldest first.
+
+    They are the numbers in the file names of alembic's scripts.
+    """
     files = (_MIGRATIONS / "versions").iterdir()
     return tuple(sorted(file.name.partition("_")[0] for file in files if file.name[0].isdigit()))
 
 
 @contextmanager
 def _exclusive(connection: Connection) -> Iterator[None]:
-    """Hold the server's lock for upgrades of this database on a connection."""
+    """Hold a lock of the database server, so that only one process upgrades this database."""
     if connection.dialect.name == "postgresql":
         take, give = f"pg_advisory_lock({_LOCK})", f"pg_advisory_unlock({_LOCK})"
     else:
-        # Lock names are global to the server, and have up to 64 characters.
+        # Lock names are global to the server, and have at most 64 characters.
         name = f"CONCAT('{_LOCK}.', MD5(DATABASE()))"
         take, give = f"GET_LOCK({name}, {_PATIENCE})", f"RELEASE_LOCK({name})"
     answer = connection.scalar(sa.text(f"SELECT {take}"))

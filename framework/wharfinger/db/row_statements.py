@@ -9,14 +9,14 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-#: The most keys of one statement, since databases limit the parameters.
+#: The most keys in one statement, since databases limit the number of parameters.
 _BATCH: Final = 500
 
 Values = Mapping[str, Any]
 
 
 class StaleError(Exception):
-    """Rows that another process has changed or deleted since they were read."""
+    """Another process has changed or deleted rows since this process read them."""
 
     def __init__(self, changed: Collection[str], gone: Collection[str]) -> None:
         super().__init__(f"changed: {sorted(changed)}, gone: {sorted(gone)}")
@@ -26,7 +26,7 @@ class StaleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Values to write into the row of a key, if it still has the revision."""
+    """Values to write into the row with the key ``key``, if its revision is still ``revision``."""
 
     key: str
     revision: int
@@ -37,9 +37,9 @@ class Change:
 class Sole:
     """Condition for adding a row: no other row has the values of ``taken``.
 
-    ``unique`` describes the unique value, for messages. ``lock`` are values of a row in ``table``,
+    ``unique`` describes these values, for messages. ``lock`` selects a row of the table ``table``,
     which is locked until the transaction ends. If two processes add such a row at the same time,
-    one waits for the lock, and then finds the row of the other.
+    one waits for the lock, and then finds the row of the other process.
     """
 
     unique: str
@@ -50,9 +50,9 @@ class Sole:
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Values to write into other rows, of ``table``, in the same transaction as a change.
+    """Values to write into rows of another table, in the same transaction as a change.
 
-    ``where`` is that of ``Rows.select``. The revisions of these rows rise by one.
+    ``where`` selects the rows as in ``Rows.select``. Their revisions rise by one.
     """
 
     table: str
@@ -62,20 +62,20 @@ class Following:
 
 @dataclass(frozen=True, slots=True)
 class NotIn:
-    """Any value but these."""
+    """Condition of a column: any value but these."""
 
     values: Collection[str]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Any value that a query returns; see ``Rows.values``."""
+    """Condition of a column: any value that a subquery returns; see ``Rows.values``."""
 
     query: sa.Select[Any]
 
 
 class Rows:
-    """The rows of a table that are not marked as deleted.
+    """Statements on the rows of a table that are not marked as deleted.
 
     ``lacking`` are columns that the database does not have; statements omit them.
     """
@@ -86,15 +86,18 @@ class Rows:
         self._present: Final = [name for name in table.columns.keys() if name not in lacking]  # noqa: SIM118
 
     def has(self, column: str) -> bool:
-        """Return whether the database has a column of this table."""
+        """Return whether the database has this column of the table."""
         return column in self._present
 
     def values(self, column: str, where: Values) -> AnyOf:
-        """Return a subquery as condition: the values of a column in the rows of ``where``."""
+        """Return a condition: any value that a column has in the rows that match ``where``."""
         return AnyOf(sa.select(self._table.c[column]).where(*self._conditions(where)))
 
     def select(self, where: Values) -> list[dict[str, Any]]:
-        """Return the rows, oldest first, whose columns have these values, or one of several."""
+        """Return the rows whose columns have these values, oldest first.
+
+        A condition may also be a collection of values, any of which matches.
+        """
         columns = [self._table.c[name] for name in self._present]
         found = [
             dict(row)
@@ -108,7 +111,10 @@ class Rows:
         return sorted(found, key=itemgetter("id"))
 
     def revisions(self, key: str, where: Values) -> dict[str, int]:
-        """Return the revisions, by key, of the rows that ``select`` returns."""
+        """Return the revisions of the rows that ``select`` returns, by their keys.
+
+        ``key`` is the name of the column with the keys.
+        """
         found: dict[str, int] = {}
         for some in _bounded(where):
             rows = self._session.execute(
@@ -118,21 +124,21 @@ class Rows:
         return found
 
     def insert(self, rows: Iterable[Values]) -> None:
-        """Add rows."""
+        """Add rows to the table."""
         for some in _alike(rows, self._present):
             self._session.execute(sa.insert(self._table), some)
 
     def lock(self, where: Values) -> None:
-        """Lock the rows with these values until the transaction ends; wait for other locks."""
+        """Lock the rows that match ``where`` until the transaction ends."""
         for some in _bounded(where):
             self._session.execute(
                 sa.select(self._table.c.id).where(*self._conditions(some)).with_for_update()
             )
 
     def update(self, key: str, changes: Sequence[Change]) -> None:
-        """Update rows that have the revisions of the changes; raises StaleError.
+        """Update the rows if each still has the revision of its change; raises StaleError.
 
-        The revisions rise by one.
+        The revisions of the rows rise by one.
         """
         by_key: dict[str, Change] = {}
         for change in changes:
@@ -145,9 +151,9 @@ class Rows:
         )
 
     def delete(self, key: str, revisions: Mapping[str, int]) -> None:
-        """Delete rows that have these revisions; raises StaleError.
+        """Delete the rows if each still has the given revision; raises StaleError.
 
-        Rows of a table with soft deletion are marked as deleted.
+        In a table with soft deletion, rows are only marked as deleted.
         """
         self._hold(key, revisions)
         for some in _batches(revisions):
@@ -160,11 +166,14 @@ class Rows:
                 self._session.execute(sa.delete(self._table).where(*where))
 
     def replace(self, scope: Values, key: str, rows: Mapping[str, Values | None]) -> None:
-        """Write the rows of a scope by key; None deletes a row."""
+        """Add, update or delete rows of a scope, without a check of revisions.
+
+        ``scope`` and ``key`` are as in ``Database.replace``; None in ``rows`` deletes a row.
+        """
         self.put(scope, key, rows, self.existing(scope, key, rows))
 
     def existing(self, scope: Values, key: str, keys: Iterable[str]) -> set[str]:
-        """Return the keys that exist in the scope, without locks."""
+        """Return which of these keys have a row in the scope, without locking the rows."""
         found: set[str] = set()
         for some in _batches(keys):
             where = self._conditions({**scope, key: some})
@@ -178,14 +187,15 @@ class Rows:
         rows: Mapping[str, Values | None],
         existing: Collection[str],
     ) -> None:
-        """Update the rows of the existing keys, delete those of None, and add the other rows.
+        """Update the rows whose keys are in ``existing``, and add the other rows.
 
-        The revisions of updated rows rise by one. A new row has revision 1.
+        Delete an existing row that is None in ``rows``. The revisions of updated rows rise by one;
+        a new row has revision 1.
         """
         for some in _batches(one for one, row in rows.items() if row is None and one in existing):
             where = self._conditions({**scope, key: some})
             self._session.execute(sa.delete(self._table).where(*where))
-        # In the order of the keys, or two processes that add rows could deadlock.
+        # Two processes that add rows in different orders could deadlock.
         written = {
             one: {**row, **scope, key: one} for one, row in sorted(rows.items()) if row is not None
         }
@@ -195,7 +205,10 @@ class Rows:
         self.insert({**row, "revision": 1} for one, row in written.items() if one not in existing)
 
     def touch(self, values: Values, count: Collection[str], where: Values) -> int:
-        """Write columns, and add one to those of ``count``; return the number of rows."""
+        """Write columns of the rows that match ``where``; return the number of these rows.
+
+        The values of the columns of ``count`` rise by one.
+        """
         known = {name: value for name, value in values.items() if name in self._present}
         counted = self._counted(count)
         met = 0
@@ -209,9 +222,9 @@ class Rows:
     def _write(
         self, keys: Collection[str], rows: Iterable[Values], count: Collection[str] = ()
     ) -> None:
-        """Update the rows that have the values of the columns ``keys``.
+        """Update each row that is identified by its values in the columns ``keys``.
 
-        The columns of ``count`` rise by one.
+        The values of the columns of ``count`` rise by one.
         """
         where = [self._table.c[key] == sa.bindparam(f"where_{key}") for key in keys]
         for some in _alike(rows, self._present):
@@ -232,14 +245,15 @@ class Rows:
     def hold(
         self, key: str, keys: Iterable[str], where: Values, columns: Collection[str] | None = None
     ) -> dict[str, dict[str, Any]]:
-        """Lock the rows of these keys until the transaction ends; return them by key.
+        """Lock the rows with these keys until the transaction ends; return them by key.
 
-        ``where`` has further conditions. The rows have these columns, by default all. The values
-        are committed, since a lock waits for the transactions of other processes.
+        ``where`` has further conditions. ``columns`` are the columns to return, by default all. The
+        values are committed ones: a lock waits until other transactions on the row have ended.
         """
         names = self._present if columns is None else [key, *filter(self.has, columns)]
         found: dict[str, dict[str, Any]] = {}
-        # In the order of the keys, also within a batch, or two processes could deadlock.
+        # Two processes that lock rows in different orders could deadlock, even within one
+        # statement.
         for some in _batches(sorted(keys)):
             rows = self._session.execute(
                 sa.select(*(self._table.c[name] for name in names))
@@ -251,7 +265,7 @@ class Rows:
         return found
 
     def _hold(self, key: str, revisions: Mapping[str, int]) -> None:
-        """Lock rows until the transaction ends; raises StaleError for another revision."""
+        """Lock rows until the transaction ends; raises StaleError if a revision differs."""
         held = self.hold(key, revisions, {}, ["revision"])
         gone = revisions.keys() - held.keys()
         changed = {one for one, row in held.items() if row["revision"] != revisions.get(one)}
@@ -269,9 +283,9 @@ class Rows:
 
 
 def _alike(rows: Iterable[Values], present: Collection[str]) -> Collection[list[Values]]:
-    """Group rows by their columns, without columns that the database lacks.
+    """Group rows that have the same columns; omit columns that the database lacks.
 
-    All rows of a statement need the same columns: it ignores columns that the first row lacks.
+    One statement needs rows with equal columns: it ignores columns that the first row lacks.
     """
     alike: dict[frozenset[str], list[Values]] = {}
     for row in rows:
@@ -302,7 +316,7 @@ def is_several(value: object) -> bool:
 
 
 def _bounded(where: Values) -> Iterator[Values]:
-    """Yield the same conditions, split so that each has at most _BATCH values."""
+    """Split conditions so that each statement has at most _BATCH values; yield the parts."""
     several = [name for name, value in where.items() if is_several(value)]
     longest = max(several, key=lambda name: len(where[name]), default=None)
     if longest is None:

@@ -1,4 +1,4 @@
-"""The tables; the docstrings of the objects describe their columns.
+"""Tables of the database; the docstrings of the versioned objects describe the columns.
 
 Older and newer releases can use one database at the same time: upgrades only add columns, and a
 column added to an existing table is nullable or has a server default. ``revision`` rises with each
@@ -13,25 +13,32 @@ from sqlalchemy.dialects import mysql
 
 METADATA: Final = sa.MetaData()
 
-#: The longest name: providers have up to 200 characters in Placement, and 255 in nova.
+#: The largest number of characters of a name: in Placement, names of providers have up to 200, in
+#: nova 255.
 NAME: Final = 255
-#: The longest name of a driver instance.
+#: The largest number of characters of the name of a driver instance.
 INSTANCE: Final = 64
 
 
 def long_text() -> sa.Text:
-    """Return the type of long texts; plain TEXT of MySQL has at most 64 KiB."""
+    """Return the column type for texts that may exceed 64 KiB, the limit of TEXT in MySQL."""
     return sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 
 
 class _Time(sa.TypeDecorator[Any]):
-    """A time; a value of SQLite that is not a time is returned for the object to check."""
+    """Column type of a time; a damaged value of SQLite is returned as it is.
+
+    The versioned object that gets the value reports the damage.
+    """
 
     impl = sa.DateTime
     cache_ok = True
 
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any] | None:
-        """Return the processor of DateTime, which would fail a whole query for one value."""
+        """Return a function that converts a value read, but returns a value that it cannot convert.
+
+        The function of DateTime would fail the whole query for such a value.
+        """
         process = super().result_processor(dialect, coltype)
         if process is None:
             return None

@@ -1,7 +1,7 @@
-"""Deadline of a transaction on a server, which includes connecting and waiting for locks.
+"""Time limit of a transaction on a database server, with connecting and waiting for locks.
 
-The drivers of databases have timeouts for connecting or for one read, but none for a transaction.
-At the deadline, a timer shuts down the sockets of the transaction; the driver that waits for them
+Database drivers have timeouts for connecting or for one read, but none for a transaction. At the
+deadline, a timer shuts down the sockets of the transaction; the database driver that waits for them
 then raises its own error.
 """
 
@@ -20,9 +20,9 @@ LOG: Final = logging.getLogger(__name__)
 
 
 class TransactionDeadline:
-    """Ends the transactions of an engine that take longer than ``seconds``.
+    """Ends the transactions of a SQLAlchemy engine that take longer than ``seconds``.
 
-    SQLite does not need it, since it has a busy timeout.
+    It does nothing for SQLite, which has a timeout for locks.
     """
 
     def __init__(self, engine: Engine, seconds: float) -> None:
@@ -32,13 +32,16 @@ class TransactionDeadline:
         if self._is_server:
             event.listen(engine, "do_connect", self._connect)
             event.listen(engine, "checkout", self._check_out)
-            # A pool pings a connection before that event.
+            # SQLAlchemy's pool pings a connection before that event.
             self._ping: Final = engine.dialect.do_ping
             engine.dialect.do_ping = self._pinged  # type: ignore[assignment, method-assign]
 
     @contextmanager
     def running(self) -> Iterator["Running | None"]:
-        """Run a transaction in this thread; those within it share its time."""
+        """Limit the time of a transaction in this thread.
+
+        A transaction inside another one shares its time.
+        """
         if not self._is_server or getattr(self._running, "it", None) is not None:
             yield None
             return
@@ -50,7 +53,7 @@ class TransactionDeadline:
             running.end()
 
     def _connect(self, dialect: Any, _record: Any, args: Any, options: dict[str, Any]) -> Any:
-        """Connect with a time limit; None leaves that to SQLAlchemy."""
+        """Connect to the server with a time limit; return None to let SQLAlchemy connect."""
         running: Running | None = getattr(self._running, "it", None)
         if running is None:
             return None
@@ -59,8 +62,8 @@ class TransactionDeadline:
         seconds = max(1, ceil(self._seconds))
         options.setdefault("connect_timeout", seconds)
         if dialect.driver != "pymysql":
-            return None  # psycopg's timeout is for all that belongs to connecting
-        # Its timeout for connecting does not include the login.
+            return None  # psycopg's timeout includes the login
+        # PyMySQL's timeout for connecting does not include the login.
         options.setdefault("read_timeout", seconds)
         connection = dialect.loaded_dbapi.connect(*args, **options, defer_connect=True)
         running.use(connection)
@@ -81,7 +84,7 @@ class TransactionDeadline:
 
 
 class Running:
-    """A transaction in progress; ``is_over`` is True after its deadline."""
+    """A transaction in progress; ``is_over`` becomes True at its deadline."""
 
     def __init__(self, seconds: float) -> None:
         self.is_over = False
@@ -93,7 +96,7 @@ class Running:
         self._timer.start()
 
     def use(self, connection: Any) -> None:
-        """Note a connection of the driver's that the transaction uses."""
+        """Add a connection of the database driver, to shut it down at the deadline."""
         with self._lock:
             if connection not in self._connections:
                 self._connections.append(connection)
@@ -101,7 +104,7 @@ class Running:
                 _shut_down(connection)
 
     def end(self) -> None:
-        """End the transaction: the timer no longer affects its connections."""
+        """End the transaction: the timer no longer shuts down its connections."""
         self._timer.cancel()
         with self._lock:
             self._has_ended = True
@@ -116,12 +119,12 @@ class Running:
 
 
 def _shut_down(connection: Any) -> None:
-    """Shut down the socket of a connection: a read of it then ends with an error."""
-    # PyMySQL has no method for it. The attribute is None before and after it is connected.
+    """Shut down the socket of a connection, so that a read from it raises an error."""
+    # PyMySQL has no method for it. The attribute is None while it is not connected.
     pymysql_socket = getattr(connection, "_sock", None)
     try:
         number = (pymysql_socket or connection).fileno()
         with socket.socket(fileno=os.dup(number)) as duplicate:
             duplicate.shutdown(socket.SHUT_RDWR)
-    except Exception:  # the driver's own, if it has no connection any more
+    except Exception:  # the database driver's own error, if it is no longer connected
         LOG.debug("A connection to the database has no socket", exc_info=True)

@@ -1,1 +1,1 @@
-"""Alembic's scripts, one for each version of the schema."""
+"""Scripts of alembic, one for each schema version."""

@@ -1,4 +1,4 @@
-"""Where alembic starts; ``wharfinger.db.migration`` hands over the connection."""
+"""The script that alembic runs first; ``wharfinger.db.migration`` has set the connection."""
 
 from alembic import context
 

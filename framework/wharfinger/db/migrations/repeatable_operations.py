@@ -1,7 +1,7 @@
-"""Steps of an upgrade that can be repeated.
+"""Operations of a schema upgrade that do nothing if they were done before.
 
-MySQL keeps each step even if a later one fails; the next upgrade continues there. Other databases
-undo all steps of a version that was not completed.
+If an operation fails, MySQL keeps the earlier ones, and the next upgrade repeats them all. Other
+databases undo all operations of a schema version that was not completed.
 """
 
 from typing import Any
@@ -11,19 +11,19 @@ from alembic import op
 
 
 def has_table(name: str) -> bool:
-    """Whether a table is there."""
+    """Return whether a table exists."""
     return sa.inspect(op.get_bind()).has_table(name)
 
 
 def has_column(table: str, name: str) -> bool:
-    """Whether a table is there, and a column in it."""
+    """Return whether a table exists and has a column."""
     return has_table(table) and name in {
         column["name"] for column in sa.inspect(op.get_bind()).get_columns(table)
     }
 
 
 def create_table(name: str, *parts: "sa.Column[Any] | sa.Constraint") -> None:
-    """Create a table that is not there yet; its indexes are steps of their own."""
+    """Create a table if it does not exist; create its indexes with ``create_index``."""
     if not has_table(name):
         op.create_table(
             name,
@@ -35,13 +35,13 @@ def create_table(name: str, *parts: "sa.Column[Any] | sa.Constraint") -> None:
 
 
 def create_index(name: str, table: str, *columns: str) -> None:
-    """Create an index that is not there yet."""
+    """Create an index of a table if it does not exist."""
     there = {index["name"] for index in sa.inspect(op.get_bind()).get_indexes(table)}
     if name not in there:
         op.create_index(name, table, list(columns))
 
 
 def add_column(table: str, column: "sa.Column[Any]") -> None:
-    """Add a column that is not there yet: one that is nullable, or has a server default."""
+    """Add a column if it does not exist; it must be nullable or have a server default."""
     if not has_column(table, column.name):
         op.add_column(table, column)

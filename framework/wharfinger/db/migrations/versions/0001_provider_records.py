@@ -1,4 +1,4 @@
-"""Create the records that driver instances keep of resource providers."""
+"""Create the table of the records that driver instances keep of resource providers."""
 
 import sqlalchemy as sa
 
@@ -9,7 +9,6 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Take the step."""
     repeatable_operations.create_table(
         "provider_records",
         sa.Column("instance", sa.String(64), primary_key=True),

@@ -1,4 +1,4 @@
-"""Tables for all objects; the spine's records move into columns of their own."""
+"""Create tables for all objects; move provider records from JSON documents into columns."""
 
 import json
 from typing import Annotated, Any, Final, Literal
@@ -53,7 +53,7 @@ class _Provider(msgspec.Struct):
 
 
 class _Document(msgspec.Struct):
-    """JSON document of a provider, as the first version wrote and read it."""
+    """JSON document of a provider record, as the first version stored it."""
 
     applied: _Provider | None = None
     intended: _Provider | None = None
@@ -65,7 +65,6 @@ class _Document(msgspec.Struct):
 
 
 def upgrade() -> None:
-    """Take the step."""
     _create_services()
     _create_compute_nodes()
     _create_flavors()
@@ -212,9 +211,9 @@ def _create_reservations() -> None:
 
 
 def _move_provider_records() -> None:
-    """One column for each part of the JSON document, and the host it was written on.
+    """Move the JSON documents into a table with a column for each part of a document.
 
-    A document that cannot be read stays in its table, which is renamed; the others are moved.
+    A document that cannot be read stays in the old table, now ``provider_documents``.
     """
     if repeatable_operations.has_column("provider_records", "document"):
         op.rename_table("provider_records", "provider_documents")
@@ -240,7 +239,7 @@ def _move_provider_records() -> None:
 
 
 def _move_documents() -> bool:
-    """Whether all could be moved."""
+    """Move the documents into columns; return whether all could be moved."""
     names = ("instance", "uuid", "document")
     documents = sa.table("provider_documents", *map(sa.column, names))
     records = sa.table("provider_records", *map(sa.column, ("host", *_COLUMNS)))
@@ -255,7 +254,8 @@ def _move_documents() -> bool:
             LOG.error(
                 "The record that driver instance %s has of provider %s cannot be read: %s. It "
                 "stays in the table provider_documents. A cycle finds the provider again by its "
-                "traits in Placement; if its driver no longer has it, it is reported, not deleted.",
+                "traits in Placement. If the driver no longer lists it, the cycle reports the "
+                "provider instead of deleting it.",
                 row.instance,
                 row.uuid,
                 error,
@@ -273,7 +273,7 @@ def _move_documents() -> bool:
 
 
 def _record(instance: str, uuid: str, document: bytes) -> dict[str, Any]:
-    """The columns of a document; raises ValueError, TypeError for one that is damaged."""
+    """Return the columns for a document; raises ValueError, TypeError for a damaged document."""
     UUID(uuid)
     parts = msgspec.json.decode(document, type=_Document)
     return {

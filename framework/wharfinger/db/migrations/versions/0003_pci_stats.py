@@ -1,4 +1,4 @@
-"""The PCI devices of a node."""
+"""Store the PCI devices of a node."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -10,7 +10,6 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Take the step."""
     repeatable_operations.add_column(
         "compute_nodes",
         sa.Column("pci_stats", sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")),

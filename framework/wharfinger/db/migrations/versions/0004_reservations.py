@@ -1,4 +1,4 @@
-"""Reservations: the figures to restore, the consumer that releases them, and their age."""
+"""Store more about reservations: the amounts to restore, the released consumer, and the start."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -10,7 +10,6 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Take the steps."""
     text = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
     repeatable_operations.add_column("reservations", sa.Column("own_reserved", text))
     repeatable_operations.add_column("reservations", sa.Column("consumer_uuid", sa.String(36)))

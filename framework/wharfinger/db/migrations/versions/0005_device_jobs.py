@@ -1,4 +1,4 @@
-"""Device jobs."""
+"""Create the table of the jobs that program devices."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -10,7 +10,6 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    """Take the step."""
     long_text = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
     repeatable_operations.create_table(
         "device_jobs",

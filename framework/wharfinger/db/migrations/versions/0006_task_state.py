@@ -1,4 +1,4 @@
-"""The operation under way on an instance, and when it began."""
+"""Store the operation in progress on an instance, and when the instance was last saved."""
 
 import sqlalchemy as sa
 
@@ -9,6 +9,5 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Take the step."""
     repeatable_operations.add_column("instances", sa.Column("task_state", sa.String(255)))
     repeatable_operations.add_column("instances", sa.Column("updated_at", sa.DateTime))

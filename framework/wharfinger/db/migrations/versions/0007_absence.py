@@ -1,4 +1,4 @@
-"""Start of the absence of a provider, in uptime."""
+"""Store the uptime of the host when a provider went missing from its driver's list."""
 
 import sqlalchemy as sa
 
@@ -9,5 +9,4 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Take the step."""
     repeatable_operations.add_column("provider_records", sa.Column("absence", sa.String(255)))

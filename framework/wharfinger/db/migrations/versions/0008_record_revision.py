@@ -1,4 +1,4 @@
-"""Revision of a provider record: how often it was written."""
+"""Store how often a provider record was written, as its revision."""
 
 import sqlalchemy as sa
 
@@ -9,7 +9,6 @@ down_revision = "0007"
 
 
 def upgrade() -> None:
-    """Take the step."""
     repeatable_operations.add_column(
         "provider_records",
         sa.Column("revision", sa.Integer, nullable=False, server_default="0"),

@@ -1,4 +1,4 @@
-"""The allocations that an instance has claimed."""
+"""Store the allocations that an instance has claimed."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -10,7 +10,6 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Take the step."""
     repeatable_operations.add_column(
         "instances",
         sa.Column(

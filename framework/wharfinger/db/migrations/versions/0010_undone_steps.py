@@ -1,4 +1,4 @@
-"""Writes that another program undid again, with counts, for each provider."""
+"""Store which values another program has undone in a provider, and how often."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -10,6 +10,5 @@ down_revision = "0009"
 
 
 def upgrade() -> None:
-    """Take the step."""
     text = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
     repeatable_operations.add_column("provider_records", sa.Column("undone", text))

@@ -1,1 +1,1 @@
-"""The versions of the schema, oldest first by number."""
+"""The schema versions, in the order of their numbers."""
