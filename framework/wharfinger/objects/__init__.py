@@ -1,7 +1,7 @@
 """Versioned objects, and access to the database that stores them.
 
-Only objects use the database. Processes exchange objects, and objects outlive upgrades: each has
-a version, and its fields change only with the version.
+No other package uses the database. Processes of different releases exchange objects and share the
+database, so each object has a version, and its fields change only with the version.
 """
 
 from wharfinger.objects.base import WharfingerObject

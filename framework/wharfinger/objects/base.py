@@ -1,7 +1,8 @@
-"""The base of all versioned objects.
+"""Base classes of all versioned objects.
 
-The primitives that processes exchange are those of oslo.versionedobjects, and the methods have
-its names. The library itself would bring oslo.messaging, oslo.service and eventlet.
+Processes exchange objects as primitives: JSON data in the format of oslo.versionedobjects. The
+methods have the names of that library. We do not use the library itself, since it depends on
+oslo.messaging, oslo.service and eventlet.
 """
 
 import functools
@@ -15,13 +16,13 @@ from oslo_utils import versionutils
 from wharfinger.exceptions import FieldUnset, IncompatibleVersion, InvalidObject, shown
 from wharfinger.objects.field_base import Field, ListOfObjectsField, ObjectField, UnspecifiedDefault
 
-#: The class of each name.
+#: The classes of versioned objects, by name.
 REGISTERED: Final[dict[str, "type[WharfingerObject]"]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One version of an object: its changes, and the fields that it added."""
+    """One version of an object: a text about the change, and the fields that it added."""
 
     version: str
     brought: str
@@ -29,12 +30,15 @@ class Step:
 
 
 class IndirectionAPI(Protocol):
-    """Calls remotable methods in the process that has the database open."""
+    """Client that calls remotable methods in the process that has the database open."""
 
     def object_action(
         self, context: Any, objinst: Any, objmethod: str, args: Any, kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
-        """Call a method of an object; return the changes of the object, and the result."""
+        """Call a method of an object in that process.
+
+        Return the object's changes, and the result.
+        """
 
     def object_class_action_versions(  # noqa: PLR0917 - as it is called
         self,
@@ -45,16 +49,22 @@ class IndirectionAPI(Protocol):
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """Call a method of a class; return its result in these versions."""
+        """Call a class method in that process.
+
+        Return its result, with objects in these versions.
+        """
 
     def object_backport_versions(
         self, context: Any, objinst: Any, object_versions: dict[str, str]
     ) -> Any:
-        """Return the object of a primitive that is too new, in these versions."""
+        """Return an object in versions that this process knows.
+
+        ``objinst`` is the primitive of the object, whose version is too new for this process.
+        """
 
 
 class _Attribute:
-    """Descriptor of the attribute for a field."""
+    """Descriptor through which a field of an object is read, checked and written."""
 
     def __init__(self, name: str, field: Field[Any]) -> None:
         self._name: Final = name
@@ -79,12 +89,13 @@ class _Attribute:
 
 
 class WharfingerObject:
-    """A versioned object of this project.
+    """Base class of a versioned object.
 
-    ``HISTORY`` lists the changes of each version, oldest first; the last is ``VERSION``.
-    Annotations beside ``fields`` are the types of the attributes; the docstring states their
-    meaning. Reading an unset field raises FieldUnset. ``obj_relationships`` has pairs of versions
-    for each field with an object: the version of this object, and that of the object in the field.
+    ``HISTORY`` lists the changes of each version, oldest first; the last is ``VERSION``. The
+    annotations beside ``fields`` are the types of the attributes; the class docstring describes
+    them. Reading an unset field raises FieldUnset. If a field contains objects of another class,
+    ``obj_relationships`` has pairs of versions for the field: a version of this class, and the
+    version of the other class that belongs to it.
     """
 
     OBJ_SERIAL_NAMESPACE: ClassVar[str] = "wharfinger_object"
@@ -144,7 +155,7 @@ class WharfingerObject:
 
     @classmethod
     def obj_name(cls) -> str:
-        """Return the name of the class in primitives."""
+        """Return the name that the class has in primitives."""
         return cls.__name__
 
     def obj_clone(self) -> Self:
@@ -152,20 +163,23 @@ class WharfingerObject:
         return deepcopy(self)
 
     def obj_attr_is_set(self, attrname: str) -> bool:
-        """Return whether a field has a value; raises AttributeError for an unknown name."""
+        """Return whether a field has a value; raises AttributeError if there is no such field."""
         if attrname not in self.fields:
             raise AttributeError(f"{self.obj_name()} has no field {shown(attrname)}")
         return attrname in self._values
 
     def obj_set_defaults(self, *attrs: str) -> None:
-        """Set unset fields, by default all fields that have a default, to copies of the default."""
+        """Set unset fields to copies of their defaults.
+
+        ``attrs`` are the names of the fields, by default all fields that have a default.
+        """
         every = (name for name, one in self.fields.items() if one.default is not UnspecifiedDefault)
         for name in attrs or every:
             if name not in self._values:
                 setattr(self, name, deepcopy(self.fields[name].default))
 
     def obj_what_changed(self) -> set[str]:
-        """Return the fields that have changed, and the fields whose objects have changed."""
+        """Return the names of changed fields; a contained object that has changed counts, too."""
         return self._changed_fields | {
             name
             for name, value in self._values.items()
@@ -173,9 +187,9 @@ class WharfingerObject:
         }
 
     def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
-        """Count fields, all or some, as unchanged from now on.
+        """Mark the named fields as unchanged, by default all fields.
 
-        ``recursive`` includes all fields of the objects in them.
+        With ``recursive``, also mark all fields of the objects that these fields contain.
         """
         names = self.fields.keys() if fields is None else fields
         if recursive:
@@ -192,8 +206,9 @@ class WharfingerObject:
     ) -> None:
         """Convert the data of a primitive of this object to an earlier version, in place.
 
-        ``version_manifest`` has the versions of the objects in it, by name; an object that it
-        does not name stays as it is. Without a manifest, ``obj_relationships`` has the versions.
+        ``version_manifest`` has, by name, the versions to which contained objects are converted; an
+        object that it does not name stays as it is. Without a manifest, ``obj_relationships`` has
+        the versions.
         """
         for name, field in self.fields.items():
             if name not in self._values or not isinstance(field, ObjectField | ListOfObjectsField):
@@ -215,7 +230,10 @@ class WharfingerObject:
         pairs: Iterable[tuple[str, str]],
         version_manifest: Mapping[str, str] | None,
     ) -> None:
-        """Convert the objects in a field to the versions that fit a version of this object."""
+        """Convert the objects in a field to the versions that belong to ``target_version``.
+
+        ``pairs`` has pairs of versions: of this object, and of the objects in the field.
+        """
         try:
             version = _part_version(target_version, pairs)
         except LookupError:
@@ -241,18 +259,18 @@ class WharfingerObject:
         target_version: str | None = None,
         version_manifest: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Return the object as a primitive, in its own version or an earlier one.
+        """Return the object as a primitive, in its own version or in an earlier ``target_version``.
 
-        An object that arrived in an earlier version leaves in that version, without later fields.
-        Raises InvalidObject for a later version.
+        An object that arrived in an earlier version is sent in that version, without later fields.
+        Raises InvalidObject if ``target_version`` is later than the object's own version.
         """
         target = self.VERSION if target_version is None else target_version
         convert = versionutils.convert_version_to_tuple
         if convert(target) > convert(self.VERSION):
             raise InvalidObject(
                 subject=f"{self.obj_name()} {self.VERSION}",
-                problem=f"it cannot be sent as {target}, which is later.",
-                remedy="Request its own version, or an earlier one.",
+                problem=f"it cannot be sent as version {target}, which is later.",
+                remedy="Request the object's own version, or an earlier one.",
             )
         data = {
             name: field.to_primitive(self._values[name])
@@ -275,10 +293,10 @@ class WharfingerObject:
 
     @classmethod
     def obj_from_primitive(cls, primitive: Any, context: Any = None) -> Self:
-        """Return the object of a primitive.
+        """Return the object that a primitive describes.
 
-        Raises InvalidObject for anything but an object of this project, and IncompatibleVersion
-        for a version that this process does not know.
+        Raises InvalidObject if the primitive is not that of an object of this project, and
+        IncompatibleVersion if this process does not know its version.
         """
         try:
             name = primitive[cls._obj_primitive_key("name")]
@@ -291,14 +309,15 @@ class WharfingerObject:
             raise InvalidObject(
                 subject=_subject(primitive),
                 problem=f"it cannot be read: {type(error).__name__}: {error}.",
-                remedy="Write it again with the program that wrote it.",
+                remedy="Store it again with the program that stored it.",
             ) from error
 
     @classmethod
     def obj_class_from_name(cls, objname: str, objver: str) -> "type[WharfingerObject]":
-        """Return the class of a name, which has to know that version.
+        """Return the class of objects with this name.
 
-        Raises InvalidObject for an unknown name, and IncompatibleVersion.
+        Raises InvalidObject for an unknown name, and IncompatibleVersion if this process does not
+        know the version ``objver`` of the class.
         """
         if objname not in REGISTERED:
             raise _unknown(f"{objname} {objver}")
@@ -336,7 +355,6 @@ class WharfingerObject:
         return f"{cls.OBJ_SERIAL_NAMESPACE}.{field}"
 
     def _parts(self, name: str) -> "list[WharfingerObject]":
-        """Return the objects of a field."""
         value = self._values[name]
         if isinstance(value, WharfingerObject):
             return [value]
@@ -344,7 +362,7 @@ class WharfingerObject:
 
     @property
     def subject(self) -> str:
-        """Return the description of this object for messages."""
+        """Return a short description of this object for messages."""
         return self.obj_name()
 
     def _why_unset(self, _field: str) -> str:
@@ -355,9 +373,9 @@ _One = TypeVar("_One", bound=WharfingerObject)
 
 
 class ObjectList(WharfingerObject, Sequence[_One]):
-    """A versioned object that is a list of others.
+    """A versioned object that is a list of other objects.
 
-    ``child_versions`` has the version of the objects for each version of the list.
+    ``child_versions`` has the version of the listed objects for each version of the list.
     """
 
     objects: list[_One]
@@ -390,7 +408,7 @@ class ObjectList(WharfingerObject, Sequence[_One]):
         return part
 
     def obj_what_changed(self) -> set[str]:
-        """Return the fields that have changed; ``objects`` is one if any of its objects has."""
+        """Return the names of changed fields; ``objects`` has changed if a listed object has."""
         changed = any(one.obj_what_changed() for one in self.objects)
         return self._changed_fields | ({"objects"} if changed else set())
 
@@ -411,15 +429,15 @@ _Result = TypeVar("_Result")
 
 
 def register(kind: _Kind) -> _Kind:
-    """Register a class under its name, in place of an earlier class of that name."""
+    """Register a class under its name; it replaces an earlier class of that name."""
     REGISTERED[kind.obj_name()] = kind
     return kind
 
 
 def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Decorate a method: it runs in the process that has the database open.
+    """Decorate a method so that it runs in the process that has the database open.
 
-    A method of a class, with ``@classmethod`` above, has the context as its first argument.
+    A class method, with ``@classmethod`` above this decorator, has the context as first argument.
     """
 
     @functools.wraps(method)
@@ -433,7 +451,7 @@ def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Re
 
 
 def versions_within(objname: str, versions: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the newest known version of a class, and of all objects in its fields, by name."""
+    """Return the newest known version of a class and of all classes in its fields, by name."""
     versions = {} if versions is None else versions
     if objname not in versions:
         versions[objname] = REGISTERED[objname].VERSION
@@ -459,7 +477,7 @@ def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -
         raise InvalidObject(
             subject=one.subject,
             problem=f"its method {method.__name__} needs a database.",
-            remedy="Create it with a context.",
+            remedy="Create the object with a context.",
         )
     if one.indirection_api is None:
         return method(one, *args, **kwargs)
@@ -475,10 +493,11 @@ def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -
 
 
 def _part_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str | None:
-    """Return the version of a part for a version of the whole; None keeps the version it has.
+    """Return the version of a contained object for a version of the containing object.
 
-    ``pairs`` are versions of the whole and of the part, oldest first. Raises LookupError if that
-    version of the whole has no such part.
+    ``pairs`` are versions of the containing and of the contained object, oldest first. None means:
+    the contained object keeps its version. Raises LookupError if the containing object has no such
+    object in that version.
     """
     convert = versionutils.convert_version_to_tuple
     before = None
@@ -494,7 +513,6 @@ def _part_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str 
 
 
 def _subject(primitive: object) -> str:
-    """Return the name and version in a primitive, for messages."""
     if not isinstance(primitive, dict):
         return shown(primitive)
     key = WharfingerObject._obj_primitive_key
@@ -505,5 +523,5 @@ def _unknown(subject: str) -> InvalidObject:
     return InvalidObject(
         subject=subject,
         problem="this process does not know this kind of object.",
-        remedy="Send only objects of the same release, or an earlier one.",
+        remedy="Send only objects that the release of this process has.",
     )

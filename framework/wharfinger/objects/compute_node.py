@@ -1,4 +1,4 @@
-"""A node: the resources of a driver below one root provider."""
+"""Nodes: hosts or machines whose root resource provider a driver publishes."""
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
@@ -19,22 +19,22 @@ from wharfinger.objects.persistence import KeptList, KeptObject
 class ComputeNode(KeptObject):
     """A host or a bare metal machine, as one driver instance reports it.
 
-    - ``uuid``: its uuid, and that of its root provider if that is not in Placement yet. Unset by a
-      driver: the framework then derives it from the name.
+    - ``uuid``: its uuid, and that of its root provider if that is not in Placement yet. If a driver
+      leaves it unset, the framework derives it from the name.
     - ``host``: the service host that publishes it.
     - ``hypervisor_hostname``: its name, and that of its root provider.
     - ``driver_instance``: the configured name of the driver instance that reports it.
     - ``owner``: the owner trait of that instance.
-    - ``vcpus``: host CPUs; ``memory_mb``: MiB of memory; ``local_gb``: GiB of disk. Unset by a
-      driver that does not offer them, and 0 in the database.
+    - ``vcpus``: host CPUs; ``memory_mb``: MiB of memory; ``local_gb``: GiB of disk. A driver that
+      does not offer them leaves them unset; then they are 0 in the database.
     - ``vcpus_used``, ``memory_mb_used``, ``local_gb_used``: the amounts that the flavors of the
       node's instances use, in the same units.
     - ``cpu_allocation_ratio``, ``ram_allocation_ratio``, ``disk_allocation_ratio``: the allocation
       ratios of these amounts.
-    - ``pci_stats``: the PCI devices by kind, None if the driver does not report them.
-    - ``capabilities``: the capabilities of the driver by name, and whether it supports them.
-    - ``last_seen``: when a complete listing of its driver lacked the node for the first time, in
-      UTC; None while it is listed.
+    - ``pci_stats``: the numbers of PCI devices by kind, None if the driver does not report them.
+    - ``capabilities``: the names of the driver's capabilities, with True for supported ones.
+    - ``last_seen``: when a complete list of its driver lacked the node for the first time, in UTC;
+      None while the driver lists it.
     - ``revision``: how often it was saved.
     """
 
@@ -81,7 +81,7 @@ class ComputeNode(KeptObject):
     @classmethod
     @base.remotable
     def get_by_uuid(cls, context: Context, uuid: str) -> Self:
-        """The node of a uuid; raises ObjectNotFound."""
+        """Return the node with a uuid; raises ObjectNotFound."""
         return cls._get(context, uuid=uuid)
 
 
@@ -89,7 +89,7 @@ class ComputeNode(KeptObject):
 class ComputeNodeList(KeptList[ComputeNode]):
     """Nodes.
 
-    - ``objects``: each of them.
+    - ``objects``: the nodes.
     """
 
     HISTORY = (
@@ -113,7 +113,10 @@ class ComputeNodeList(KeptList[ComputeNode]):
     def get_revisions(
         cls, context: Context, host: str | None, driver_instance: str
     ) -> dict[str, int]:
-        """Return the revisions of an instance's nodes, by uuid; ``host`` None for all hosts."""
+        """Return the revisions of a driver instance's nodes, by uuid.
+
+        ``host`` None: on all hosts.
+        """
         where = {} if host is None else {"host": host}
         return cls._revisions(context, driver_instance=driver_instance, **where)
 
@@ -122,9 +125,10 @@ class ComputeNodeList(KeptList[ComputeNode]):
     def note_seen(
         cls, context: Context, host: str, driver_instance: str, uuids: Iterable[str] | None
     ) -> None:
-        """Note that a complete listing of an instance has these nodes now; keep their revisions.
+        """Set ``last_seen`` of a driver instance's nodes to now, without changing their revisions.
 
-        ``uuids`` None means all nodes of the instance on that host.
+        Only processes of older releases call this method. ``uuids`` None means all nodes of the
+        driver instance on that host.
         """
         only = {} if uuids is None else {"uuid": list(uuids)}
         context.db.touch(
@@ -137,10 +141,11 @@ class ComputeNodeList(KeptList[ComputeNode]):
 
     @base.remotable
     def move_to(self, host: str, driver_instance: str) -> None:
-        """Move the nodes to a driver instance on a service host.
+        """Assign the nodes to a driver instance on a service host.
 
-        Their instances, and the ends of moves in progress, change the host too: all or nothing.
-        Raises ConcurrentSave, ObjectNotFound where another process has saved a node meanwhile.
+        In the same transaction, assign the nodes' instances, and the source or destination of their
+        moves in progress, to the new host. Raises ConcurrentSave or ObjectNotFound if another
+        process has saved or deleted a node since it was read.
         """
         names: dict[str, list[str]] = {}
         for node in self.objects:
@@ -153,7 +158,10 @@ class ComputeNodeList(KeptList[ComputeNode]):
 
 
 def following(before: str, after: str, nodes: Collection[str]) -> Iterator[Following]:
-    """Yield the changes of the instances and moves on nodes that change their host."""
+    """Yield the changes of instances and moves for nodes that go to another service host.
+
+    ``nodes`` are the names of the nodes; ``before`` and ``after`` are their hosts.
+    """
     saved = {"updated_at": Instance._wanted("updated_at", field_types.now())}
     yield Following(Instance.TABLE, {"host": before, "node": nodes}, {"host": after, **saved})
     for end in ("source", "dest"):

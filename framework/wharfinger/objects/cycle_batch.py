@@ -1,4 +1,4 @@
-"""Rows of several trees that a cycle writes in one transaction."""
+"""Write the changes of a cycle to several provider trees in one transaction."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Final
@@ -14,26 +14,28 @@ from wharfinger.objects.provider_record import ProviderRecord
 from wharfinger.objects.reservation import Reservation
 from wharfinger.objects.service import AGENT_BINARY, Service
 
-#: Every transaction locks rows in this order of the tables, and by key within a table.
+#: Every transaction locks rows in this order of tables, and by key within a table.
 _TABLES: Final = (Service.TABLE, ComputeNode.TABLE, ProviderRecord.TABLE, Reservation.TABLE)
 
 
 @register
 class RecordBatch(WharfingerObject):
-    """Changes of records, nodes and reservations that are saved together, and only once.
+    """Changes of provider records, nodes and reservations that are saved together, and only once.
 
     - ``host``, ``driver_instance``: the service host and the driver instance of the records.
-    - ``records``: the records to write. A record without a revision is new.
+    - ``records``: the provider records to write. A record without a revision is new.
     - ``forgotten``: the revisions of the records to delete, by provider uuid.
-    - ``our_nodes``: the uuids of nodes that must still be of the host and the driver instance.
+    - ``our_nodes``: the uuids of nodes; saving fails if one now belongs to another service host
+      or driver instance.
     - ``new_nodes``, ``changed_nodes``: the nodes to create, and the nodes to save.
-    - ``reserved_providers``: the uuids of providers whose reservations must be the known ones.
+    - ``reserved_providers``: the uuids of providers; saving fails if one has a reservation that
+      is not in ``known_reservations``.
     - ``known_reservations``: the revisions of all reservations of these providers, by uuid.
-    - ``reservation_providers``: the provider uuids of known and ended reservations, by uuid. It
-      names the provider of a reservation that no longer exists.
+    - ``reservation_providers``: the provider uuids of known and ended reservations, by uuid of the
+      reservation. An error uses them to name the provider of a reservation that no longer exists.
     - ``new_reservations``, ``changed_reservations``: the reservations to create, and to save.
     - ``ended``: the revisions of the reservations to delete, by uuid.
-    - ``reports_service``: whether to report too that the service of the host is up.
+    - ``reports_service``: whether to store also that the service of the host is up.
     """
 
     HISTORY = (Step("1.0", "first version"), Step("1.1", "ProviderRecord 1.4"))
@@ -77,20 +79,19 @@ class RecordBatch(WharfingerObject):
 
     @base.remotable
     def save(self) -> None:
-        """Check and write everything in one transaction, or write nothing.
+        """Check all rows, and write all changes in one transaction; if a check fails, write none.
 
-        Afterwards the objects have their new revisions, and count as unchanged.
+        Afterwards, the objects have their new revisions and are marked as unchanged.
 
-        Raises ConcurrentSave if a row has changed since it was read. Its ``keys`` are the uuids of
-        all nodes and providers concerned, so that the caller can save the other trees. A
-        reservation stands for its provider. Raises ObjectExists if the holder of a new reservation
-        has one of that provider already.
+        Raises ConcurrentSave if a row has changed since it was read. The error's ``keys`` are the
+        uuids of the changed nodes and providers, so that the caller can save the trees without
+        them; for a reservation, it is the uuid of its provider. Raises ObjectExists if the holder
+        of a new reservation already has a reservation of that provider.
         """
         self.obj_set_defaults()
         self._settle(write_checked(self._context.db, _TABLES, self._write))
 
     def _write(self, services: Rows, nodes: Rows, records: Rows, reservations: Rows) -> bool:
-        """Check and write; return whether the database has revisions of records."""
         if self.reports_service:
             Service.report_in(services, self.host, AGENT_BINARY)
         stale = {
@@ -98,8 +99,9 @@ class RecordBatch(WharfingerObject):
             *(self._stale_records(records) if records.has("revision") else ()),
             *self._stale_reservations(reservations),
         }
-        # These rows are not locked yet. Reads that lock nothing come last: on MySQL, they see the
-        # database as it was at the first of them.
+        # The rows of these reads are not locked. On MySQL, a read without locks sees the database
+        # as it was at the first such read of the transaction: it has to follow the reads that lock
+        # rows.
         stale.update(nodes.existing({}, ComputeNode.KEY, [one.key for one in self.new_nodes]))
         if records.has("revision"):
             new = [one.key for one in self.records if one.is_new]
@@ -132,7 +134,7 @@ class RecordBatch(WharfingerObject):
         keys = revisions.keys() | self.forgotten.keys()
         held = records.hold(ProviderRecord.KEY, keys, self._scope, ["revision"])
         yield from stale_keys(held, revisions)
-        # A record to forget may be gone.
+        # A record to delete may have been deleted already.
         yield from stale_keys(
             held, {key: self.forgotten[key] for key in self.forgotten if key in held}
         )
@@ -149,7 +151,8 @@ class RecordBatch(WharfingerObject):
         known |= self.reservation_providers
         known |= {key: row["provider_uuid"] for key, row in held.items()}
         for key in stale_keys(held, revisions):
-            # Without a row and without a name, each of the providers may be concerned.
+            # If the reservation's provider is unknown, each of the providers may be the changed
+            # one.
             yield from [known[key]] if key in known else self.reserved_providers or [key]
 
     def _unknown_reservations(self, reservations: Rows) -> Iterator[str]:
@@ -158,7 +161,7 @@ class RecordBatch(WharfingerObject):
                 yield row["provider_uuid"]
 
     def _refuse_second(self, reservations: Rows) -> None:
-        """Raise ObjectExists if a new reservation has the provider and holder of another one."""
+        """Raise ObjectExists if a new reservation's holder has already reserved the provider."""
         new = {(one.provider_uuid, one.holder) for one in self.new_reservations}
         for row in reservations.select({"provider_uuid": [provider for provider, _ in new]}):
             pair = row["provider_uuid"], row["holder"]
@@ -187,7 +190,7 @@ class RecordBatch(WharfingerObject):
         reservations.insert(_new_rows(self.new_reservations))
 
     def _settle(self, has_revisions: bool) -> None:
-        """Note in the objects that they were written."""
+        """Set the new revisions of all written objects, and mark the objects as unchanged."""
         for one in (*self.new_nodes, *self.new_reservations):
             one._context = self._context
             one._created()
@@ -200,11 +203,10 @@ class RecordBatch(WharfingerObject):
 
 
 def _changed(objects: Iterable[Any]) -> list[Any]:
-    """Return the objects with changes, each once."""
     return list({id(one): one for one in objects if one.obj_what_changed()}.values())
 
 
 def _new_rows(objects: Iterable[KeptObject]) -> list[dict[str, Any]]:
-    """Return the rows of new objects in the order of their keys, as all transactions add rows."""
+    """Return the rows of new objects, sorted by key as in all transactions, against deadlocks."""
     rows = [one._new_row() for one in objects]
     return sorted(rows, key=lambda row: str(row["uuid"]))

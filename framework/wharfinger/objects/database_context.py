@@ -1,4 +1,4 @@
-"""Access of a process to the database of its objects."""
+"""Open the database that stores the objects, and find out its condition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from wharfinger.exceptions import StateError
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The context of remotable methods.
+    """The context of remotable methods: it has the database that they use.
 
-    ``database`` is None in a process without its own access: there,
-    WharfingerObject.indirection_api calls the process that has the database open.
+    ``database`` is None in a process that has not opened the database. There,
+    WharfingerObject.indirection_api calls the process that has.
     """
 
     database: Database | None = None
 
     @property
     def db(self) -> Database:
-        """Return the database; raises StateError if there is none."""
+        """Return the database; raises StateError if this process has not opened it."""
         if self.database is None:
             raise StateError(
                 path="no database",
@@ -32,17 +32,17 @@ class Context:
         return self.database
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the database if it is open."""
         if self.database is not None:
             self.database.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Condition of a database.
+    """State of a database: its schema version, and what it lacks.
 
-    ``name`` is the file, or the URL without its password; ``schema`` its version. ``missing`` are
-    the columns that this release uses and the database lacks, by table.
+    ``name`` is the path of the file, or the URL without its password. ``missing`` are the columns
+    that this release uses and the database lacks, by table.
     """
 
     name: str
@@ -51,9 +51,10 @@ class Condition:
 
     @property
     def lacks(self) -> dict[str, str]:
-        """Return what each table lacks, as text."""
+        """Return a text for each table that lacks columns or is missing, by table."""
         return {
-            # All our tables have this column: the table is missing, old, or another program's.
+            # All our tables have a column id. Without it, the table is missing, or another
+            # program's.
             table: "does not exist in this form"
             if "id" in columns
             else f"lacks {', '.join(sorted(columns))}"
@@ -71,9 +72,9 @@ def connect(conf: Options) -> Context:
 
 
 def local(directory: Path, host: str) -> Context:
-    """Open the SQLite file of a state directory; create or upgrade it if needed.
+    """Open the SQLite file in a state directory; create or upgrade it if needed.
 
-    ``host`` is the service host. Raises StateError.
+    ``host`` is the name of the service host. Raises StateError.
     """
     return Context(Database(_url(directory), directory=directory, host=host, managed=True))
 
@@ -91,10 +92,10 @@ def look(conf: Options) -> Condition:
 
 
 def upgrade(conf: Options) -> Condition:
-    """Upgrade the configured database to the newest version; return its condition before.
+    """Upgrade the configured database to the newest schema; return its condition before.
 
-    A newer database that has all that this release needs stays as it is. Raises
-    ConfigurationError, StateError.
+    A database of a newer release stays as it is if it has all columns that this release needs.
+    Raises ConfigurationError, StateError.
     """
     before = look(conf)
     _database(conf, managed=True).close()

@@ -1,4 +1,4 @@
-"""Jobs that program devices, and their states."""
+"""Jobs that program devices: each loads an image into one device."""
 
 from datetime import datetime
 from typing import Any, ClassVar, Final
@@ -8,11 +8,11 @@ from wharfinger.objects import field_base, field_types
 from wharfinger.objects.base import register
 from wharfinger.objects.persistence import KeptList, KeptObject
 
-#: The holder of a device's reservation during a job; a device has one job at a time.
+#: The holder of the reservation that a device has during a programming job.
 HOLDER: Final = "programming"
-#: The states in which the device is reserved.
+#: The states of a job in progress, or whose outcome is unknown: the device is reserved.
 UNFINISHED: Final = ("reserving", "waiting", "programming", "unknown")
-#: The final states. ``programmed``: the device has the image. ``failed``: it is unchanged.
+#: The final states. ``programmed``: the device has the image. ``failed``: the device is unchanged.
 FINISHED: Final = ("programmed", "failed")
 
 
@@ -20,25 +20,26 @@ FINISHED: Final = ("programmed", "failed")
 class DeviceJob(KeptObject):
     """The last programming job of a device; each device has at most one.
 
-    During an unfinished job, the device is reserved, and no other job of it can start. A finished
-    job stays, since it may be the only record of the device's image.
+    During an unfinished job, the device is reserved, and no other job can program it. A finished
+    job stays stored, since it may be the only record of the device's image.
 
     - ``provider_uuid``: the device's resource provider.
-    - ``provider_name``: its name when the job started.
+    - ``provider_name``: the provider's name when the job started.
     - ``siblings``: the uuids of the other providers of the same device, which are programmed
       together with it.
-    - ``driver_instance``: the driver instance that publishes and programs it.
-    - ``host``, ``process_id``: the service host and the number of the process of the job.
+    - ``driver_instance``: the driver instance that publishes and programs the device.
+    - ``host``, ``process_id``: the service host and the process id of the process that runs the
+      job.
     - ``image``: the uuid of the image.
     - ``function``: the requested function of the image; None if none was given.
     - ``state``: one of UNFINISHED or FINISHED.
     - ``trait``: the trait of the image's function; None if unknown.
     - ``held_since``: when this job or an earlier one last programmed the device, in UTC; None if
       none did.
-    - ``held_trait``: the function trait that the device had then; None if unknown.
-    - ``stale_traits``: function traits of the device from before that; a later report of one of
-      them is outdated.
-    - ``former_traits``: the function traits of its providers when this job started.
+    - ``held_trait``: the trait of the function that the device had then; None if unknown.
+    - ``stale_traits``: function traits of the device from before ``held_since``. If a driver
+      reports one of them later, the report is outdated.
+    - ``former_traits``: the function traits of the device's providers when this job started.
     - ``problem``: the error, for the operator; None without one.
     - ``started_at``: when the job started, in UTC.
     - ``seen_at``: when its process last reported, in UTC.
@@ -92,16 +93,19 @@ class DeviceJob(KeptObject):
 
     @property
     def is_whole(self) -> bool:
-        """Return whether all its fields can be read."""
+        """Return whether all fields of the job could be read from its row."""
         return all(name in self for name in self.fields)
 
     @property
     def is_unfinished(self) -> bool:
-        """Return whether it is in progress, or the operator has to decide its outcome."""
+        """Return whether the job is in progress, or the operator has to decide its outcome."""
         return self.state in UNFINISHED
 
     def note_held(self, trait: str | None) -> None:
-        """Note that the device has the image, and that its former function traits are stale."""
+        """Set the fields that record that the device has the image and its function's ``trait``.
+
+        Function traits from before the job become stale.
+        """
         self.state = "programmed"
         self.trait = self.held_trait = trait
         self.held_since = field_types.now()

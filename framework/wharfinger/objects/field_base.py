@@ -1,7 +1,7 @@
-"""Fields of versioned objects: accepted values, and their form in a primitive.
+"""Fields of versioned objects: which values they accept, and the values' form in primitives.
 
-This module has the base of all fields, and the fields for several values and for other objects.
-field_types.py has the fields for one value.
+This module has the base class of all fields, and the fields for lists, dicts and other objects.
+field_types.py has the fields for single values.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class UnspecifiedDefault:
-    """The default of a field that has none."""
+    """Marks a field without a default."""
 
 
 class Field(Generic[T]):
-    """A field that holds a T, or None if it is ``nullable``.
+    """A field with values of type T, and None if it is ``nullable``.
 
-    The default of a nullable field is None. Another field with a ``default`` takes a copy of it
-    when it is set to None.
+    The default of a nullable field is None. If a field that is not nullable has a ``default`` and
+    is set to None, it gets a copy of the default.
     """
 
     def __init__(self, *, nullable: bool = False, default: Any = UnspecifiedDefault) -> None:
@@ -32,7 +32,7 @@ class Field(Generic[T]):
         """Return the value as this field stores it.
 
         ``obj`` is the object that gets the value, or None. ``attr`` is the field's name for
-        messages. Raises ValueError for a value that the field refuses.
+        messages. Raises ValueError if the field refuses the value.
         """
         if value is not None:
             return self._coerce(obj, attr, value)
@@ -43,13 +43,14 @@ class Field(Generic[T]):
         return self._coerce(obj, attr, deepcopy(self.default))
 
     def to_primitive(self, value: T | None) -> Any:
-        """Return a value as JSON data."""
+        """Convert a value of the field to JSON data."""
         return None if value is None else self._to_primitive(value)
 
     def from_primitive(self, obj: Any, attr: str, value: Any) -> Any:
-        """Return the value of a primitive; ``coerce`` validates it later. ``obj`` has the field.
+        """Convert JSON data from a primitive to a value of the field.
 
-        Raises ValueError for None, unless the field is nullable.
+        The caller has to check the value with ``coerce``. ``obj`` is the object that has the field.
+        Raises ValueError for None if the field is not nullable.
         """
         if value is not None:
             return self._from_primitive(obj, attr, value)
@@ -58,7 +59,7 @@ class Field(Generic[T]):
         raise wrong(attr, value, "a value")
 
     def _coerce(self, obj: Any, attr: str, value: Any) -> T:
-        """Return a value, which is not None, as it is stored; raises ValueError."""
+        """Return a value other than None as this field stores it; raises ValueError."""
         raise NotImplementedError
 
     def _to_primitive(self, value: T) -> Any:
@@ -69,7 +70,7 @@ class Field(Generic[T]):
 
 
 class CheckedList(list[T]):
-    """A list that checks each new element."""
+    """A list that checks each new element with a function."""
 
     def __init__(self, check: Callable[[str, Any], T], values: Iterable[Any] = ()) -> None:
         super().__init__()
@@ -77,15 +78,15 @@ class CheckedList(list[T]):
         self.extend(values)
 
     def append(self, value: Any) -> None:
-        """Append an element; raises ValueError."""
+        """Append an element; raises ValueError if the check refuses it."""
         super().append(self._check(str(len(self)), value))
 
     def extend(self, values: Iterable[Any]) -> None:
-        """Append several elements or, if one is refused, none; raises ValueError."""
+        """Append all elements; raises ValueError, and appends none, if the check refuses one."""
         super().extend(self._checked(values, len(self)))
 
     def insert(self, index: SupportsIndex, value: Any) -> None:
-        """Insert an element; raises ValueError."""
+        """Insert an element; raises ValueError if the check refuses it."""
         super().insert(index, self._check(str(int(index)), value))
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -99,7 +100,7 @@ class CheckedList(list[T]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy belongs to no field yet; the field that gets it checks it again.
+        # A copy is a plain list. The field that it is assigned to checks it again.
         return list, (list(self),)
 
     def _checked(self, values: Iterable[Any], start: int) -> list[T]:
@@ -107,7 +108,7 @@ class CheckedList(list[T]):
 
 
 class CheckedDict(dict[str, T]):
-    """A dict by name that checks each new value."""
+    """A dict with text keys that checks each new value with a function."""
 
     def __init__(self, check: Callable[[str, Any], T], values: Mapping[str, Any]) -> None:
         super().__init__()
@@ -118,12 +119,15 @@ class CheckedDict(dict[str, T]):
         super().__setitem__(key, self._check(key, value))
 
     def update(self, *others: Any, **values: Any) -> None:
-        """Add several values or, if one is refused, none; raises ValueError."""
+        """Add all values; raises ValueError, and adds none, if the check refuses one."""
         new = dict(*others, **values)
         super().update({key: self._check(key, value) for key, value in new.items()})
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key, the default if it had none; raises ValueError."""
+        """Return the value of a key, after setting an unset key to the default.
+
+        Raises ValueError if the check refuses the default.
+        """
         if key not in self:
             self[key] = default
         return self[key]
@@ -137,7 +141,7 @@ class CheckedDict(dict[str, T]):
 
 
 class List(Field[list[T]]):
-    """A list; another field checks each element."""
+    """A field for a list; the field ``element`` checks each element."""
 
     def __init__(self, element: Field[T], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -158,7 +162,7 @@ class List(Field[list[T]]):
 
 
 class Dict(Field[dict[str, T]]):
-    """A dict by name; another field checks each value."""
+    """A field for a dict with text keys; the field ``element`` checks each value."""
 
     def __init__(self, element: Field[T], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -182,7 +186,7 @@ class Dict(Field[dict[str, T]]):
 
 
 class ObjectField(Field[Any]):
-    """A versioned object of the class with a given name."""
+    """A field for a versioned object of the class with this name."""
 
     def __init__(self, objname: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -197,12 +201,12 @@ class ObjectField(Field[Any]):
         return value.obj_to_primitive()
 
     def _from_primitive(self, obj: Any, _attr: str, value: Any) -> Any:
-        # A serializer may have created the object already.
+        # The serializer may have converted the primitive to an object already.
         return obj.obj_from_primitive(value, obj._context) if isinstance(value, dict) else value
 
 
 class ListOfObjectsField(List[Any]):
-    """Several versioned objects of one class."""
+    """A field for a list of versioned objects of the class with this name."""
 
     def __init__(self, objname: str, **kwargs: Any) -> None:
         super().__init__(ObjectField(objname), **kwargs)
@@ -215,7 +219,7 @@ def wrong(attr: str, value: object, wanted: str) -> ValueError:
 
 
 def _checker(element: Field[T], attr: str) -> Callable[[str, Any], T]:
-    """Return the check of the elements of a list or dict; it raises ValueError."""
+    """Return a function that checks the elements of a list or dict; it raises ValueError."""
 
     def check(key: str, value: Any) -> Any:
         if not isinstance(key, str):

@@ -1,6 +1,7 @@
-"""Kinds of fields; they are strict and do not convert values between types.
+"""Fields of versioned objects for single values, and functions that create such fields.
 
-Each function returns a field; a ``nullable`` field is None by default.
+A field does not convert values of another type. The value of a ``nullable`` field is None by
+default.
 """
 
 import math
@@ -16,12 +17,12 @@ from wharfinger.objects.field_base import Dict, Field, List, wrong
 
 #: The first year that MySQL supports, and the first with four digits.
 _FIRST_YEAR: Final = 1000
-#: The largest integer of databases, and the largest amount of Placement.
+#: The largest number in an integer column, and the largest amount in Placement.
 MAX_COUNT: Final = 2**31 - 1
 
 
 class Text(Field[str]):
-    """Text; no other type is converted."""
+    """A field for text."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> str:
         if not isinstance(value, str):
@@ -30,7 +31,7 @@ class Text(Field[str]):
 
 
 class ColumnText(Text):
-    """Text of a limited length, without characters that databases refuse."""
+    """A field for text of limited length without characters that databases refuse."""
 
     def __init__(self, longest: int | None = None, shortest: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -48,7 +49,7 @@ class ColumnText(Text):
 
 
 class Identifier(Field[str]):
-    """A uuid, as text with dashes."""
+    """A field for a uuid, as text with dashes."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> str:
         try:
@@ -58,7 +59,7 @@ class Identifier(Field[str]):
 
 
 class Word(Field[str]):
-    """A word out of a fixed set."""
+    """A field for one of a few words."""
 
     def __init__(self, values: Collection[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -71,7 +72,7 @@ class Word(Field[str]):
 
 
 class Count(Field[int]):
-    """A whole number from 0 to MAX_COUNT."""
+    """A field for a whole number from 0 to MAX_COUNT."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> int:
         if type(value) is not int or not 0 <= value <= MAX_COUNT:
@@ -80,7 +81,7 @@ class Count(Field[int]):
 
 
 class Ratio(Field[float]):
-    """A number, 0 or more."""
+    """A field for a number of at least 0."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -95,7 +96,7 @@ class Ratio(Field[float]):
 
 
 class Flag(Field[bool]):
-    """True or false; databases have 0 and 1."""
+    """A field for True or False; it also accepts 0 and 1, as databases return them."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> bool:
         if value not in (True, False):
@@ -104,7 +105,7 @@ class Flag(Field[bool]):
 
 
 class Moment(Field[datetime]):
-    """A time in UTC, in whole seconds, since databases and primitives can hold no more."""
+    """A field for a time in UTC in whole seconds; databases store no fractions."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> datetime:
         try:
@@ -127,75 +128,75 @@ class Moment(Field[datetime]):
 
 
 def now() -> datetime:
-    """Return the present time, in whole seconds."""
+    """Return the present time in UTC, in whole seconds."""
     return datetime.now(UTC).replace(microsecond=0)
 
 
 def text(longest: int | None = None, **kwargs: Any) -> Field[str]:
-    """Text of at most ``longest`` characters, or of any length."""
+    """Return a field for text of at most ``longest`` characters, or of any length."""
     return ColumnText(longest, **kwargs)
 
 
 def name(**kwargs: Any) -> Field[str]:
-    """Text of 1 to 255 characters."""
+    """Return a field for text of 1 to 255 characters."""
     return ColumnText(NAME, shortest=1, **kwargs)
 
 
 def uuid(**kwargs: Any) -> Field[str]:
-    """A uuid."""
+    """Return a field for a uuid."""
     return Identifier(**kwargs)
 
 
 def count(**kwargs: Any) -> Field[int]:
-    """A whole number, 0 or more."""
+    """Return a field for a whole number of at least 0."""
     return Count(**kwargs)
 
 
 def ratio(**kwargs: Any) -> Field[float]:
-    """A number, 0 or more."""
+    """Return a field for a number of at least 0."""
     return Ratio(**kwargs)
 
 
 def flag(**kwargs: Any) -> Field[bool]:
-    """True or false."""
+    """Return a field for True or False."""
     return Flag(**kwargs)
 
 
 def moment(**kwargs: Any) -> Field[datetime]:
-    """A time in UTC, in whole seconds."""
+    """Return a field for a time in UTC, in whole seconds."""
     return Moment(**kwargs)
 
 
 def one_of(*values: str, **kwargs: Any) -> Field[str]:
-    """A field for a word out of these."""
+    """Return a field for one of these words."""
     return Word(values, **kwargs)
 
 
 def texts(**kwargs: Any) -> Field[list[str]]:
-    """A list of texts."""
+    """Return a field for a list of texts."""
     return List(Text(), **kwargs)
 
 
 def counts_by_name(**kwargs: Any) -> Field[dict[str, int]]:
-    """Whole numbers by name."""
+    """Return a field for a dict from names to whole numbers."""
     return Dict(Count(), **kwargs)
 
 
 def amounts_by_provider(**kwargs: Any) -> Field[dict[str, dict[str, int]]]:
-    """Whole numbers by resource class, by provider uuid."""
+    """Return a field for a dict from provider uuids to dicts of amounts by resource class."""
     return Dict(Dict(Count()), **kwargs)
 
 
 def ratios_by_name(**kwargs: Any) -> Field[dict[str, float]]:
-    """Numbers, 0 or more, by name."""
+    """Return a field for a dict from names to numbers of at least 0."""
     return Dict(Ratio(), **kwargs)
 
 
 def flags_by_name(**kwargs: Any) -> Field[dict[str, bool]]:
-    """True or false by name."""
+    """Return a field for a dict from names to True or False."""
     return Dict(Flag(), **kwargs)
 
 
 def texts_by_name(**kwargs: Any) -> Field[dict[str, str]]:
-    """Texts by name."""
+    """Return a field for a dict from names to texts."""
     return Dict(Text(), **kwargs)

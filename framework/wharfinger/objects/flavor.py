@@ -1,4 +1,4 @@
-"""Flavors: the kinds of instances that users can request."""
+"""Flavors: the resources that a new instance requests."""
 
 from typing import Any, ClassVar, Self
 
@@ -10,7 +10,7 @@ from wharfinger.objects.persistence import KeptList, KeptObject
 
 @register
 class Flavor(KeptObject):
-    """The resources of a kind of instances.
+    """The resources and properties that a user requests for an instance.
 
     - ``flavorid``: its id, which the operator may choose.
     - ``name``: its name.
@@ -20,7 +20,7 @@ class Flavor(KeptObject):
     - ``disabled``: whether new instances cannot use it.
     - ``is_public``: whether all projects may use it.
     - ``description``: a text for users, None without one.
-    - ``extra_specs``: further requests by key, ``resources:VGPU``, ``trait:CUSTOM_FAST``.
+    - ``extra_specs``: further requests by key, such as ``resources:VGPU`` or ``trait:CUSTOM_FAST``.
     - ``revision``: how often it was saved.
     """
 
@@ -57,17 +57,17 @@ class Flavor(KeptObject):
     @classmethod
     @base.remotable
     def get_by_flavor_id(cls, context: Context, flavorid: str) -> Self:
-        """Return the flavor with an id; raises ObjectNotFound."""
+        """Return the flavor with this ``flavorid``; raises ObjectNotFound."""
         return cls._get(context, flavorid=flavorid)
 
     @classmethod
     @base.remotable
     def get_by_name(cls, context: Context, name: str) -> Self:
-        """Return the flavor with a name; raises ObjectNotFound."""
+        """Return the flavor with this name; raises ObjectNotFound."""
         return cls._get(context, name=name)
 
     def is_as(self, other: Self) -> bool:
-        """Return whether both flavors are equal except for their revisions."""
+        """Return whether another flavor has the same fields, apart from the revision."""
         return self._content() == other._content()
 
     def _content(self) -> dict[str, Any]:

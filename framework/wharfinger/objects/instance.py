@@ -1,4 +1,4 @@
-"""Instances, which use resources of a node."""
+"""Instances: consumers of the resources of a node."""
 
 from datetime import datetime
 from typing import Any, ClassVar, Final, Self
@@ -9,7 +9,7 @@ from wharfinger.objects.database_context import Context
 from wharfinger.objects.flavor import Flavor
 from wharfinger.objects.persistence import KeptList, KeptObject
 
-#: The operations on an instance that take several steps.
+#: The operations on an instance that take several steps, and can be interrupted between them.
 TASK_STATES: Final = ("claiming", "releasing")
 
 
@@ -25,14 +25,14 @@ class Instance(KeptObject):
     - ``task_state``: the operation in TASK_STATES that is in progress or was interrupted; None
       without one.
     - ``updated_at``: when it was last saved, in UTC; None if an earlier version saved it.
-    - ``claimed_allocations``: its allocations in Placement as they were last claimed or read:
-      amounts by provider uuid and resource class. None if no process has noted them yet.
+    - ``claimed_allocations``: its allocations in Placement when they were last claimed or read:
+      amounts by provider uuid and resource class. None if no process has stored them yet.
     - ``revision``: how often it was saved.
     """
 
     HISTORY = (
         Step("1.0", "first version"),
-        Step("1.1", "what is being done with it", ("task_state", "updated_at")),
+        Step("1.1", "the operation in progress", ("task_state", "updated_at")),
         Step("1.2", "the allocations that it claimed", ("claimed_allocations",)),
     )
     TABLE = "instances"
@@ -61,7 +61,7 @@ class Instance(KeptObject):
     @classmethod
     @base.remotable
     def get_by_uuid(cls, context: Context, uuid: str) -> Self:
-        """Return the instance with a uuid; raises ObjectNotFound."""
+        """Return the instance with this uuid; raises ObjectNotFound."""
         return cls._get(context, uuid=uuid)
 
     def _new_row(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Moves of instances from one node to another."""
+"""Migrations: moves of instances from one node to another."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,10 +16,11 @@ from wharfinger.objects.persistence import KeptList, KeptObject
 #: The types of moves, as in nova.
 MIGRATION_TYPES: Final = ("resize", "migration", "live-migration", "evacuation")
 
-#: The statuses of nova, each with its possible next statuses. A final status has none. Unlike in
-#: nova, a move that cannot be reverted becomes finished again. A resize or cold migration goes from
-#: accepted through migrating to finished, and waits there to be confirmed or reverted. A live
-#: migration goes from queued through running to completed, an evacuation from accepted to done.
+#: nova's statuses of a move, each with its possible next statuses. A final status has no next one.
+#: Unlike in nova, a move whose revert fails returns to finished. A resize or cold migration goes
+#: from accepted through migrating to finished, and waits there until it is confirmed or reverted. A
+#: live migration goes from queued through running to completed, an evacuation from accepted to
+#: done.
 MIGRATION_STATUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "accepted": frozenset({"queued", "preparing", "pre-migrating", "done", "failed", "error"}),
@@ -41,7 +42,7 @@ MIGRATION_STATUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "error": frozenset(),
     }
 )
-#: The statuses in which a move holds resources on both nodes.
+#: The statuses that are not final: the move holds resources on both nodes.
 IN_PROGRESS: Final = tuple(status for status, after in MIGRATION_STATUSES.items() if after)
 _ENDS: Final = ("source_compute", "dest_compute")
 #: The final statuses. An unknown status, perhaps of a later version, counts as in progress.
@@ -49,7 +50,7 @@ OVER: Final = tuple(MIGRATION_STATUSES.keys() - set(IN_PROGRESS))
 
 
 class _Status(field_types.Word):
-    """A status, which changes only to one of its next statuses."""
+    """Field for the status of a move; it refuses a status that cannot follow the present one."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(MIGRATION_STATUSES, **kwargs)
@@ -70,13 +71,14 @@ class _Status(field_types.Word):
 class Migration(KeptObject):
     """A move of an instance; while it is in progress, it holds the resources of its source.
 
-    ``create`` also raises ObjectExists if another move of its instance is in progress. If several
-    processes start a move of one instance at the same time, one succeeds.
+    ``create`` also raises ObjectExists if another move of the instance is in progress. If several
+    processes start a move of one instance at the same time, only one succeeds.
 
     - ``uuid``: its uuid, which is also that of the consumer of the source's allocation.
     - ``instance_uuid``: the instance that moves.
     - ``migration_type``: one of MIGRATION_TYPES.
-    - ``status``: one of MIGRATION_STATUSES; another next status raises ValueError.
+    - ``status``: one of MIGRATION_STATUSES; setting a status that cannot follow the present one
+      raises ValueError.
     - ``source_compute``, ``source_node``: the service host and the ``hypervisor_hostname`` of the
       source.
     - ``dest_compute``, ``dest_node``: those of the destination, None while it is unknown.
@@ -87,7 +89,7 @@ class Migration(KeptObject):
 
     HISTORY = (
         Step("1.0", "first version"),
-        Step("1.1", "a move that cannot be reverted is finished again"),
+        Step("1.1", "a move whose revert fails returns to finished"),
     )
     TABLE = "migrations"
     uuid: str
@@ -124,12 +126,12 @@ class Migration(KeptObject):
     @classmethod
     @base.remotable
     def get_by_uuid(cls, context: Context, uuid: str) -> Self:
-        """Return the migration with a uuid; raises ObjectNotFound."""
+        """Return the move with this uuid; raises ObjectNotFound."""
         return cls._get(context, uuid=uuid)
 
     @property
     def is_in_progress(self) -> bool:
-        """Return whether it holds resources on both nodes; an unreadable status counts as such."""
+        """Return whether the move holds resources on both nodes; True for an unreadable status."""
         return "status" not in self or self.status in IN_PROGRESS
 
     def _new_row(self) -> dict[str, Any]:
@@ -158,9 +160,9 @@ class Migration(KeptObject):
 
 @register
 class MigrationList(KeptList[Migration]):
-    """Migrations.
+    """Moves of instances.
 
-    - ``objects``: the migrations.
+    - ``objects``: the moves.
     """
 
     HISTORY = (Step("1.0", "Migration 1.0"), Step("1.1", "Migration 1.1"))
@@ -183,7 +185,7 @@ class MigrationList(KeptList[Migration]):
 
 
 def rows_in_progress(migrations: Rows, host: str) -> list[dict[str, Any]]:
-    """Return the rows, oldest first, of the moves in progress from or to a service host."""
+    """Return the rows of the moves in progress from or to a service host, oldest first."""
     found = {
         row["id"]: row
         for end in _ENDS

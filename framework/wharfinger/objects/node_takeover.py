@@ -1,4 +1,4 @@
-"""Takeover of nodes, with all that belongs to them, by a driver instance from other hosts."""
+"""Move nodes of other service hosts, with all that belongs to them, to a driver instance."""
 
 import json
 from collections.abc import Iterator
@@ -26,15 +26,15 @@ _TABLES: Final = tuple(
 
 @register
 class Takeover(WharfingerObject):
-    """Nodes that a driver instance takes over, with their instances, moves and records.
+    """Nodes that a driver instance takes over, with their instances, moves and provider records.
 
     - ``host``, ``driver_instance``: the service host and the driver instance that take over.
-    - ``nodes``: the nodes of other hosts or instances, as they were read.
-    - ``records``: the records that come along, as they were read.
-    - ``superseded``: the revisions of older records of the same providers, by provider uuid. They
-      belong to the host and instance that take over, and are deleted.
-    - ``down_hosts``: the hosts whose services must still be down.
-    - ``down_time``: after how many seconds without a report a service is down.
+    - ``nodes``: the nodes of other hosts or driver instances, as they were read.
+    - ``records``: the provider records that are taken over with them, as they were read.
+    - ``superseded``: the revisions, by provider uuid, of older records of these providers that the
+      new host and instance already have. They are deleted.
+    - ``down_hosts``: hosts that lose nodes; saving fails if one of their services is up.
+    - ``down_time``: the seconds without a report after which a service counts as down.
     """
 
     HISTORY = (Step("1.0", "first version"), Step("1.1", "ProviderRecord 1.4"))
@@ -61,14 +61,14 @@ class Takeover(WharfingerObject):
 
     @base.remotable
     def save(self) -> None:
-        """Move everything in one transaction, or nothing.
+        """Assign everything to the new driver instance in one transaction, or nothing.
 
-        The ends of moves in progress come along, and the programming jobs of the providers.
-        Absences of providers are counted anew.
+        This includes moves in progress from or to the nodes, and the programming jobs of the
+        providers. If a provider was missing, the time of its absence starts anew.
 
-        Raises ConcurrentSave if a host of ``down_hosts`` is up, or if a node or record is not as
-        it was read. Its ``keys`` are the uuids of all nodes and providers concerned. For a host
-        that is up, they are the uuids of its nodes.
+        Raises ConcurrentSave if a host of ``down_hosts`` is up, or if a node or record has changed
+        since it was read. Its ``keys`` are the uuids of the changed nodes and providers, and of the
+        nodes of hosts that are up.
         """
         self.obj_set_defaults()
         has_revisions = write_checked(self._context.db, _TABLES, self._write)
@@ -81,7 +81,6 @@ class Takeover(WharfingerObject):
         self.obj_reset_changes()
 
     def _write(self, services: Rows, nodes: Rows, records: Rows, *others: Rows) -> bool:
-        """Check and write; return whether the database has revisions of records."""
         stale = {
             *self._of_hosts_up(services),
             *self._stale_nodes(nodes),
@@ -104,7 +103,10 @@ class Takeover(WharfingerObject):
         return {"host": self.host, "driver_instance": self.driver_instance}
 
     def _of_hosts_up(self, services: Rows) -> Iterator[str]:
-        """Yield the uuids of nodes whose hosts are up; all uuids for a host without a node."""
+        """Yield the uuids of the nodes of hosts that are up.
+
+        If such a host has no node in this takeover, yield the uuids of all nodes and providers.
+        """
         within = timedelta(seconds=self.down_time)
         held = services.hold("host", set(self.down_hosts), {"binary": AGENT_BINARY})
         for host, row in held.items():
@@ -129,7 +131,7 @@ class Takeover(WharfingerObject):
             keys = revisions.keys() | older.keys()
             held = records.hold(ProviderRecord.KEY, keys, _where(scope), ["revision"])
             yield from stale_keys(held, revisions)
-            # An older record may be gone.
+            # A superseded record may have been deleted already.
             yield from stale_keys(held, {key: older[key] for key in older.keys() & held.keys()})
         others = [one.key for one in self.records if one.key not in self.superseded]
         yield from records.existing(self._taker, ProviderRecord.KEY, others)
@@ -148,14 +150,13 @@ class Takeover(WharfingerObject):
             records.touch(moved, ["revision"], where)
 
     def _records_by_scope(self) -> dict[tuple[str, str], list[ProviderRecord]]:
-        """Return the records by host and driver instance."""
         found: dict[tuple[str, str], list[ProviderRecord]] = {}
         for one in self.records:
             found.setdefault((one.host, one.driver_instance), []).append(one)
         return found
 
     def _following(self) -> list[Following]:
-        """Return the changes of instances and moves, in the order of their tables."""
+        """Return the changes of instances and moves, in the order in which tables are locked."""
         names: dict[str, list[str]] = {}
         places = [(node.host, node.hypervisor_hostname) for node in self.nodes]
         places += [(one.host, name) for one in self.records for name in _overlaid_node(one)]
@@ -175,7 +176,11 @@ def _where(scope: tuple[str, str]) -> dict[str, Any]:
 
 
 def _overlaid_node(record: ProviderRecord) -> Iterator[str]:
-    """Yield the name of the node whose root a record overlays. Such a node has no row."""
+    """Yield the name of a node that another program publishes, if the record is of its root.
+
+    Our driver adds data to such a provider; the mode of its record is ``overlay``. The node has no
+    row in our database.
+    """
     if record.mode == "overlay" and record.applied is not None:
         root = json.loads(record.applied)
         if root.get("parent_uuid") is None:
@@ -183,7 +188,7 @@ def _overlaid_node(record: ProviderRecord) -> Iterator[str]:
 
 
 def _is_up(service: Service, within: timedelta) -> bool:
-    """Return whether a service is up, or may be: its row cannot be read."""
+    """Return whether a service is up; True also if its row cannot be read."""
     try:
         return service.is_up(within)
     except FieldUnset:

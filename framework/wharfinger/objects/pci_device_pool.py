@@ -1,4 +1,4 @@
-"""PCI devices of a host, counted by kind."""
+"""Numbers of PCI devices on a host, by vendor, product and NUMA node."""
 
 from typing import ClassVar
 
@@ -10,9 +10,9 @@ from wharfinger.objects.base import WharfingerObject, register
 class PciDevice(WharfingerObject):
     """The PCI devices of one vendor, product and NUMA node on a host.
 
-    - ``vendor_id``, ``product_id``: four lower-case hexadecimal digits, "10de".
+    - ``vendor_id``, ``product_id``: four lower-case hexadecimal digits, such as "10de".
     - ``numa_node``: the host's NUMA node, None if the device has no affinity.
-    - ``count``: how many such devices there are.
+    - ``count``: the number of these devices.
     """
 
     vendor_id: str
@@ -29,9 +29,9 @@ class PciDevice(WharfingerObject):
 
 @register
 class PciDeviceList(base.ObjectList[PciDevice]):
-    """Kinds of PCI devices.
+    """The PCI devices of a host.
 
-    - ``objects``: one for each kind.
+    - ``objects``: one for each vendor, product and NUMA node.
     """
 
     objects: list[PciDevice]

@@ -1,4 +1,4 @@
-"""Base classes of objects with rows in the database, and of their lists."""
+"""Base classes of objects that are stored as rows of the database, and of their lists."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,8 +30,8 @@ LOG: Final = logging.getLogger(__name__)
 class RowObject(WharfingerObject):
     """An object whose fields are the columns of a row in ``TABLE``.
 
-    ``KEY`` is the field that identifies it for users and other objects. A field is unset if its
-    column is missing, or if its value cannot be read.
+    ``KEY`` is the name of the field that identifies the object. A field is unset if its column is
+    missing, or if its value cannot be read.
     """
 
     TABLE: ClassVar[str]
@@ -42,18 +42,18 @@ class RowObject(WharfingerObject):
 
     @property
     def key(self) -> str:
-        """Return the value of its KEY."""
+        """Return the value of the field that identifies the object."""
         key: str = getattr(self, self.KEY)
         return key
 
     @property
     def subject(self) -> str:
-        """Return the kind and key of the object, for messages."""
+        """Return the class name and key of the object, for messages."""
         known = self.obj_attr_is_set(self.KEY)
         return f"{self.obj_name()} {self.key}" if known else self.obj_name()
 
     def obj_what_changed(self) -> set[str]:
-        """Return the fields that have changed, also within lists and dicts."""
+        """Return the names of the changed fields, including lists and dicts edited in place."""
         edited = {
             name
             for name, before in self._documents.items()
@@ -62,7 +62,7 @@ class RowObject(WharfingerObject):
         return super().obj_what_changed() | edited
 
     def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
-        """Count fields, all or some, as unchanged from now on."""
+        """Mark the named fields as unchanged, by default all fields."""
         super().obj_reset_changes(fields, recursive)
         self._documents = {**self._documents, **self._texts(fields or self.fields)}
 
@@ -73,7 +73,7 @@ class RowObject(WharfingerObject):
         return clone
 
     def _texts(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the present values of lists and dicts among the fields, as JSON texts."""
+        """Return the JSON texts of those of the named fields that are lists or dicts."""
         return {
             name: _text(getattr(self, name))
             for name in names
@@ -85,7 +85,7 @@ class RowObject(WharfingerObject):
         target_version: str | None = None,
         version_manifest: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Return the object as a primitive, with the reasons for unset fields."""
+        """Return the object as a primitive, with the reasons why fields are unset."""
         primitive = super().obj_to_primitive(target_version, version_manifest)
         if self._unread:
             primitive[self._obj_primitive_key("unread")] = dict(self._unread)
@@ -100,11 +100,11 @@ class RowObject(WharfingerObject):
 
     @classmethod
     def _get(cls, context: Context, **where: Any) -> Self:
-        """Return the one object with these values; raises ObjectNotFound."""
+        """Return the object whose fields have these values; raises ObjectNotFound."""
         try:
             wanted = {name: cls._wanted(name, value) for name, value in where.items()}
         except ValueError:
-            rows = []  # no object has a value that its field refuses
+            rows = []  # the field refuses the value, so no object has it
         else:
             rows = context.db.select(cls.TABLE, **wanted)
         if not rows:
@@ -113,7 +113,10 @@ class RowObject(WharfingerObject):
 
     @classmethod
     def _wanted(cls, name: str, value: Any) -> Any:
-        """Return a value, or several, in the form of the column; raises ValueError."""
+        """Convert a value of a field, or a list of values, to the form of the column.
+
+        Raises ValueError if the field refuses the value.
+        """
         if value is None:
             return None
         if is_several(value):
@@ -129,7 +132,7 @@ class RowObject(WharfingerObject):
                 lacking[name] = f"the database has no column {cls.TABLE}.{name} yet."
                 continue
             if row[name] is None and not field.nullable:
-                continue  # a column that came later than the row
+                continue  # the column was added after the row
             try:
                 setattr(self, name, self._read(field, name, row[name]))
             except (
@@ -171,13 +174,15 @@ class RowObject(WharfingerObject):
 
 
 class KeptObject(RowObject):
-    """An object that is created, saved and destroyed by itself.
+    """A stored object with methods that create, save and destroy it.
 
-    ``UNIQUE`` describes its unique fields, for messages. ``revision`` counts its saves and so shows
-    whether another process has saved it. ``save`` writes only changed fields.
+    ``UNIQUE`` describes the fields that must be unique, for messages. ``revision`` counts how often
+    the object was saved: another value in the database shows that another process has saved it.
+    ``save`` writes only changed fields.
 
-    A method runs in this process or in the process that has the database open; the caller sees no
-    difference. All methods raise StateError if the database cannot be used.
+    The methods run in the process that has the database open. For the caller, it makes no
+    difference whether that is this process. All methods raise StateError if the database cannot be
+    used.
     """
 
     UNIQUE: ClassVar[str] = "uuid"
@@ -187,17 +192,18 @@ class KeptObject(RowObject):
 
     @base.remotable
     def create(self) -> None:
-        """Add it to the database; raises ObjectExists, FieldUnset."""
+        """Add the object to the database; raises ObjectExists, FieldUnset."""
         with _object_errors(type(self), [self]):
             self._context.db.insert(self.TABLE, [self._new_row()], self._sole())
         self._created()
 
     @base.remotable
     def save(self) -> None:
-        """Write the changed fields.
+        """Write the changed fields of the object.
 
-        Raises ConcurrentSave if another process has saved it since it was read, ObjectNotFound,
-        ObjectExists, and InvalidObject if its key has changed.
+        Raises ConcurrentSave if another process has saved the object since it was read,
+        ObjectNotFound if it was deleted, ObjectExists if a unique value exists already, and
+        InvalidObject if the key has changed.
         """
         if self.obj_what_changed():
             with _object_errors(type(self), [self]):
@@ -206,12 +212,15 @@ class KeptObject(RowObject):
 
     @base.remotable
     def destroy(self) -> None:
-        """Delete it; raises ConcurrentSave as ``save`` does, ObjectNotFound."""
+        """Delete the object from the database.
+
+        Raises ConcurrentSave if another process has saved it since it was read, and ObjectNotFound.
+        """
         with _object_errors(type(self), [self]):
             self._context.db.delete(self.TABLE, self.KEY, {self._kept_key(): self.revision})
 
     def identify(self) -> None:
-        """Set a new uuid if it has the field and no value yet."""
+        """Set the field ``uuid`` to a new uuid, if the object has this field and it is unset."""
         if "uuid" in self.fields and not self.obj_attr_is_set("uuid"):
             self.uuid = str(uuid4())
 
@@ -221,7 +230,7 @@ class KeptObject(RowObject):
         return {**self._row(name for name in self.fields if name != "revision"), "revision": 1}
 
     def _sole(self) -> Sole | None:
-        """Return the condition for adding this row, or None."""
+        """Return a condition that must be true when the row is added, or None."""
         return None
 
     def _created(self) -> None:
@@ -232,11 +241,11 @@ class KeptObject(RowObject):
         return Change(self._kept_key(), self.revision, self._row(self.obj_what_changed()))
 
     def _kept_key(self) -> str:
-        """Return the key of its row; raises InvalidObject for a changed key."""
+        """Return the key of the object's row; raises InvalidObject if the key has changed."""
         if self.KEY in self.obj_what_changed():
             raise InvalidObject(
                 subject=self.subject,
-                problem=f"its {self.KEY} has changed, and no row has the new one.",
+                problem=f"its {self.KEY} has changed, but identifies its row in the database.",
                 remedy="Create another object, and destroy this one.",
             )
         return self.key
@@ -246,7 +255,7 @@ class KeptObject(RowObject):
         self._settle()
 
     def _settle(self) -> None:
-        """Count all fields as unchanged; replace objects in them by copies without changes."""
+        """Mark all fields as unchanged, and replace objects in them by unchanged copies."""
         for name, field in self.fields.items():
             if isinstance(field, field_base.ObjectField) and name in self:
                 part = getattr(self, name)
@@ -263,16 +272,17 @@ _Result = TypeVar("_Result")
 
 
 class RowList(base.ObjectList[_Row]):
-    """Objects that are read together."""
+    """A list of stored objects of one class, KIND."""
 
     KIND: ClassVar[type[RowObject]]
 
     @classmethod
     @base.remotable
     def get_by_filters(cls, context: Context, **filters: Any) -> Self:
-        """Return the objects whose fields have these values, or one of several; all by default.
+        """Return the objects whose fields have these values, oldest first; without filters, all.
 
-        They are in the order of their creation. Raises InvalidObject for an invalid filter.
+        A filter may also be a collection of values, any of which matches. Raises InvalidObject for
+        an invalid filter.
         """
         for name in filters:
             if name not in cls.KIND.fields or _is_document(cls.KIND.fields[name]):
@@ -304,18 +314,18 @@ class RowList(base.ObjectList[_Row]):
 
 
 class KeptList(RowList[_Kept]):
-    """Objects that are created, saved and destroyed together: all of them or none."""
+    """A list of stored objects whose methods create, save or destroy all of them, or none."""
 
     KIND: ClassVar[type[KeptObject]]
 
     @classmethod
     def _revisions(cls, context: Context, **where: Any) -> dict[str, int]:
-        """Return the revisions by key, which show changes without reading the rows."""
+        """Return the revisions of the matching rows by key, without reading other columns."""
         return context.db.revisions(cls.KIND.TABLE, cls.KIND.KEY, **where)
 
     @base.remotable
     def create(self) -> None:
-        """Add all to the database; raises ObjectExists, FieldUnset."""
+        """Add all objects to the database; raises ObjectExists, FieldUnset."""
         for one in self.objects:
             one._context = self._context
         with _object_errors(self.KIND, self.objects):
@@ -326,12 +336,15 @@ class KeptList(RowList[_Kept]):
 
     @base.remotable
     def save(self) -> None:
-        """Write all changed fields; raises ConcurrentSave, ObjectNotFound, ObjectExists."""
+        """Write the changed fields of all objects.
+
+        Raises ConcurrentSave, ObjectNotFound and ObjectExists as ``KeptObject.save`` does.
+        """
         self._save()
 
     def _save(self, following: Sequence[Following] = ()) -> None:
-        """Save all rows, and write ``following`` in the same transaction."""
-        # The list may have an object twice.
+        """Save all objects, and write the changes of ``following`` in the same transaction."""
+        # The list may contain an object twice.
         changed = list({id(one): one for one in self.objects if one.obj_what_changed()}.values())
         if changed:
             with _object_errors(self.KIND, changed):
@@ -344,7 +357,7 @@ class KeptList(RowList[_Kept]):
 
     @base.remotable
     def destroy(self) -> None:
-        """Delete all; raises ConcurrentSave, ObjectNotFound."""
+        """Delete all objects; raises ConcurrentSave, ObjectNotFound."""
         with _object_errors(self.KIND, self.objects):
             self._context.db.delete(
                 self.KIND.TABLE,
@@ -356,10 +369,10 @@ class KeptList(RowList[_Kept]):
 def write_checked(
     database: Database, tables: Sequence[str], work: Callable[..., _Result]
 ) -> _Result:
-    """Call ``work``, which checks rows before it writes, with the Rows of tables; see ``write``.
+    """Call ``work``, which checks rows before it writes them, as ``Database.write`` does.
 
-    If another process adds a row between the check and the write, ``work`` is called again. Then
-    the check finds that row. Raises ObjectExists if the check does not.
+    If another process adds a row between the check and the write, ``work`` is called again: then
+    the check can find the row. Raises ObjectExists if the second write fails for the same reason.
     """
     try:
         return database.write(tables, work)
@@ -376,19 +389,21 @@ def write_checked(
 def stale_keys(
     held: Mapping[str, Mapping[str, Any]], revisions: Mapping[str, int | None]
 ) -> Iterator[str]:
-    """Yield the keys whose rows are not among those held, or have another revision."""
+    """Yield the keys of rows that no longer exist, or have another revision than in ``revisions``.
+
+    ``held`` has the existing rows, by key.
+    """
     for key, revision in revisions.items():
         if key not in held or held[key]["revision"] != revision:
             yield key
 
 
 def _text(document: Any) -> str:
-    """Return a list or dict of plain values as JSON text."""
     return json.dumps(document, sort_keys=True)
 
 
 def _stored(value: Any) -> Any:
-    """Return a value of a field in the form of its column; columns have no time zones."""
+    """Convert a value of a field to the form of its column: a time loses its time zone."""
     return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
@@ -398,7 +413,7 @@ def _is_document(field: field_base.Field[Any]) -> bool:
 
 @contextmanager
 def _object_errors(kind: type[KeptObject], objects: Collection[KeptObject]) -> Iterator[None]:
-    """Raise errors of the database as errors of objects."""
+    """Translate the errors of the database to errors of versioned objects."""
     try:
         yield
     except TakenError as error:

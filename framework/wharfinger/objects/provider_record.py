@@ -1,4 +1,4 @@
-"""Records of driver instances on the resource providers that they publish or overlay."""
+"""Provider records: the data that a driver instance has written to a provider, and will write."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
@@ -13,29 +13,32 @@ from wharfinger.objects.persistence import RowList, RowObject
 
 @register
 class ProviderRecord(RowObject):
-    """Record of one provider: its applied, intended and last seen state, by instance and host.
+    """Record that a driver instance on a host keeps of one resource provider.
 
-    - ``host``, ``driver_instance``: the service host, and the name of the instance.
+    - ``host``, ``driver_instance``: the service host, and the name of the driver instance.
     - ``provider_uuid``: the resource provider.
-    - ``mode``: ``own`` if we create and delete it, ``overlay`` if another program does.
-    - ``applied``: the part of the provider that the instance has written; None without one.
+    - ``mode``: ``own`` if we create and delete the provider, ``overlay`` if another program does,
+      and we only add data to it.
+    - ``applied``: the part of the provider that the driver instance has written; None without one.
     - ``intended``: the part that a plan in progress writes; None when the plan is complete.
     - ``live``: the whole provider as last read from Placement, None if unknown. These three are
       JSON texts of a ``wharfinger.providers.Provider``.
     - ``own_reserved``: by resource class, the ``reserved`` amounts to restore when the last
       reservation ends.
-    - ``reservations``: the reasons for which its driver reserves it.
-    - ``reserved_since``: the start of each reservation by reason, in seconds since the epoch.
-    - ``absent_since``: when a complete listing first lacked it, in seconds since the epoch; None
-      while it is there.
-    - ``absence``: the same moment in uptime, from which the absence is counted: JSON text of a
-      ``wharfinger.providers.absence_timer.Absence``. It is valid only if its ``since`` equals
-      ``absent_since``: an old release writes only ``absent_since``. None without an uptime.
+    - ``reservations``: the reasons for which the driver reserves the provider.
+    - ``reserved_since``: the start of each of these reservations by reason, in seconds since the
+      epoch.
+    - ``absent_since``: when a complete list of the driver first lacked the provider, in seconds
+      since the epoch; None while it is listed.
+    - ``absence``: the same moment in uptime of the host, which measures how long the provider has
+      been missing: JSON text of a ``wharfinger.providers.absence_timer.Absence``. It is valid only
+      if its ``since`` equals ``absent_since``: an old release writes only ``absent_since``. None if
+      the uptime is unknown.
     - ``undone``: the values that another program has undone, with counts: JSON text of a map from
       names to ``wharfinger.providers.fights.Undone``. None if no value was undone.
-    - ``revision``: how often it was written; 0 if only releases before version 1.3 wrote it. Such
-      a release does not change the revision: its writes go unnoticed, and the last writer wins.
-      Unset for a new record, and while the database has no column for it.
+    - ``revision``: how often it was written; 0 if only releases before version 1.3 wrote it. Such a
+      release does not change the revision: its writes go unnoticed, and the last writer wins. Unset
+      for a new record, and while the database has no column for it.
     """
 
     HISTORY = (
@@ -80,7 +83,7 @@ class ProviderRecord(RowObject):
 
     @property
     def is_new(self) -> bool:
-        """Return whether it has no revision, since it was not read from a row with one."""
+        """Return whether the record was not read from a row that has a revision."""
         return "revision" not in self
 
     @property
@@ -89,7 +92,7 @@ class ProviderRecord(RowObject):
         return bool(self.obj_what_changed() - {"revision"})
 
     def row(self) -> dict[str, Any]:
-        """Return the columns to write: all of a new record, the changed ones of another.
+        """Return the columns to write: all columns of a new record, changed columns of others.
 
         Raises FieldUnset if a new record lacks a field.
         """
@@ -99,9 +102,10 @@ class ProviderRecord(RowObject):
         return self._row(self.fields.keys() - {"revision", "host", "driver_instance"})
 
     def note_written(self, host: str, driver_instance: str, has_revision: bool) -> None:
-        """Note that it was written, as a record of this host and driver instance.
+        """Mark the record as unchanged, now that it is written for this host and driver instance.
 
-        ``has_revision`` is False if the database has no column for revisions.
+        ``has_revision`` is False if the database has no column for revisions; otherwise the
+        revision rises by one.
         """
         if has_revision:
             self.revision = 1 if self.is_new else self.revision + 1
@@ -111,9 +115,9 @@ class ProviderRecord(RowObject):
 
 @register
 class ProviderRecordList(RowList[ProviderRecord]):
-    """Records of driver instances.
+    """Provider records.
 
-    - ``objects``: one for each provider.
+    - ``objects``: the records.
     """
 
     HISTORY = (
@@ -137,13 +141,13 @@ class ProviderRecordList(RowList[ProviderRecord]):
     @classmethod
     @base.remotable
     def get_reserved(cls, context: Context) -> Self:
-        """Return the records of all instances whose providers a driver has reserved."""
+        """Return the records of all providers that a driver reserves, of all driver instances."""
         return cls._select(context, reservations=NotIn(["[]"]))
 
     @classmethod
     @base.remotable
     def get_undone(cls, context: Context) -> Self:
-        """Return the records of all instances with values that another program has undone."""
+        """Return the records with values that another program undid, of all driver instances."""
         return cls._select(context, undone=NotIn([""]))
 
     @classmethod
@@ -156,10 +160,11 @@ class ProviderRecordList(RowList[ProviderRecord]):
         records: "ProviderRecordList",
         forgotten: Iterable[str],
     ) -> None:
-        """Write an instance's records and delete the forgotten ones, in one transaction.
+        """Write a driver instance's records and delete the ``forgotten`` ones, in one transaction.
 
-        It compares no revisions: the last writer wins. The revision of each record in the database
-        rises by one. The rows are durable on return. Unset fields of a record keep their columns.
+        ``forgotten`` are provider uuids. The method does not check revisions: the last writer wins.
+        The revision of each written record rises by one in the database. Columns of unset fields
+        keep their values. When the method returns, the rows are durable.
         """
         rows = {one.key: one._row(one.obj_what_changed() - {"revision"}) for one in records}
         scope = {"host": host, "driver_instance": driver_instance}

@@ -1,6 +1,6 @@
-"""Client and server for objects whose database another process has open.
+"""Client and server for calls of object methods in the process that has the database open.
 
-The transport is not part of this module: the client gets a function that sends a question and
+This module does not transport messages: the client gets a function that sends a question and
 returns the answer, and the server gets the question.
 """
 
@@ -28,7 +28,7 @@ from wharfinger.objects.field_base import ListOfObjectsField
 
 LOG: Final = logging.getLogger(__name__)
 
-#: The errors that the client raises as the server raised them.
+#: Errors that the client raises in the same class as the server.
 _ERRORS: Final[Mapping[str, type[WharfingerError]]] = {
     kind.__name__: kind
     for kind in vars(exceptions).values()
@@ -37,15 +37,15 @@ _ERRORS: Final[Mapping[str, type[WharfingerError]]] = {
 
 
 class Serializer:
-    """Conversion of objects to primitives and back.
+    """Converts objects to primitives and back.
 
-    If an object has a version that this process does not know, it requests the object in a known
-    version from the process of WharfingerObject.indirection_api. Raises InvalidObject for an
-    invalid primitive.
+    If an object has a version that this process does not know, the serializer gets the object in a
+    known version through WharfingerObject.indirection_api. Raises InvalidObject for an invalid
+    primitive.
     """
 
     def serialize_entity(self, context: Any, entity: Any) -> Any:
-        """Return a value with primitives for objects, in lists and dicts too."""
+        """Replace objects by primitives in a value, also within its lists and dicts; return it."""
         match entity:
             case WharfingerObject():
                 return entity.obj_to_primitive()
@@ -56,7 +56,7 @@ class Serializer:
         return entity
 
     def deserialize_entity(self, context: Any, entity: Any) -> Any:
-        """Return a value with objects for primitives, in lists and dicts too."""
+        """Replace primitives by objects in a value, also within its lists and dicts; return it."""
         match entity:
             case dict() if _key("name") in entity:
                 return self._object(context, entity)
@@ -72,7 +72,7 @@ class Serializer:
         except IncompatibleVersion:
             version = primitive[_key("version")]
             if version.count(".") > 1:
-                # The third number of a version does not concern the fields.
+                # Versions that differ only in the third number have the same fields.
                 known = {**primitive, _key("version"): ".".join(version.split(".")[:2])}
                 return self._object(context, known)
             api = WharfingerObject.indirection_api
@@ -83,10 +83,10 @@ class Serializer:
 
 
 class RemoteObjects:
-    """Calls remotable methods in the process that has the database open.
+    """Client that calls remotable methods in the process that has the database open.
 
-    ``send`` sends a question and returns the answer; it may raise OSError. Methods raise the errors
-    of the other process, and RemoteError if the outcome is unknown.
+    ``send`` sends a question and returns the answer; it may raise OSError. The methods of the
+    client raise the errors that the server sends, and RemoteError if the outcome is unknown.
     """
 
     def __init__(self, send: Callable[[bytes], bytes]) -> None:
@@ -96,9 +96,13 @@ class RemoteObjects:
     def object_action(
         self, context: Any, objinst: Any, objmethod: str, args: Any, kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
-        """Call a method of an object; return the changes of the object, and the result."""
+        """Call a method of an object in the server.
+
+        Return the object's changes, and the result.
+        """
         if objmethod == "create":
-            # Set the uuid here: a second call after a lost answer must not create another object.
+            # If the answer is lost, the caller repeats the call. A uuid that is set here prevents
+            # that the second call creates another object.
             for one in getattr(objinst, "objects", [objinst]):
                 one.identify()
         answer = self._ask(
@@ -128,7 +132,7 @@ class RemoteObjects:
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """Call a method of a class; return its result in these versions."""
+        """Call a class method in the server; return its result, with objects in these versions."""
         answer = self._ask(
             context,
             "class",
@@ -143,7 +147,10 @@ class RemoteObjects:
     def object_backport_versions(
         self, context: Any, objinst: Any, object_versions: dict[str, str]
     ) -> Any:
-        """Return the object of a primitive that is too new, in these versions."""
+        """Return an object in versions that this process knows.
+
+        ``objinst`` is the primitive of the object, whose version is too new for this process.
+        """
         return self._ask(context, "backport", primitive=objinst, versions=object_versions)["result"]
 
     def _ask(self, context: Any, action: str, **what: Any) -> dict[str, Any]:
@@ -164,21 +171,21 @@ class RemoteObjects:
 
 
 class ObjectServer:
-    """Answers the questions of RemoteObjects in the process that has the database open."""
+    """Answers questions of RemoteObjects in the process that has the database open."""
 
     def __init__(self, context: Context) -> None:
         self._context: Final = context
         self._serializer: Final = Serializer()
 
     def answer(self, question: bytes) -> bytes:
-        """Answer a question of RemoteObjects; the answer also carries errors."""
+        """Run the method that a question asks for; return the answer, which may be an error."""
         try:
             answer = self._answer(json.loads(question))
         except tuple(_ERRORS.values()) as error:
             answer = {"error": {"kind": type(error).__name__, "facts": error.facts}}
         except Exception as error:
             # An invalid question must not stop this process.
-            LOG.exception("Cannot answer a request for objects")
+            LOG.exception("Cannot answer a call of an object method by another process")
             reason = f"{type(error).__name__}: {shown(str(error))}"
             answer = {"error": {"kind": RemoteError.__name__, "facts": {"reason": reason}}}
         return json.dumps(answer, default=str).encode()
@@ -247,7 +254,7 @@ def _remotable(owner: Any, method: str) -> Callable[..., Any]:
 
 
 def _check(one: Any, updates: Mapping[str, Any]) -> None:
-    """Check all new values of fields before any is set.
+    """Check all new values of an object's fields before one of them is set.
 
     Raises AttributeError, TypeError, ValueError.
     """
@@ -260,7 +267,7 @@ def _check(one: Any, updates: Mapping[str, Any]) -> None:
 
 
 def _become(one: Any, other: Any) -> None:
-    """Copy all fields of another object of the same kind; raises TypeError for another kind."""
+    """Copy all fields of another object of the same class; raises TypeError for another class."""
     if type(other) is not type(one):
         raise TypeError(f"{other!r} is not a {one.obj_name()}")
     for name in other.fields:
@@ -272,7 +279,7 @@ def _become(one: Any, other: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return JSON data for a value that JSON has no type for; raises TypeError."""
+    """Convert a value that JSON has no type for to JSON data; raises TypeError."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Iterable):
@@ -281,7 +288,6 @@ def _plain(value: Any) -> Any:
 
 
 def _error(error: Any) -> WharfingerError:
-    """Return the error that another process has sent."""
     try:
         return _ERRORS[error["kind"]](**error["facts"])
     except (KeyError, TypeError) as unknown:

@@ -1,4 +1,4 @@
-"""Stored full reservations of providers."""
+"""Reservations of resource providers that are stored in the database."""
 
 from datetime import datetime
 from typing import Any, ClassVar, Final
@@ -7,8 +7,9 @@ from wharfinger.objects import field_base, field_types
 from wharfinger.objects.base import Step, register
 from wharfinger.objects.persistence import KeptList, KeptObject
 
-#: The phases of a release. ``releasing``: the allocation may still exist. ``released``: it does
-#: not, and no cleaning was observed yet. ``cleaning``: cleaning was observed.
+#: The phases after an instance releases a provider. ``releasing``: the allocation may still exist.
+#: ``released``: it is deleted, and the backend has not started cleaning yet. ``cleaning``: the
+#: backend has started cleaning.
 RELEASE_PHASES: Final = ("releasing", "released", "cleaning")
 
 
@@ -22,11 +23,11 @@ class Reservation(KeptObject):
     - ``uuid``: its uuid.
     - ``provider_uuid``: the resource provider.
     - ``reason``: its purpose: cleaning, maintenance, programming, operator, ...
-    - ``holder``: the name of the operator or job that holds and releases it.
+    - ``holder``: the name of the operator or job that made it and releases it.
     - ``since``: its start, in UTC.
-    - ``expected_end``: its expected end, in UTC; it does not end by itself then. None if unknown.
-    - ``own_reserved``: the ``reserved`` amounts from before it, by resource class, to restore when
-      the last reservation ends.
+    - ``expected_end``: its expected end, in UTC, None if unknown; it does not end by itself then.
+    - ``own_reserved``: the provider's ``reserved`` amounts before the reservation, by resource
+      class, to restore when the last reservation ends.
     - ``consumer_uuid``: the consumer whose release or lost allocation is the reason; None for other
       reservations.
     - ``phase``: the phase of that release, one of RELEASE_PHASES; None for other reservations.
@@ -37,7 +38,7 @@ class Reservation(KeptObject):
         Step("1.0", "first version"),
         Step(
             "1.1",
-            "the figures to restore, and the release of consumers",
+            "the amounts to restore, and the release of consumers",
             ("own_reserved", "consumer_uuid", "phase"),
         ),
     )

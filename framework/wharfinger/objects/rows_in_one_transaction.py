@@ -1,4 +1,4 @@
-"""State of a driver instance, or of some providers, read from the database in one transaction."""
+"""Read the state of a driver instance, or of some providers, in one transaction."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self, TypeVar
@@ -24,23 +24,24 @@ _Revisions = Mapping[str, int]
 class HostState(WharfingerObject):
     """State of one driver instance on one host, at one moment.
 
-    Rows that the caller has in the same revision are not read again. The caller updates its rows in
-    two steps: it drops the rows without a revision here, and then adds the rows of the lists. A
-    row whose revision cannot be read is in the list, but not among the revisions.
+    The lists omit rows that the caller already has in the present revision. To update its rows, the
+    caller drops those whose revision is missing here, and then adds the rows of the lists. A row
+    whose revision cannot be read is in the list, but not among the revisions.
 
     - ``service_disabled``: whether an operator has disabled the service of the host; False without
       a service, None if it cannot be read.
     - ``node_revisions``: the revisions of the nodes of the driver instance on the host, by uuid.
-    - ``nodes``: those of them that the caller does not know.
+    - ``nodes``: the nodes that the caller does not have in this revision.
     - ``instance_revisions``: the revisions of all instances on the host, by uuid.
-    - ``instances``: those of them that the caller does not know.
+    - ``instances``: the instances that the caller does not have in this revision.
     - ``migrations``: the moves in progress from or to the host.
-    - ``record_revisions``: the revisions of the records of the driver instance on the host, by
-      provider uuid; empty while the database has no column for them.
-    - ``records``: those of them that the caller does not know; all records without revisions.
+    - ``record_revisions``: the revisions of the provider records of the driver instance on the
+      host, by provider uuid; empty while the database has no column for them.
+    - ``records``: the records that the caller does not have in this revision; all records if the
+      database has no revisions.
     - ``reservations``: the reservations of the providers that have one of these records.
     - ``jobs``: the programming jobs of these providers, and those of the driver instance on the
-      host, whose providers may be gone; empty unless they were asked for.
+      host, whose providers may be gone; empty unless the caller requested them.
     """
 
     HISTORY = (Step("1.0", "first version"), Step("1.1", "Instance 1.2, ProviderRecord 1.4"))
@@ -89,7 +90,7 @@ class HostState(WharfingerObject):
     ) -> Self:
         """Read the state in one transaction.
 
-        ``known`` has the revisions that the caller knows: ``nodes`` and ``instances`` by uuid,
+        ``known`` has the revisions that the caller has: ``nodes`` and ``instances`` by uuid,
         ``records`` by provider uuid. ``binary`` is the program of the service.
         """
         kinds = [Service, ComputeNode, Instance, Migration, ProviderRecord, Reservation]
@@ -127,7 +128,7 @@ class ProviderState(WharfingerObject):
 
     - ``records``: the records of the providers, of all hosts and driver instances.
     - ``reservations``: the reservations of the providers.
-    - ``nodes``: the nodes whose root providers were asked for.
+    - ``nodes``: the nodes of the requested root providers.
     """
 
     HISTORY = (Step("1.0", "first version"), Step("1.1", "ProviderRecord 1.4"))
@@ -150,7 +151,7 @@ class ProviderState(WharfingerObject):
     def get(
         cls, context: Context, provider_uuids: Iterable[str], root_uuids: Iterable[str]
     ) -> Self:
-        """Read the state of providers, and the nodes of root providers, in one transaction."""
+        """Read the records and reservations of providers, and the nodes of root providers."""
         providers = {"provider_uuid": list(provider_uuids)}
         roots = {"uuid": list(root_uuids)}
 
@@ -168,7 +169,6 @@ class ProviderState(WharfingerObject):
 
 
 def _jobs(context: Context, rows: Rows, *conditions: Mapping[str, Any]) -> list[DeviceJob]:
-    """Return the jobs that one of the conditions selects, each once."""
     found = {row["id"]: row for where in conditions for row in rows.select(where)}
     return _objects(context, DeviceJob, found.values())
 
@@ -176,12 +176,15 @@ def _jobs(context: Context, rows: Rows, *conditions: Mapping[str, Any]) -> list[
 def _changed(
     context: Context, kind: type[_Row], rows: Rows, where: Mapping[str, Any], known: _Revisions
 ) -> tuple[dict[str, int], list[_Row]]:
-    """Return the revisions of the rows, by key, and the objects that are not known."""
+    """Return the revisions of all matching rows, and objects for those not in ``known``.
+
+    The revisions are by key; ``known`` has the revisions that the caller has.
+    """
     found = rows.revisions(kind.KEY, where) if rows.has("revision") else None
     if not found:
         return {}, [] if found is not None else _objects(context, kind, rows.select(where))
     changed = {key for key, revision in found.items() if known.get(key) != revision}
-    # Many keys in conditions cost more than to read the rest of the rows.
+    # A condition with many keys takes longer than reading all rows.
     few = 2 * len(changed) <= len(found)
     selected = (
         rows.select({**where, kind.KEY: sorted(changed)} if few else where) if changed else []
@@ -200,7 +203,7 @@ def _objects(context: Context, kind: type[_Row], rows: Iterable[Mapping[str, Any
 
 
 def _is_disabled(services: Iterable[Service]) -> bool | None:
-    """Return whether one of the services is disabled; None if that cannot be read."""
+    """Return whether the first of the services is disabled; None if its row cannot be read."""
     for service in services:
         return service.disabled if "disabled" in service else None
     return False

@@ -1,4 +1,4 @@
-"""The services that publish for driver instances, with their versions."""
+"""Services: the processes that publish for driver instances, with their versions."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -12,18 +12,18 @@ from wharfinger.objects.base import register
 from wharfinger.objects.database_context import Context
 from wharfinger.objects.persistence import KeptList, KeptObject
 
-#: The changes of each service version that other services rely on.
+#: The change that each service version made, and on which other services rely.
 SERVICE_VERSIONS: Final[Mapping[int, str]] = MappingProxyType(
     {
         1: "first version",
-        2: "everything that it publishes has an owner trait",
+        2: "all providers that it publishes have an owner trait",
     }
 )
 #: The first version whose providers all have an owner trait.
 OWNER_TAG_VERSION: Final = 2
-#: The program that publishes for driver instances.
+#: The name of the program that publishes for driver instances.
 AGENT_BINARY: Final = "wharfinger"
-#: The version of this release.
+#: The service version of this release.
 SERVICE_VERSION: Final = max(SERVICE_VERSIONS)
 
 
@@ -34,15 +34,16 @@ class Service(KeptObject):
     - ``uuid``: its uuid.
     - ``host``: the host's name, as configured.
     - ``binary``: the program's name.
-    - ``topic``: the topic of messages for it, by its kind.
+    - ``topic``: the topic of messages for the service, as in nova.
     - ``version``: its version in SERVICE_VERSIONS. It reaches OWNER_TAG_VERSION only when all its
       providers have an owner trait.
     - ``disabled``: whether an operator has disabled it, so that its nodes get no more allocations;
       ``disabled_reason``: the reason, None without one.
-    - ``forced_down``: whether an operator has declared it down, whatever it reports.
-    - ``report_count``: how often it has reported.
+    - ``forced_down``: whether an operator has declared it down; it then counts as down even if it
+      reports.
+    - ``report_count``: how often it has reported that it is up.
     - ``last_seen_up``: when it last reported, in UTC; None before the first report.
-    - ``owners``: the owner traits that it publishes for, in order.
+    - ``owners``: the owner traits of the providers that it publishes, in order.
     - ``revision``: how often it was saved; a report does not count.
     """
 
@@ -76,7 +77,7 @@ class Service(KeptObject):
     @classmethod
     @base.remotable
     def get_by_uuid(cls, context: Context, uuid: str) -> Self:
-        """Return the service with a uuid; raises ObjectNotFound."""
+        """Return the service with this uuid; raises ObjectNotFound."""
         return cls._get(context, uuid=uuid)
 
     @classmethod
@@ -88,16 +89,16 @@ class Service(KeptObject):
     @classmethod
     @base.remotable
     def get_minimum_version(cls, context: Context, binary: str) -> int:
-        """Return the oldest version of the services of a binary, 0 without services.
+        """Return the lowest version of all services of a program, 0 without services.
 
-        In all these methods, disabled and down services count, and deleted services do not.
+        Services that are disabled or down count, too; deleted services do not.
         """
         return cls.get_minimum_version_multi(context, [binary])[binary]
 
     @classmethod
     @base.remotable
     def get_minimum_version_multi(cls, context: Context, binaries: Iterable[str]) -> dict[str, int]:
-        """Return the oldest version by binary, 0 without services."""
+        """Return the lowest version of all services of each program, 0 without services."""
         versions: dict[str, list[int]] = {binary: [] for binary in binaries}
         for service in ServiceList.get_by_filters(context, binary=list(versions)):
             versions[service.binary].append(service.version)
@@ -106,7 +107,7 @@ class Service(KeptObject):
     @classmethod
     @base.remotable
     def get_minimum_version_by_owner(cls, context: Context) -> dict[str, int]:
-        """Return the oldest version of the services that publish for an owner, by owner trait."""
+        """Return, by owner trait, the lowest version of all services that publish for it."""
         versions: dict[str, int] = {}
         for service in ServiceList.get_by_filters(context):
             for owner in service.owners:
@@ -115,7 +116,7 @@ class Service(KeptObject):
 
     @base.remotable
     def report(self) -> None:
-        """Report that it is up, without regard to its revision; raises ObjectNotFound."""
+        """Store that the service is up, whatever its revision; raises ObjectNotFound."""
         moment = field_types.now()
         values = {"last_seen_up": self._wanted("last_seen_up", moment)}
         if not self._context.db.touch(self.TABLE, values, count=["report_count"], uuid=self.uuid):
@@ -126,12 +127,12 @@ class Service(KeptObject):
 
     @classmethod
     def report_in(cls, services: Rows, host: str, binary: str) -> None:
-        """Report that the service of a host is up, if there is one, in a caller's transaction."""
+        """Store that the service of a host is up, if there is one, in the caller's transaction."""
         values = {"last_seen_up": cls._wanted("last_seen_up", field_types.now())}
         services.touch(values, ["report_count"], {"host": host, "binary": binary})
 
     def is_up(self, within: timedelta) -> bool:
-        """Return whether it has reported within that time, and is not forced down."""
+        """Return whether the service has reported within this time, and is not forced down."""
         return (
             not self.forced_down
             and self.last_seen_up is not None
