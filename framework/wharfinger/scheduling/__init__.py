@@ -1,8 +1,9 @@
-"""Requests to Placement for allocation candidates that never mix owners.
+"""Request allocation candidates from Placement without mixing the resources of several owners.
 
-A flavor, a device profile, a port or command arguments become a request. Request filters, each a
-plugin, narrow the request; the search sends it; the filters check the candidates of the answer.
-Nothing here publishes providers or writes allocations.
+A flavor, a device profile, a port or command arguments are translated to a request. Request
+filters, which are plugins, add conditions to the request. The search sends it, and the filters
+check the candidates in Placement's answer. This package does not publish providers or write
+allocations.
 """
 
 from wharfinger.placement.trait_conditions import TraitConditions

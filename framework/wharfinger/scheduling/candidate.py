@@ -1,4 +1,4 @@
-"""Allocation candidates, decoded from Placement's answer and checked against the request."""
+"""Decode the allocation candidates in Placement's answer, and check them against the request."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,9 +14,9 @@ from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequ
 class Candidate:
     """One way to allocate the requested resources.
 
-    ``allocations`` are amounts by resource class, by provider uuid. ``mappings`` are the uuids of
-    the providers of each group, by its suffix; they are empty before Placement 1.34. ``providers``
-    are the summaries of all providers of the trees, by uuid.
+    ``allocations`` are amounts by provider uuid and resource class. ``mappings`` has, by suffix of
+    a group, the uuids of the providers that serve the group; it is empty before Placement 1.34.
+    ``providers`` are the summaries of all providers in the trees of the candidate, by uuid.
     """
 
     allocations: Mapping[str, Mapping[str, int]]
@@ -24,18 +24,21 @@ class Candidate:
     providers: Mapping[str, CandidateProvider]
 
     def sources(self, suffix: str) -> Iterable[str]:
-        """Return the providers of a group; without mappings, those of all groups."""
+        """Return the uuids of the providers that serve a group.
+
+        Without mappings, return those of all groups.
+        """
         return self.mappings[suffix] if self.mappings else self.allocations
 
     def amounts(self) -> Counter[str]:
-        """Return the total amounts, by resource class."""
+        """Return the total amounts of all providers, by resource class."""
         total: Counter[str] = Counter()
         for amounts in self.allocations.values():
             total.update(amounts)
         return total
 
     def is_isolated(self) -> bool:
-        """Return whether no provider serves two groups with suffixes."""
+        """Return whether each provider serves at most one group with a suffix."""
         alone = [
             uuid
             for suffix, uuids in self.mappings.items()
@@ -45,9 +48,10 @@ class Candidate:
         return len(set(alone)) == len(alone)
 
     def is_whole(self, groups: Sequence[RequestGroup], *, has_mappings: bool) -> bool:
-        """Return whether the candidate has all mappings and summaries that these groups need.
+        """Return whether the candidate has the mappings and provider summaries to check it.
 
-        Only the provider of a group without resources may lack a summary.
+        Each of ``groups`` needs a mapping if the server has mappings. Only the provider of a group
+        without resources may lack a summary.
         """
         takers = {group.suffix for group in groups if group.resources}
         mapped = {uuid for suffix in takers for uuid in self.mappings.get(suffix, ())}
@@ -63,10 +67,10 @@ class Candidate:
 def from_answer(
     request: ResourceRequest, answer: AllocationCandidates, *, has_mappings: bool
 ) -> list[Candidate]:
-    """Return the candidates of Placement's answer to a request, in Placement's order.
+    """Return the candidates in Placement's answer to a request, in Placement's order.
 
-    ``has_mappings``: the server maps groups to providers (from 1.34). Raises UnexpectedAnswer for
-    a candidate that cannot be checked, or that does not match the request.
+    ``has_mappings`` is whether the server maps groups to providers (from 1.34). Raises
+    UnexpectedAnswer for a candidate that cannot be checked, or that does not match the request.
     """
     candidates = _candidates(answer)
     asked: Counter[str] = Counter()
@@ -75,11 +79,12 @@ def from_answer(
     for candidate in candidates:
         if not candidate.is_whole(request.groups, has_mappings=has_mappings):
             raise _unexpected(
-                "a candidate has a provider without a summary or without a group: "
+                "a candidate has a provider without a provider summary, or one that no group "
+                "of the request is mapped to: "
                 f"{', '.join(candidate.allocations)}."
             )
         if (given := candidate.amounts()) != asked:
-            raise _unexpected(f"a candidate has {dict(given)}, the request {dict(asked)}.")
+            raise _unexpected(f"a candidate has {dict(given)}, but {dict(asked)} is requested.")
     return candidates
 
 

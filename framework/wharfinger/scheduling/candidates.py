@@ -1,4 +1,4 @@
-"""The search for allocation candidates: it narrows a request, sends it and checks the answer."""
+"""Search for allocation candidates: let filters change a request, send it, and check the answer."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -26,12 +26,13 @@ from wharfinger.scheduling.request_filters.base import RequestFilter
 from wharfinger.scheduling.request_query import encode
 
 LOG: Final = logging.getLogger(__name__)
-#: The lowest limit of a request whose candidates filters may drop. A lower limit saves Placement
-#: nothing, as measured with 10,000 hosts, and a second request repeats all of its work.
+#: The lowest limit to send if filters may drop candidates. A lower limit saves Placement nothing,
+#: as measured with 10,000 hosts, and a second request repeats all of its work.
 _FEWEST: Final = 100
-#: The factor of the second limit, if filters dropped candidates and the limit cut off others.
+#: If the first answer reached its limit and filters dropped candidates of it, the second limit is
+#: this many times higher.
 _MORE: Final = 10
-#: The name under which candidates that are not isolated count as dropped.
+#: The name in ``dropped`` for candidates with one provider for several groups.
 _GROUP_POLICY: Final = "group_policy"
 
 
@@ -39,8 +40,9 @@ _GROUP_POLICY: Final = "group_policy"
 class Candidates:
     """The candidates found, in Placement's order.
 
-    ``dropped`` counts the candidates that each filter refused, by the filter's name. It also
-    counts those that "group_policy" refused, if Placement cannot apply the policy itself.
+    ``dropped`` counts the candidates that each filter refused, by name of the filter.
+    "group_policy" in it counts those that break the group policy, where Placement cannot apply the
+    policy itself.
     """
 
     candidates: tuple[Candidate, ...]
@@ -48,7 +50,10 @@ class Candidates:
 
 
 class CandidateSearch:
-    """Search for candidates with filters, applied in their order; safe for several threads."""
+    """Search for candidates that all filters accept; several threads can use it.
+
+    Filters change and check a request in their order.
+    """
 
     def __init__(self, client: PlacementClient, filters: Mapping[str, RequestFilter]) -> None:
         self._client: Final = client
@@ -57,8 +62,9 @@ class CandidateSearch:
     def find(self, request: ResourceRequest) -> Candidates:
         """Return the candidates that all filters accept, up to the request's limit.
 
-        It sends one request; up to two more if candidates of a limited answer were dropped.
-        Raises InvalidRequest, PlacementError, RequestFilterError, and the errors of filters.
+        If filters dropped candidates of an answer that reached its limit, it sends up to two more
+        requests with higher limits. Raises InvalidRequest, PlacementError, RequestFilterError, and
+        the errors of filters.
         """
         has_mappings = self._client.microversion >= Feature.MAPPINGS.value
         isolates = has_mappings and _is_mixed_up(request)
@@ -73,7 +79,6 @@ class CandidateSearch:
         return Candidates(tuple(good[: request.limit]), dropped)
 
     def _limits(self, limit: int | None) -> Iterator[int | None]:
-        """Yield the limits of the successive requests."""
         if limit is not None:
             first = max(limit, _FEWEST) if self._filters else limit
             yield first
@@ -81,13 +86,16 @@ class CandidateSearch:
         yield None
 
     def _ask(self, request: ResourceRequest) -> tuple[ResourceRequest, AllocationCandidates]:
-        """Send the request; return it as narrowed, with its answer."""
+        """Send the request with the conditions of all filters; return that request and its answer.
+
+        If Placement refuses it, clear the caches of the filters and try once more.
+        """
         try:
             return self._send(request)
         except PlacementError as error:
             if error.status != HTTPStatus.BAD_REQUEST or not self._filters:
                 raise
-            # The trait that a filter has cached may have been deleted.
+            # A trait that a filter has cached may have been deleted.
             for name, one in self._filters.items():
                 with _confined(name):
                     one.forget()
@@ -123,7 +131,7 @@ class CandidateSearch:
                 if reason:
                     if not dropped[name]:
                         first = printable(str(reason))
-                        LOG.info("Filter %s drops candidates. The first: %s", name, first)
+                        LOG.info("Filter %s drops candidates; the first because %s", name, first)
                     dropped[name] += 1
                     break
             else:
@@ -135,10 +143,10 @@ class CandidateSearch:
 
 
 def _is_mixed_up(request: ResourceRequest) -> bool:
-    """Return whether Placement would answer with wrong amounts.
+    """Return whether Placement would return candidates with wrong amounts for the request.
 
-    Placement 16 does, as observed, for isolated groups with a class that the group without a
-    suffix requests, too. With the policy "none" its amounts are right.
+    Placement 16 does so, as observed, if isolated groups request a class that the group without a
+    suffix requests, too. With the policy "none", its amounts are right.
     """
     if request.group_policy != "isolate":
         return False
@@ -151,7 +159,7 @@ def _is_mixed_up(request: ResourceRequest) -> bool:
 
 @contextmanager
 def _confined(name: str) -> Iterator[None]:
-    """Raise an error that names the filter if the filter fails."""
+    """Translate an error of a filter to an error that names the filter."""
     try:
         yield
     except (WharfingerError, KeyboardInterrupt):

@@ -1,9 +1,8 @@
-"""Translation of Cyborg's device profiles to requests. Pure; ``profile_sources`` reads profiles.
+"""Translate Cyborg's device profiles to requests. Pure; ``profile_sources`` reads the profiles.
 
-Each group of a profile requests one device:
-``{"resources:FPGA": "1", "trait:CUSTOM_FAST": "required", "accel:function_id": "..."}``. Keys
-that begin with ``accel:`` are for Cyborg. We add OWNER_CYBORG to all groups, since Cyborg accepts
-only CUSTOM_ traits in a profile.
+Each group of a profile requests one device: ``{"resources:FPGA": "1", "trait:CUSTOM_FAST":
+"required", "accel:function_id": "..."}``. Keys that begin with ``accel:`` are for Cyborg. We add
+OWNER_CYBORG to all groups, since Cyborg accepts only CUSTOM_ traits in a profile.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,12 +24,12 @@ from wharfinger.scheduling.request import (
 ProfileGroups = Sequence[Mapping[str, object]]
 
 _FOR_CYBORG: Final = "accel:"
-#: nova's prefix for the suffixes of these groups; the code that binds accelerators looks for it.
+#: nova's prefix for the suffixes of these groups. nova's code that binds accelerators expects it.
 _SUFFIX: Final = "device_profile_"
 
 
 def from_profile(name: str, groups: ProfileGroups) -> ResourceRequest:
-    """Return the request of a device profile; raises InvalidRequest, DeviceProfileError."""
+    """Return the request for a device profile; raises InvalidRequest, DeviceProfileError."""
     wanted = []
     for number, group in enumerate(groups):
         with about(f"device profile {name}, group {number}"):

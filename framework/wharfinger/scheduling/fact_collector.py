@@ -1,6 +1,6 @@
-"""Collection of the facts on all providers that the explanation of a request needs.
+"""Collect the facts about all providers that explain which candidates a request has.
 
-It takes one listing per condition, however many providers there are.
+It sends one list request for each condition, however many providers there are.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from wharfinger.scheduling.provider_facts import SHARES, Facts, Stock
 from wharfinger.scheduling.provider_inventories import Stocks
 from wharfinger.scheduling.request import ResourceRequest
 
-#: The most sharing providers whose aggregates are read.
+#: The largest number of sharing providers whose aggregates are read.
 _SHARING: Final = 50
 
 
@@ -32,9 +32,10 @@ def gather(
     *,
     has_owners: bool,
 ) -> Facts:
-    """Return the facts; ``root`` are the conditions on roots, ``objects`` None without a database.
+    """Return the facts that explain the candidates of a request.
 
-    Raises PlacementError, ObjectError, StateError.
+    ``root`` are the conditions on root providers. ``objects`` is None without a database. If
+    ``has_owners``, the facts include owner traits. Raises PlacementError, ObjectError, StateError.
     """
     parts = list(parts)
     facts = Facts(providers={one.uuid: one for one in client.list_providers()})
@@ -50,7 +51,7 @@ def gather(
 
 
 def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """Return the facts with inventories and usages of some providers, without deleted providers."""
+    """Add the inventories and usages of these providers to the facts; drop deleted providers."""
     stocks, providers = dict(facts.stocks), dict(facts.providers)
     for uuid in uuids:
         known = {kind: its.used for kind, its in stocks.get(uuid, {}).items()}
@@ -68,7 +69,7 @@ def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) ->
 
 
 def with_reach(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """Return the facts with the trees that these providers share with."""
+    """Add to the facts the trees that these providers share resources with."""
     reached: dict[str, frozenset[str]] = {}
     lists: dict[frozenset[str], frozenset[str]] = {}
     sharing = sorted(facts.sharing & frozenset(uuids) & facts.providers.keys())
@@ -88,7 +89,7 @@ def with_reach(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> F
 def _with_one_of(
     client: PlacementClient, request: ResourceRequest, root: TraitConditions
 ) -> dict[frozenset[str], frozenset[str]]:
-    """Return the uuids of the providers that have each trait, or choice of traits, requested."""
+    """Return the uuids of providers with each requested or forbidden trait, or choice of traits."""
     conditions = [root, *(group.traits for group in request.groups)]
     choices = {frozenset([SHARES])}
     for one in conditions:
@@ -126,7 +127,7 @@ def _reserved(objects: Context | None) -> dict[str, tuple[Reserved, ...]]:
 
 
 def _with_unexplained(objects: Context, parts: Iterable[Wanted], facts: Facts) -> Facts:
-    """Return the facts with the full reservations that drivers made without a reason."""
+    """Add to the facts the full reservations that a driver made without a reason."""
     classes = {kind for one in parts for kind in one.resources}
     full = {
         uuid: frozenset(kind for kind in classes if kind in its and its[kind].capacity < 1)

@@ -1,11 +1,12 @@
-"""Translation of flavors to requests, from nova's extra specs. Pure.
+"""Translate flavors with nova's extra specs to requests. Pure.
 
-``resources:VGPU=1`` and ``trait:CUSTOM_FAST=required`` (or ``forbidden``) are of the group
-without a suffix, ``resources_GPU:VGPU=1`` and ``trait_GPU:CUSTOM_FAST=required`` of group
-``_GPU``. ``group_policy`` is ``none`` or ``isolate``; ``accel:device_profile`` names a device
-profile. ``known_extra_specs`` has the other keys of nova, and ``ungrouped_extra_specs`` their
-requests. nova logs and ignores a key of a group that it cannot read: here, such a key is an error.
-Keys of a namespace that nova does not have, and keys without a namespace, are ignored.
+``resources:VGPU=1`` and ``trait:CUSTOM_FAST=required`` (or ``forbidden``) are for the group without
+a suffix, ``resources_GPU:VGPU=1`` and ``trait_GPU:CUSTOM_FAST=required`` for group ``_GPU``.
+``group_policy`` is ``none`` or ``isolate``; ``accel:device_profile`` names a device profile.
+``known_extra_specs`` has nova's other keys, and ``ungrouped_extra_specs`` translates them.
+
+nova logs and ignores a key of a group that it cannot read: here, such a key is an error. Keys in
+other namespaces than nova's, and keys without a namespace, are ignored.
 """
 
 import re
@@ -33,7 +34,7 @@ from wharfinger.scheduling.request import (
 )
 
 _KEY: Final = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{0,64}):(.*)\Z", re.DOTALL)
-#: Keys that look like mistyped keys of ours.
+#: Keys that look like a mistyped key of this module.
 _NEARLY: Final = re.compile(
     r"(?i:resources?|traits?)[^:]*:[A-Z][A-Z0-9_]*\Z"
     r"|(?i:(resources?|traits?):|group[-_ ]?polic|accel:device[-_ ]?profile)"
@@ -44,10 +45,11 @@ _MIB_IN_GIB: Final = 1024
 
 @dataclass(slots=True)
 class GroupDraft:
-    """A group of a request while its keys are read; an amount of 0 removes a resource.
+    """A group of a request while the keys for it are read one by one.
 
-    ``keys`` are by kind and name: "resources" and a class, or "trait" and a trait. ``values`` has
-    the value of each key.
+    ``keys`` has the key that requests a resource or trait, by kind ("resources" or "trait") and
+    name. ``values`` has the value of each key. An amount of 0 in ``resources`` removes the
+    resource.
     """
 
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -57,7 +59,10 @@ class GroupDraft:
     forbidden: set[str] = field(default_factory=set)
 
     def read(self, key: str, kind: str, name: str, value: object) -> None:
-        """Add a resource or trait, by ``kind``; raises InvalidRequest."""
+        """Add the resource or trait ``name``; raises InvalidRequest.
+
+        ``kind`` is "resources" or "trait"; ``key`` and ``value`` are the extra spec.
+        """
         try:
             if (kind, name) in self.keys:
                 raise invalid("", value, f"{name} occurs twice.")
@@ -72,16 +77,16 @@ class GroupDraft:
             raise invalid(key, value, error.problem) from error
 
     def ask(self, key: str, value: object, asked: Asked) -> None:
-        """Add the request of an extra spec.
+        """Add the resources and traits that an extra spec requests.
 
-        Raises InvalidRequest if it contradicts the request of another extra spec.
+        Raises InvalidRequest if they contradict the request of another extra spec.
         """
         self.values.setdefault(key, value)
         for name, amount in asked.resources.items():
             before = self.resources.get(name)
             if before and before != amount:
                 other = self.keys["resources", name]
-                problem = f"it requests {name}={amount}, but {other} {before}. Remove one."
+                problem = f"it requests {name}={amount}, but {other} requests {before}. Remove one."
                 raise invalid(key, value, problem)
             try:
                 check_resource(name, amount or 1)
@@ -95,7 +100,7 @@ class GroupDraft:
         ):
             for trait in sorted(traits & others):
                 other = self.keys["trait", trait]
-                problem = f"{other} says the opposite about {trait}. Remove one."
+                problem = f"{other} requests the opposite for {trait}. Remove one of them."
                 raise invalid(key, value, problem)
             for trait in traits:
                 self.keys.setdefault(("trait", trait), key)
@@ -118,7 +123,8 @@ class GroupDraft:
     def group(self, suffix: str, owner: str | None) -> RequestGroup | None:
         """Return the group, None if it requests nothing; raises InvalidRequest.
 
-        If ``owner`` is None, the group belongs to the owner whose trait it requires.
+        ``owner`` is the owner whose resources the group requests. If it is None, the owner is the
+        one whose trait the group requires.
         """
         wanted = {name: amount for name, amount in self.resources.items() if amount}
         traits = TraitConditions(
@@ -154,14 +160,20 @@ class GroupDraft:
 
 
 def split(key: str) -> tuple[str, str, str] | None:
-    """Split the key of a group into "resources" or "trait", the suffix, and the name."""
+    """Split the key of a group into "resources" or "trait", the suffix, and the name.
+
+    Return None for another key.
+    """
     match = _KEY.match(key)
     return (match[1], match[2], match[3]) if match else None
 
 
 @dataclass(slots=True)
 class _Draft:
-    """A request while the keys of a flavor are read; ``root`` has the key of each root trait."""
+    """A request while the keys of a flavor are read.
+
+    ``root`` has the key that requires a trait of the root provider, by trait.
+    """
 
     groups: dict[str, GroupDraft] = field(default_factory=lambda: {UNNUMBERED: GroupDraft()})
     root: dict[str, str] = field(default_factory=dict)
@@ -171,11 +183,12 @@ class _Draft:
 def from_flavor(
     flavor: Flavor, device_profile: Callable[[str], ResourceRequest] | None = None
 ) -> ResourceRequest:
-    """Return the request of an instance of a flavor.
+    """Return the request for an instance of a flavor.
 
-    VCPU, MEMORY_MB and DISK_GB are the flavor's own, unless an extra spec overrides them. Groups
-    without an owner trait request nova's resources. ``device_profile`` returns the request of a
-    device profile. Raises InvalidRequest with key and value, and the errors of ``device_profile``.
+    The flavor's own VCPU, MEMORY_MB and DISK_GB are requested, unless an extra spec overrides them.
+    Groups without an owner trait request nova's resources. The function ``device_profile`` returns
+    the request for the device profile of a name. Raises InvalidRequest with key and value, and the
+    errors of ``device_profile``.
     """
     with about(f"flavor {flavor.name}"):
         draft = _read(flavor)
@@ -202,10 +215,10 @@ def from_flavor(
 
 
 def keys_of(flavor: Flavor) -> dict[tuple[str, str | None, str], str]:
-    """Return the key of each resource class and trait that the extra specs of a flavor ask for.
+    """Return the key of the extra spec that requests each resource class and trait of a flavor.
 
-    They are by kind ("resources" or "trait"), suffix of the group (None: the root) and name.
-    Raises InvalidRequest.
+    The keys are by kind ("resources" or "trait"), suffix of the group (None for a trait of the root
+    provider) and name. Raises InvalidRequest.
     """
     draft = _read(flavor)
     found = {
@@ -241,7 +254,7 @@ def _read(flavor: Flavor) -> _Draft:
 
 
 def _cpus(groups: Iterable[GroupDraft]) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Yield VCPU and PCPU, if groups ask for them, each with a key and the total amount."""
+    """Yield VCPU and PCPU if groups request them, each with a key and the total amount."""
     groups = list(groups)
     for name in (orc.VCPU, orc.PCPU):
         asking = [one for one in groups if one.resources.get(name)]
@@ -251,7 +264,7 @@ def _cpus(groups: Iterable[GroupDraft]) -> Iterator[tuple[str, tuple[str, int]]]
 
 
 def _add_own(flavor: Flavor, drafts: dict[str, GroupDraft]) -> None:
-    """Add the flavor's own amounts for the classes that its extra specs do not request."""
+    """Add the flavor's own amounts of the resource classes that its extra specs do not request."""
     said = {name for draft in drafts.values() for name in draft.resources}
     disk = flavor.root_gb + flavor.ephemeral_gb + -(-flavor.swap // _MIB_IN_GIB)
     own = {orc.VCPU: flavor.vcpus, orc.MEMORY_MB: flavor.memory_mb, orc.DISK_GB: disk}

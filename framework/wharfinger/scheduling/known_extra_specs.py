@@ -1,8 +1,9 @@
-"""The extra specs that nova 34 knows, in three tables. Data; ``ungrouped_extra_specs`` applies it.
+"""The extra specs that nova 34 knows, in three tables.
 
-Each extra spec that nova validates (``nova.api.validation.extra_specs``) is in one table, and so
-are the few that nova reads without validating them. A placeholder, such as ``{num}``, stands for
-a part of the key that the author of a flavor chooses.
+``ungrouped_extra_specs`` translates them. Each extra spec that nova validates
+(``nova.api.validation.extra_specs``) is in one table, and so are the few that nova reads without
+validating them. A placeholder, such as ``{num}``, stands for a part of the key that the author of a
+flavor chooses.
 """
 
 import re
@@ -42,10 +43,11 @@ _PLACEHOLDERS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Request of one value, to the group without a suffix and to the root of the tree.
+    """Resources and traits that one value of an extra spec requests from Placement.
 
-    ``resources`` are amounts by resource class. ``required`` and ``forbidden`` are traits of the
-    group, and ``root`` are traits that the root must have.
+    ``resources`` are amounts by resource class. ``required`` and ``forbidden`` are traits. All of
+    them are for the group without a suffix. ``root`` are traits that the root of the tree must
+    have.
     """
 
     resources: Mapping[str, int] = field(default_factory=dict)
@@ -58,10 +60,11 @@ class Asked:
 class ExtraSpec:
     """One extra spec, or several with the same values and the same meaning.
 
-    ``says`` is text for messages and the documentation: the request; or why it asks for nothing; or
+    ``says`` is text for messages and the documentation: what is requested; or why nothing is; or
     why the key is refused and what to do instead. ``asks`` has the request of each value; other
-    values ask for nothing. If ``only_with`` is set, the extra spec counts only where the extra
-    spec of that name asks for something; a flavor without the key then has the value ``default``.
+    values request nothing. If ``only_with`` is set, the extra spec has an effect only if the extra
+    spec of that name requests something; then ``default`` is its value for a flavor without the
+    key.
     """
 
     keys: tuple[str, ...]
@@ -95,7 +98,7 @@ def _of_root(trait: str) -> Asked:
     return Asked(root=frozenset([trait]))
 
 
-#: Extra specs that become resources and traits of a request.
+#: Extra specs that are translated to resources and traits of a request.
 TRANSLATED: Final = (
     _translated(
         "resources{group}:{class}",
@@ -235,9 +238,9 @@ _FILTERED: Final = (
     "The scheduler of nova compares it with each host after Placement has answered. Wharfinger "
     "does not: use a trait."
 )
-_GUEST: Final = "The host configures the guest with it."
+_GUEST: Final = "The host uses it to configure the guest."
 _NUMA: Final = "Placement does not divide the CPUs and the memory of a host. nova-compute does."
-_QUOTA: Final = "The host limits the guest with it."
+_QUOTA: Final = "The host uses it to limit the guest."
 _VMWARE_SHARES: Final = ("cpu", "memory", "disk_io", "vif")
 
 
@@ -245,7 +248,7 @@ def _ignored(says: str, values: Values, *keys: str) -> ExtraSpec:
     return ExtraSpec(keys=keys, values=values, says=says)
 
 
-#: Extra specs that ask Placement for nothing. Their values are checked too.
+#: Extra specs that request nothing from Placement. Their values are checked, too.
 WITHOUT_MEANING: Final = (
     _ignored(
         _NUMA,
@@ -343,7 +346,7 @@ WITHOUT_MEANING: Final = (
     ),
 )
 
-#: Extra specs that ask for hardware which a request cannot name.
+#: Extra specs that request hardware which a request to Placement cannot name.
 REFUSED: Final = (
     ExtraSpec(
         keys=("pci_passthrough:alias",),
@@ -353,7 +356,7 @@ REFUSED: Final = (
     ),
 )
 
-#: The extra spec of each key of the tables.
+#: The extra specs of all tables, by key.
 KEYS: Final = {
     key: spec
     for table in (TRANSLATED, WITHOUT_MEANING, REFUSED)
@@ -372,27 +375,27 @@ _PATTERNS: Final = [
     for key, spec in KEYS.items()
     if "{" in key
 ]
-#: The namespaces of nova, except those of groups (``resources_A:``).
+#: The namespaces of nova's extra specs, except those of groups (``resources_A:``).
 NAMESPACES: Final = {
     key.partition(":")[0] for key in KEYS if ":" in key and "{" not in key.partition(":")[0]
 }
 
 
 def find(key: str) -> ExtraSpec | None:
-    """Return the extra spec of a key, None if it is in no table."""
+    """Return the extra spec with this key, None if it is in no table."""
     if key in KEYS:
         return KEYS[key]
     return next((spec for pattern, spec in _PATTERNS if pattern.fullmatch(key)), None)
 
 
 def is_of_nova(key: str) -> bool:
-    """Return whether the namespace of a key belongs to nova, in upper or lower case."""
+    """Return whether the namespace of a key is nova's, in upper or lower case."""
     namespace, separator, _name = key.partition(":")
     return bool(separator) and namespace.strip().lower() in NAMESPACES
 
 
 def nearest(key: str) -> str | None:
-    """Return the known key that is most like a mistyped one in its namespace, or None."""
+    """Return the key in the same namespace that is most similar to an unknown key, or None."""
     namespace, _colon, name = key.partition(":")
     prefix = f"{namespace.strip().lower()}:"
     names = [one.removeprefix(prefix) for one in KEYS if one.startswith(prefix)]

@@ -1,12 +1,13 @@
-"""Extra specs with which nova confines a flavor to nova's own providers. Pure.
+"""Add extra specs to a flavor so that nova takes only its own providers. Pure.
 
-nova 34 requires OWNER_NOVA of the root of the tree alone. So nova takes the resources of a flavor
-also from children that another owner publishes below that root. A group with a suffix takes from
-one provider, and a group of one resource class does, too: there, a required owner trait holds.
+nova 34 requires OWNER_NOVA of the root of the tree only. So nova takes the resources of a flavor
+also from child providers that another owner publishes below that root. A required owner trait
+prevents this in a group with a suffix, or with one resource class: such a group takes from one
+provider.
 
-A resource class is contested if children of several owners may offer it: each class except those
-that only nova's root has, and shared storage. These are VCPU, PCPU, MEMORY_MB, DISK_GB and the
-namespaces of hw:pmem. Each contested class of the group without a suffix gets a group of its own.
+A resource class is contested if child providers of several owners may offer it. VCPU, PCPU,
+MEMORY_MB, DISK_GB and the namespaces of hw:pmem are not contested: only nova's root or shared
+storage has them. Each contested class moves from the group without a suffix to a new group.
 """
 
 from collections.abc import Mapping
@@ -33,25 +34,25 @@ from wharfinger.scheduling.request import (
 )
 
 _OF_ROOT: Final = frozenset((orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB))
-#: Prefixes of traits that a host has, and its devices do not.
+#: Prefixes of traits that a host has, but not its devices.
 _TRAITS_OF_ROOT: Final = ("COMPUTE_", "HW_CPU_")
 _Keys = Mapping[tuple[str, str | None, str], str]
 
 
 def confined(flavor: Flavor) -> dict[str, str]:
-    """Return the extra specs of a flavor, changed so that nova takes nothing of another owner.
+    """Return a flavor's extra specs, changed so that nova takes nothing of another owner.
 
-    Extra specs that no longer hold have the amount 0, so one write of all of them is enough.
-    Raises InvalidRequest for a flavor that extra specs cannot confine.
+    Extra specs to remove get the amount 0, so that setting all returned extra specs is enough.
+    Raises InvalidRequest for a flavor that extra specs cannot protect.
     """
     with about(f"flavor {flavor.name}"):
         if profile := flavor.extra_specs.get(DEVICE_PROFILE):
             raise invalid(
                 DEVICE_PROFILE,
                 profile,
-                "nova asks for the groups of a device profile without an owner, and no extra spec "
-                "adds one. Add a CUSTOM_ trait that only Cyborg's devices have to the profile, "
-                "and remove this extra spec to see those of the rest.",
+                "nova requests the groups of a device profile without an owner trait, and no extra "
+                "spec adds one. Add a CUSTOM_ trait that only Cyborg's devices have to the "
+                "profile. To see the extra specs for the rest of the flavor, remove this one.",
             )
         request, keys = from_flavor(flavor), keys_of(flavor)
         specs = dict(flavor.extra_specs)
@@ -72,8 +73,8 @@ def confined(flavor: Flavor) -> dict[str, str]:
 def _is_bare_metal(request: ResourceRequest) -> bool:
     """Return whether a whole node of Ironic is requested: one custom class and nothing else.
 
-    nova's root has that class. Ironic refuses to deploy a node with a required trait of the flavor
-    that the node in Ironic does not have, such as an owner trait.
+    Such a request needs no owner trait, since nova's root has the class. Also, Ironic refuses to
+    deploy a node that lacks a trait which the flavor requires, such as an owner trait.
     """
     names = [name for group in request.groups for name in group.resources]
     return len(names) == 1 and names[0].startswith(orc.CUSTOM_NAMESPACE)
@@ -84,15 +85,15 @@ def _is_contested(group: RequestGroup, name: str, keys: _Keys) -> bool:
 
 
 def _check_key(group: RequestGroup, name: str, keys: _Keys, specs: Mapping[str, str]) -> None:
-    """Raise InvalidRequest if hw:mem_encryption asks for the class: it cannot require an owner."""
+    """Raise InvalidRequest if hw:mem_encryption requests the class: it cannot require an owner."""
     if (key := keys["resources", group.suffix, name]) == MEM_ENCRYPTION:
         raise invalid(
             key,
             specs[key],
-            f"nova asks for {name} in the group without a suffix, where no owner can be required "
-            "of it. If another owner publishes this class below nova's roots, remove it there. "
-            "Otherwise nova takes nothing of another owner: remove this extra spec to see those "
-            "of the rest.",
+            f"nova requests {name} in the group without a suffix, where no owner trait can be "
+            "required for it. If another owner publishes this class below nova's root providers, "
+            "remove it there; otherwise nova takes nothing of another owner. To see the extra "
+            "specs for the rest of the flavor, remove this one.",
         )
 
 
@@ -103,10 +104,10 @@ def _moved(
     specs: Mapping[str, str],
     keys: _Keys,
 ) -> dict[str, str]:
-    """Return the extra specs that move contested classes into groups of their own.
+    """Return the extra specs that move each contested class into a new group with a suffix.
 
-    Forbidden traits hold for each provider of the group without a suffix, so each new group
-    forbids them, too. Raises InvalidRequest where the move would change the request.
+    Each new group forbids the traits that the group without a suffix forbids, since those apply to
+    all its providers. Raises InvalidRequest if the move would change the request.
     """
     stays = len(group.resources) > len(contested)
     _check_traits(group, contested, keys, specs, stays=stays)
@@ -115,9 +116,9 @@ def _moved(
         raise invalid(
             GROUP_POLICY,
             "isolate",
-            f"it would also keep {' and '.join(contested)} apart from the providers of the other "
-            f"groups. Put {'it' if len(contested) == 1 else 'them'} into a group with a suffix "
-            "yourself if that is meant, or set the policy to none.",
+            f"{' and '.join(contested)} would get a group with a suffix, and the policy would "
+            "keep its provider apart from those of the other groups. If that is meant, add the "
+            "group to the flavor; otherwise set the policy to none.",
         )
     changed: dict[str, str] = {}
     used = {parts[1] for key in specs if (parts := split(key))}
@@ -142,7 +143,10 @@ def _check_traits(
     *,
     stays: bool,
 ) -> None:
-    """Raise InvalidRequest for a trait that could be the host's or the device's."""
+    """Raise InvalidRequest for a required trait that either the host or the device could have.
+
+    ``stays`` is whether the group without a suffix keeps other classes.
+    """
     traits = set(group.traits.required)
     if stays:
         traits = {one for one in traits if not one.startswith(_TRAITS_OF_ROOT)} - {ownership.NOVA}
@@ -151,11 +155,11 @@ def _check_traits(
     for trait in sorted(traits):
         key = keys["trait", UNNUMBERED, trait]
         name = contested[0]
-        host = f", or resources1:{name} alone if the host has it" if stays else ""
+        host = f", or only resources1:{name} if the host has it" if stays else ""
         raise invalid(
             key,
             specs[key],
-            f"any provider of the group without a suffix may have {trait}, and {name} needs a "
-            f"group of its own. Write resources1:{name} and trait1:{trait} if the provider of "
-            f"{name} has it{host}, in place of resources:{name}.",
+            f"any provider of the group without a suffix may have {trait}, but {name} needs a "
+            f"separate group. In place of resources:{name}, write resources1:{name} and "
+            f"trait1:{trait} if the provider of {name} has the trait{host}.",
         )

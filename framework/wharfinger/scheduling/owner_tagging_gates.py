@@ -1,7 +1,7 @@
-"""The gates: an owner's gate is on once all its services tag all providers with its owner trait.
+"""Gates: whether all services of an owner tag all their providers with the owner trait.
 
-While a gate is off, a provider without an owner trait may belong to the owner, since a service
-that is not upgraded may have published it. Once the gate is on, it does not.
+While an owner's gate is off, a provider without an owner trait may belong to the owner, since a
+service of an old release may have published it. While the gate is on, it cannot.
 """
 
 import threading
@@ -16,7 +16,7 @@ from wharfinger.exceptions import FieldUnset
 from wharfinger.objects import OWNER_TAG_VERSION, Context, Service, ServiceList
 
 LOG: Final = logging.getLogger(__name__)
-#: The most service names in a log line.
+#: The largest number of service names in a log line.
 _FEW: Final = 5
 
 
@@ -24,7 +24,8 @@ _FEW: Final = 5
 class Gate:
     """An owner's gate.
 
-    ``behind`` are the owner's services, as HOST/BINARY, that are too old to tag all providers.
+    ``services`` is the number of the owner's services. ``behind`` are the services, as HOST/BINARY,
+    that are too old to tag all providers.
     """
 
     owner: str
@@ -38,9 +39,9 @@ class Gate:
 
 
 def gates(services: Iterable[Service]) -> dict[str, Gate]:
-    """Return the gates of all owners that services publish for.
+    """Return the gate of each owner that a service publishes for, by owner.
 
-    Disabled and down services count. A service whose owners are unknown counts for each owner.
+    Disabled and down services count. A service whose owners cannot be read counts for each owner.
     """
     publishing: dict[str, list[Service]] = {}
     unknown: list[Service] = []
@@ -61,7 +62,10 @@ def gates(services: Iterable[Service]) -> dict[str, Gate]:
 
 
 class Gates:
-    """The gates of all owners, cached for ``cache_time`` seconds; safe for several threads."""
+    """The gates of all owners, read from the database and cached for ``cache_time`` seconds.
+
+    Several threads can use it.
+    """
 
     def __init__(self, context: Context, cache_time: float) -> None:
         self._context: Final = context
@@ -92,18 +96,18 @@ class Gates:
 
 
 def _log(gate: Gate, off: int) -> None:
-    """Log the state of a gate; ``off`` is the log level of a gate that is off."""
+    """Log the state of a gate, with log level ``off`` if the gate is off."""
     if gate.is_on:
         LOG.info(
-            "The gate of %s is on: all %d services of this owner tag their providers. Requests of "
-            "this owner get only providers with this trait.",
+            "The gate of %s is on: all %d services of this owner tag their providers. Requests "
+            "for this owner get only providers with its trait.",
             gate.owner,
             gate.services,
         )
         return
     LOG.log(
         off,
-        "The gate of %s is off: %s. Requests of this owner also get providers without an owner "
+        "The gate of %s is off: %s. Requests for this owner also get providers without an owner "
         "trait.",
         gate.owner,
         f"services that do not tag all providers: {_few(gate.behind)}"

@@ -1,6 +1,6 @@
-"""Translation of network ports to requests. Pure.
+"""Translate the resource requests of network ports. Pure.
 
-Neutron sets no owner traits, so a port requests resources of providers without an owner.
+Neutron sets no owner traits, so a port requests resources of providers without an owner trait.
 """
 
 from collections.abc import Container, Iterable
@@ -39,14 +39,16 @@ def from_port(
     physnets: Iterable[str | None] = (),
     known_traits: Container[str] | None = None,
 ) -> ResourceRequest:
-    """Return the request of a port.
+    """Return the request for a port.
 
     ``resource_request`` is the port's attribute of that name, with ``request_groups`` (Neutron's
     extension port-resource-request-groups). ``physnets`` are the physical networks of all segments
-    of its network (None for a segment without one). Neutron's request requires the trait of one of
-    them; the result accepts any of them.
-    Placement refuses traits that it does not know: with ``known_traits``, those of networks that no
-    agent has reported yet are omitted. Raises InvalidRequest, also if nothing is requested.
+    of the port's network (None for a segment without one). Neutron's request requires the trait of
+    one physical network; the result accepts any of ``physnets``.
+
+    Placement refuses traits that it does not know: with ``known_traits``, traits of physical
+    networks that no agent has reported yet are omitted. Raises InvalidRequest, also if nothing is
+    requested.
     """
     named = (os_traits.normalize_name(f"physnet_{name}") for name in physnets if name)
     choice = frozenset(trait for trait in named if known_traits is None or trait in known_traits)
@@ -77,6 +79,6 @@ def _group(group: _Group, choice: frozenset[str]) -> RequestGroup:
                 f"the port's network has only {', '.join(sorted(choice))}.",
             )
         traits = TraitConditions(required=required - named, any_of=frozenset([choice]))
-    # Neutron accepts a rule for a minimum of 0.
+    # Neutron accepts a minimum bandwidth of 0.
     resources = {name: amount for name, amount in group.resources.items() if amount}
     return RequestGroup(suffix=group.id, resources=resources, traits=traits)

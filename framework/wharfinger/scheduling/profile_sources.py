@@ -1,4 +1,4 @@
-"""Sources of device profiles: Cyborg, or a file in the format of Cyborg's answer."""
+"""Read device profiles from Cyborg, or from a file in the format of Cyborg's answer."""
 
 from http import HTTPStatus
 from pathlib import Path
@@ -16,19 +16,19 @@ from wharfinger.placement.model import UNDECODABLE
 from wharfinger.scheduling.device_profiles import ProfileGroups, from_profile
 from wharfinger.scheduling.request import ResourceRequest
 
-#: The most characters of Cyborg's explanation in an error.
+#: The largest number of characters of Cyborg's explanation in an error.
 _LONGEST: Final = 1000
 
 
 class ProfileSource(Protocol):
-    """A source of device profiles."""
+    """Interface of a source of device profiles."""
 
     def groups(self, name: str) -> ProfileGroups:
-        """Return the groups of the profile of that name; raises DeviceProfileError."""
+        """Return the groups of the device profile with this name; raises DeviceProfileError."""
 
 
 class _Profile(msgspec.Struct, frozen=True):
-    # Raw, since the groups of other profiles are not decoded.
+    # Raw JSON, since only the groups of one profile are decoded.
     name: str
     groups: msgspec.Raw
 
@@ -46,13 +46,13 @@ class _Profiles(msgspec.Struct, frozen=True):
 
 
 class CyborgProfiles:
-    """Cyborg's API (version 2, any microversion)."""
+    """Read device profiles from Cyborg's API (version 2, any microversion)."""
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter: Final = adapter
 
     def groups(self, name: str) -> ProfileGroups:
-        """Read the groups with one request."""
+        """Read the groups of a device profile with one request."""
         try:
             answer = self._adapter.get("/device_profiles", params={"name": name}, raise_exc=False)
         except (
@@ -66,13 +66,13 @@ class CyborgProfiles:
 
 
 class ProfileFile:
-    """A JSON file in the form of Cyborg's list of device profiles."""
+    """Read device profiles from a JSON file in the form of Cyborg's list of device profiles."""
 
     def __init__(self, path: Path) -> None:
         self._path: Final = path
 
     def groups(self, name: str) -> ProfileGroups:
-        """Read the groups from the file at each call."""
+        """Read the file at each call; return the groups of a device profile."""
         try:
             content = self._path.read_bytes()
         except OSError as error:
@@ -97,7 +97,7 @@ def open_source(conf: Options) -> ProfileSource:
 
 
 def read_profile(conf: Options, name: str) -> ResourceRequest:
-    """Return the request of the device profile of that name.
+    """Return the request for the device profile with this name.
 
     Raises ConfigurationError, DeviceProfileError, InvalidRequest.
     """
@@ -113,7 +113,7 @@ def _find(name: str, content: bytes, where: str) -> ProfileGroups:
     if len(found) != 1:
         count = len(found) or "none"
         known = ", ".join(sorted(profile.name for profile in listed)[:10])
-        hint = f"; there are: {known}" if known else ""
+        hint = f"; its device profiles are: {known}" if known else ""
         raise _unread(name, f"{where} has {count} of that name{hint}")
     try:
         return msgspec.json.decode(found[0], type=list[dict[str, Any]])

@@ -1,6 +1,6 @@
-"""Contents and reservations of all providers in Placement, for commands and explanations.
+"""Details and reservations of providers in Placement, for commands and explanations.
 
-Cycles do not use them: each call reads the contents of each provider from Placement.
+Cycles do not use this module: it sends several requests for each provider.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,18 +25,18 @@ from wharfinger.providers.provider_record import Record, decode
 from wharfinger.reconcile import record_store
 
 LOG: Final = logging.getLogger(__name__)
-#: Stands for a value that cannot be read, or that is not known.
+#: Stands for a value that is unknown or cannot be read.
 UNKNOWN: Final = "?"
-#: The reason where a driver itself reports inventories as fully reserved.
+#: Stands for the reason if a driver reports inventories as fully reserved without a reason.
 UNSAID: Final = "no reason given"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """Reservation of a provider; a value that is not known is UNKNOWN.
+    """Reservation of a provider; an unknown value is UNKNOWN.
 
-    ``holder`` has stored the reservation, or is the driver that reports it. ``expected_end`` is
-    None for a reservation without an expected end.
+    ``holder`` is the operator or job that made the reservation, or the driver that reports it.
+    ``expected_end`` is None for a reservation without an expected end.
     """
 
     provider_uuid: str
@@ -48,11 +48,12 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """A provider and the requested parts of its contents; a part that was not requested is None.
+    """A provider with the requested details; a detail that was not requested is None.
 
-    ``owners`` are its owner traits: one if it is published by the rules. ``usages`` are amounts by
-    resource class. ``reserved_by_others`` are the classes that are fully reserved without a
-    reservation that we know. ``is_releasable``: ``provider release --foreign`` ends that.
+    ``owners`` are the owner traits of the provider; it should have exactly one. ``usages`` are
+    amounts by resource class. ``reserved_by_others`` are the classes that are fully reserved
+    without a reservation that we know. ``is_releasable`` is whether ``provider release --foreign``
+    can end that.
     """
 
     summary: ProviderSummary
@@ -66,7 +67,7 @@ class Details:
 
 
 def find(client: PlacementClient, name_or_uuid: str) -> ProviderSummary:
-    """Return the provider with that name or uuid; raises NotFound."""
+    """Return the provider with this name or uuid; raises NotFound."""
     found = client.list_providers(name=name_or_uuid) if name_or_uuid else []
     if not found and uuidutils.is_uuid_like(name_or_uuid):
         found = client.list_providers(uuid=name_or_uuid)
@@ -88,7 +89,7 @@ def details(
     traits: bool = False,
     usage: bool = False,
 ) -> list[Details]:
-    """Return the details of providers, with one request per provider and requested part."""
+    """Return the details of providers, with one request for each provider and detail."""
     owners = owner_trait_reader.by_provider(client)
     return [
         Details(
@@ -103,9 +104,9 @@ def details(
 
 
 def reserved(context: Context) -> list[Reserved]:
-    """Return all reservations, first those in the database, then those that drivers report.
+    """Return all reservations: first those in the database, then those that drivers report.
 
-    It takes two statements. Raises ObjectError, StateError.
+    It takes two SQL statements. Raises ObjectError, StateError.
     """
     fields = ("provider_uuid", "reason", "holder", "since", "expected_end")
     stored = [
@@ -117,7 +118,7 @@ def reserved(context: Context) -> list[Reserved]:
 
 
 def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
-    """Return the names of reserved providers that driver instances have records of, by uuid.
+    """Return, by uuid, the names of reserved providers that a driver instance has a record of.
 
     Raises ObjectError, StateError.
     """
@@ -130,9 +131,10 @@ def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
 
 
 def last_seen(context: Context) -> dict[str, Provider]:
-    """Return providers as driver instances last saw them in Placement, by uuid.
+    """Return, by uuid, the providers as driver instances last read them from Placement.
 
-    It leaves out what cannot be read, and takes one statement. Raises ObjectError, StateError.
+    A provider whose record cannot be read is missing. It takes one SQL statement. Raises
+    ObjectError, StateError.
     """
     found: dict[str, Provider] = {}
     for record in ProviderRecordList.get_by_filters(context):
@@ -145,9 +147,10 @@ def last_seen(context: Context) -> dict[str, Provider]:
 
 
 def foreign_reservations(context: Context) -> list[ForeignReservation]:
-    """Return the foreign reservations that the operator can end, as driver instances saw them last.
+    """Return the reservations by other programs that the operator can end.
 
-    It takes one statement. Raises ObjectError, StateError.
+    They are as driver instances last read them from Placement. It takes one SQL statement. Raises
+    ObjectError, StateError.
     """
     records = map(_record, ProviderRecordList.get_by_filters(context))
     found = (foreign_reservation(one.live, one) for one in records if one and one.live)
@@ -155,10 +158,10 @@ def foreign_reservations(context: Context) -> list[ForeignReservation]:
 
 
 def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict[str, Reserved]:
-    """Return the providers that a driver has fully reserved without a reason, by uuid.
+    """Return the reservations that a driver made without a reason, by provider uuid.
 
-    ``classes`` are the fully reserved classes by provider uuid. It takes one statement. Raises
-    ObjectError, StateError.
+    ``classes`` are the fully reserved resource classes by provider uuid. It takes one SQL
+    statement. Raises ObjectError, StateError.
     """
     return {
         record.provider_uuid: Reserved(
@@ -171,9 +174,10 @@ def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict
 
 
 def with_reservations(context: Context | None, providers: Iterable[Details]) -> list[Details]:
-    """Return the providers with their reservations; without a ``context`` none is stored.
+    """Return the details with the reservations of each provider added.
 
-    It takes three statements in all. Raises ObjectError, StateError.
+    Without a ``context``, no reservation is read from the database. It takes three SQL statements
+    in all. Raises ObjectError, StateError.
     """
     details = list(providers)
     by_provider: dict[str, tuple[Reserved, ...]] = {}
@@ -201,7 +205,6 @@ def with_reservations(context: Context | None, providers: Iterable[Details]) -> 
 
 
 def _reported(record: ProviderRecord) -> Iterator[Reserved]:
-    """Yield the reservations that a driver reports, one per reason."""
     since = record.reserved_since if "reserved_since" in record else {}
     for reason in record.reservations if "reservations" in record else [UNKNOWN]:
         yield Reserved(
@@ -215,9 +218,9 @@ def _reported(record: ProviderRecord) -> Iterator[Reserved]:
 def _reserved_by_others(
     context: Context | None, inventories: Mapping[str, Mapping[str, Inventory]]
 ) -> tuple[dict[str, frozenset[str]], set[str]]:
-    """Return the fully reserved classes that no driver instance has reserved, by uuid.
+    """Return, by uuid, the classes that are fully reserved, but not by a driver instance.
 
-    Also return the uuids of the providers of which a driver instance publishes such a class.
+    Also return the uuids of those providers of which a driver instance publishes such a class.
     """
     releasable = set()
     others = {uuid: full_reservation.foreign(live, Record()) for uuid, live in inventories.items()}
@@ -225,7 +228,7 @@ def _reserved_by_others(
     for one in _records(context, others) if context else ():
         uuid = one.provider_uuid
         ours = _record(one)
-        # A record that cannot be read may explain each class.
+        # If the record cannot be read, the driver instance may have reserved each of the classes.
         others[uuid] &= full_reservation.foreign(inventories[uuid], ours) if ours else frozenset()
         if ours and full_reservation.releasable(inventories[uuid], ours):
             releasable.add(uuid)
@@ -233,12 +236,11 @@ def _reserved_by_others(
 
 
 def _record(one: ProviderRecord) -> Record | None:
-    """Return the record as a value; None where it cannot be read."""
     try:
         return record_store.to_record(one)
     except (FieldUnset, ValueError) as error:
         uuid = _known(one, "provider_uuid")
-        LOG.warning("provider %s is shown without its record, which is damaged: %s", uuid, error)
+        LOG.warning("Provider %s is shown without its record, which is damaged: %s", uuid, error)
         return None
 
 
@@ -257,12 +259,12 @@ def _name(record: ProviderRecord) -> str | None:
 
 
 def _side(record: ProviderRecord, side: str) -> Provider | None:
-    """Return the provider in one of the record's documents."""
+    """Decode one of the record's three states of the provider: applied, intended or live."""
     document = getattr(record, side) if side in record else None
     try:
         return None if document is None else decode(document)
     except ValueError as error:
-        LOG.warning("%s of %s is not used, since it is damaged: %s", side, record.subject, error)
+        LOG.warning("Ignore the field %s of %s, which is damaged: %s", side, record.subject, error)
         return None
 
 
@@ -271,9 +273,8 @@ def _known(one: Any, name: str) -> Any:
 
 
 def _moment(seconds: float) -> datetime | str:
-    """Convert a Unix time to a datetime in UTC, without fractions of a second."""
     try:
         return datetime.fromtimestamp(int(seconds), UTC)
     except (OSError, OverflowError, ValueError):
-        LOG.warning("a time is shown as unknown: %s s after 1970 is out of range", seconds)
+        LOG.warning("A time is shown as unknown: %s s after 1970 is out of range", seconds)
         return UNKNOWN

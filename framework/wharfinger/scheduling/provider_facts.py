@@ -1,4 +1,4 @@
-"""Facts on all providers for the explanation of a request, as values. Pure."""
+"""Facts about all providers from which the candidates of a request are explained. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,10 @@ SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """A provider's units of a resource class; an unknown figure is None."""
+    """Capacity, used units and inventory of a resource class that a provider has.
+
+    None stands for an unknown value.
+    """
 
     capacity: int
     used: int | None = None
@@ -24,13 +27,15 @@ class Stock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Facts on all providers; keys are provider uuids except where stated.
+    """Facts about all providers; keys are provider uuids except where stated.
 
-    - ``with_one_of``: the providers with any trait of a set, by set.
-    - ``members``: the providers in any aggregate of a set, by set.
-    - ``stocks``: the stocks by class, of examined providers.
-    - ``fitting``: the providers that can give an amount at once, by class and amount.
-    - ``last_seen``: the providers whose stocks a driver instance saw last; they may have changed.
+    - ``with_one_of``: the providers that have any trait of a set, by set of traits.
+    - ``members``: the providers in any aggregate of a set, by set of aggregates.
+    - ``stocks``: capacity, usage and inventory by class, of the providers whose inventories are
+      known.
+    - ``fitting``: the providers that can now give an amount, by class and amount.
+    - ``last_seen``: the providers whose inventories were last read by a driver instance; they may
+      have changed since.
     - ``reached``: the roots of the trees that a sharing provider shares with.
     - ``not_reached``: the number of sharing providers whose trees are unknown.
     """
@@ -47,10 +52,10 @@ class Facts:
     not_reached: int = 0
 
     def root(self, uuid: str) -> str:
-        """Return the root uuid of a provider."""
+        """Return the uuid of a provider's root."""
         return self.providers[uuid].root_provider_uuid
 
     @property
     def sharing(self) -> frozenset[str]:
-        """Return the providers that share through aggregates."""
+        """Return the providers that share resources through aggregates."""
         return self.with_one_of.get(frozenset([SHARES]), frozenset())

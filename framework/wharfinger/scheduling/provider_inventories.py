@@ -1,6 +1,6 @@
-"""Inventories of all providers in the classes of a request, including unavailable providers.
+"""Find the inventories of all providers in the requested classes, also of unavailable providers.
 
-The sources are, in this order: the provider summaries of the candidates' trees; records of driver
+The sources are, in this order: the provider summaries that come with candidates; records of driver
 instances, if the provider's generation has not changed since; one request per provider, for a
 limited number of providers; outdated records.
 """
@@ -20,14 +20,15 @@ from wharfinger.scheduling import provider_details
 from wharfinger.scheduling.part_funnel import Wanted
 from wharfinger.scheduling.provider_facts import Facts, Stock
 
-#: The most providers that are read one by one.
+#: The largest number of providers that are read one by one.
 LOOKED_AT: Final = 50
-#: The number of further classes or amounts to request, since other providers may have them.
+#: The largest number of additional candidate requests: for other amounts, and for other classes of
+#: providers that were read.
 _TRIED: Final = 4
 
 
 class Stocks:
-    """Collects the stocks of all providers in the requested classes."""
+    """Collects what all providers have of the requested classes."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class Stocks:
         self._looks = 0
 
     def gathered(self) -> Facts:
-        """Return the facts with the stocks, without deleted providers."""
+        """Return the facts with the inventories found, without deleted providers."""
         tried = set()
         for kind, amount in self._wanted:
             self._fitting[kind, amount] = self._offered(kind, amount)
@@ -75,7 +76,7 @@ class Stocks:
         )
 
     def _offered(self, kind: str, amount: int) -> frozenset[str]:
-        """Return the providers that offer an amount; store the summaries of their trees."""
+        """Return the providers that offer an amount; store the summaries in the answer."""
         answer = self._client.get_allocation_candidates([("resources", f"{kind}:{amount}")])
         self._note(answer)
         return frozenset(uuid for one in answer.allocation_requests for uuid in one.allocations)
@@ -87,7 +88,7 @@ class Stocks:
             }
 
     def _remembered(self) -> list[Provider]:
-        """Return existing providers as driver instances last saw them."""
+        """Return existing providers as driver instances last read them from Placement."""
         seen = provider_details.last_seen(self._objects) if self._objects else {}
         return [one for uuid, one in seen.items() if uuid in self._facts.providers]
 
@@ -105,18 +106,21 @@ class Stocks:
                 self._fitting[kind, amount] = self._offered(kind, amount)
 
     def _is_as_seen(self, one: Provider) -> bool:
-        """Return whether neither the provider nor its allocations have changed since."""
+        """Return whether the provider's generation is still the one that a driver instance read.
+
+        If so, neither the provider nor its allocations have changed since.
+        """
         return one.generation == self._facts.providers[one.uuid].generation
 
     def _complete(self, seen: Iterable[Provider]) -> None:
-        """Add the stored inventories to stocks that come from summaries."""
+        """Add the stored inventories to data that come from provider summaries."""
         for one in seen:
             stocks = self._stocks.get(one.uuid, {})
             for kind in stocks.keys() & one.inventories.keys():
                 stocks[kind] = replace(stocks[kind], inventory=one.inventories[kind])
 
     def _believe(self, remembered: Iterable[Provider]) -> frozenset[str]:
-        """Use the stored inventories of unknown providers; return their uuids."""
+        """Use the stored inventories of providers that no answer contained; return their uuids."""
         believed = {
             one.uuid: one.inventories
             for one in remembered
@@ -129,9 +133,9 @@ class Stocks:
         return frozenset(believed)
 
     def _is_clear(self, inventories: Mapping[str, Inventory]) -> bool:
-        """Return whether the lack of an offer shows that no unit is free.
+        """Return whether a provider that Placement did not offer certainly has no free unit.
 
-        That holds for classes that are fully reserved, or that allow an amount of one unit.
+        This is certain if each requested class is fully reserved, or allows an amount of one unit.
         """
         return all(
             one.is_fully_reserved or one.least == 1
@@ -140,7 +144,6 @@ class Stocks:
         )
 
     def _unknown(self) -> list[str]:
-        """Return the providers of unknown stocks, reserved providers first."""
         facts = self._facts
         return sorted(
             facts.providers.keys() - self._stocks.keys() - self._gone,
@@ -148,7 +151,10 @@ class Stocks:
         )
 
     def _try_others(self) -> None:
-        """Read a few providers and request their classes: other providers may have them, too."""
+        """Read a few unknown providers, and request the classes that they have.
+
+        The answers contain all other providers with these classes.
+        """
         asked = {kind for kind, _amount in self._fitting}
         for _ in range(_TRIED):
             unknown = self._unknown()
@@ -163,14 +169,14 @@ class Stocks:
                     break
 
     def _look_at(self, uuid: str) -> None:
-        """Read the inventories of a provider, and its usages if it has a requested class."""
+        """Read the inventories of a provider, and its usages if they are needed."""
         self._looks += 1
         try:
             inventories = self._client.get_inventories(uuid).inventories
             has_any = any(
                 inventories[kind].capacity >= 1 for kind in self._classes & {*inventories}
             )
-            # A provider that has such a class and offers none is used up: no need to read usages.
+            # A provider that has a requested class but was not offered is used up: skip its usages.
             is_clear = self._is_clear(inventories) and uuid not in self._facts.reserved
             used = self._client.get_usages(uuid) if has_any and not is_clear else {}
         except NotFound:

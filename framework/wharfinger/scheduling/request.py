@@ -1,4 +1,4 @@
-"""Requests for resources, as values: groups and conditions. Pure."""
+"""Requests for resources to Placement, as values. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,17 +24,17 @@ MAX_AMOUNT: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestGroup:
-    """Resources, and the conditions on the providers that give them.
+    """Requested resources, and conditions on the providers that give them.
 
-    The resources of a group with a ``suffix`` come from one provider; those of the group without
-    one from any provider of a tree, or that shares with it. ``resources`` are amounts by resource
-    class; a group may have none if it is in a ``same_subtree``. The provider is in at least one
-    aggregate of each set of ``member_of``, and in none of ``forbidden_aggregates``. ``in_tree`` is
-    the uuid of any provider of a tree.
+    The resources of a group with a ``suffix`` come from one provider. The resources of the group
+    without a suffix come from any providers that are in one tree, or share with it. ``resources``
+    are amounts by resource class; a group may have none if it is in a ``same_subtree``. The
+    provider must be in at least one aggregate of each set of ``member_of``, and in none of
+    ``forbidden_aggregates``. ``in_tree`` is the uuid of any provider of the tree to use.
 
-    ``owner`` is an owner trait: the group requests resources of that owner. It defaults to the
-    owner trait that the group requires. None requests providers without an owner, as a network
-    port does. Raises InvalidRequest.
+    ``owner`` is the owner trait of the providers that may give the resources. It defaults to the
+    owner trait that the group requires. None requests providers without an owner trait, as network
+    ports do. Raises InvalidRequest.
     """
 
     suffix: str = UNNUMBERED
@@ -103,13 +103,13 @@ class RequestGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRequest:
-    """Groups of resources that one candidate has to satisfy together.
+    """Groups of resources that each candidate has to satisfy together.
 
     ``group_policy`` says whether groups with suffixes may share a provider ("none") or not
-    ("isolate"). The providers of the groups in each ``same_subtree``, by suffix, are all in the
-    subtree of one of them. ``root`` are conditions on the root of the tree. ``limit`` is the most
-    candidates to return. Raises InvalidRequest for a request that Placement would refuse, or that
-    makes no sense.
+    ("isolate"). Each ``same_subtree`` is a set of suffixes: the provider of one of these groups
+    must be an ancestor of the other groups' providers. ``root`` are conditions on the root of the
+    tree. ``limit`` is the largest number of candidates to return. Raises InvalidRequest for a
+    request that Placement would refuse, or that makes no sense.
     """
 
     groups: tuple[RequestGroup, ...]
@@ -154,7 +154,7 @@ class ResourceRequest:
             yield invalid(
                 "group_policy",
                 "",
-                f"there are groups {', '.join(filter(None, suffixes))}: say whether one provider "
+                f"there are groups {', '.join(filter(None, suffixes))}: set whether one provider "
                 "may give the resources of several of them (none) or not (isolate).",
             )
         if self.root.any_of:
@@ -167,10 +167,10 @@ class ResourceRequest:
             yield invalid("limit", self.limit, f"it is a whole number from 1 to {MAX_AMOUNT}.")
 
     def also(self, other: Self) -> Self:
-        """Return both requests as one; the policy and limit of this one take precedence.
+        """Return this and another request as one; this request's policy and limit take precedence.
 
-        Groups with suffixes that come from several sources, such as a flavor and a port, need no
-        group policy: one provider may serve all of them, as in nova.
+        If groups with suffixes come from several sources, such as a flavor and a port, no group
+        policy is needed: one provider may serve all of them, as in nova.
         """
         groups = (*self.groups, *other.groups)
         return type(self)(
@@ -185,7 +185,7 @@ class ResourceRequest:
 def check_resource(resource_class: str, amount: int) -> None:
     """Raise InvalidRequest for an invalid name of a resource class, or an invalid amount.
 
-    It does not check whether Placement knows the class.
+    The function does not check whether Placement knows the class.
     """
     if not _RESOURCE_CLASS.match(resource_class) or len(resource_class) > names.MAX_NAME:
         raise invalid(
@@ -199,7 +199,10 @@ def check_resource(resource_class: str, amount: int) -> None:
 
 
 def policy_needed(groups: Iterable[RequestGroup]) -> GroupPolicy | None:
-    """Return the default group policy, as in nova: groups may share a provider."""
+    """Return the group policy "none", nova's default: groups may share a provider.
+
+    With fewer than two groups with suffixes, return None: the request needs no policy.
+    """
     return "none" if sum(group.suffix != UNNUMBERED for group in groups) > 1 else None
 
 
@@ -208,13 +211,13 @@ def _is_count(value: object) -> bool:
 
 
 def invalid(key: str, value: object, problem: str) -> InvalidRequest:
-    """Return the error of a request; ``about`` adds the source of the request."""
+    """Return an InvalidRequest without a source; ``about`` adds the source of the request."""
     return InvalidRequest(subject=SUBJECT, key=key, value=value, problem=problem)
 
 
 @contextmanager
 def about(subject: str) -> Iterator[None]:
-    """Add the source of the request, such as a flavor, to an InvalidRequest without one."""
+    """Add the source of the request, such as a flavor, to an InvalidRequest that has none."""
     try:
         yield
     except InvalidRequest as error:

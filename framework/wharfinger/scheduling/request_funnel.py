@@ -1,4 +1,4 @@
-"""The funnel of the whole request, which excludes trees. Pure."""
+"""Find out which condition of a request excludes each provider tree. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -11,7 +11,8 @@ from wharfinger.scheduling.explanation import Part, TreeMiss, TreeStage, TreeSte
 from wharfinger.scheduling.provider_facts import Facts
 from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequest
 
-#: For each root uuid, the suitable providers of each part.
+#: The suitable providers of each part of the request, by uuid of the tree's root. A part is a group
+#: with a suffix, or one class of the group without a suffix.
 Within = Mapping[str, Sequence[Collection[str]]]
 _ORDER: Final = {step: number for number, step in enumerate(TreeStep)}
 
@@ -19,9 +20,9 @@ _ORDER: Final = {step: number for number, step in enumerate(TreeStep)}
 def before_asking(
     request: ResourceRequest, root: TraitConditions, parts: Sequence[Part], facts: Facts
 ) -> list[TreeStage]:
-    """Return the stages that need no candidates from Placement.
+    """Return the trees that remain after each condition that needs no candidates of Placement.
 
-    ``root`` are the conditions on roots, of the request and its filters.
+    ``root`` are the conditions on root providers, from the request and its filters.
     """
     left = frozenset(uuid for uuid in facts.providers if facts.root(uuid) == uuid)
     stages = [TreeStage(TreeStep.ALL, left)]
@@ -43,7 +44,7 @@ def before_asking(
 
 
 def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Within:
-    """Return, by root, the remaining providers of each part that are in its tree or share with it.
+    """Return, by root, the suitable providers of each part that are in its tree or share with it.
 
     Trees without any such provider are omitted.
     """
@@ -58,9 +59,10 @@ def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Wit
 
 
 def holding(candidates: Iterable[Candidate], facts: Facts, roots: frozenset[str]) -> frozenset[str]:
-    """Return the trees with a candidate.
+    """Return those of the trees that have a candidate.
 
-    A candidate of sharing providers only counts for each tree that all of them share with.
+    A candidate that consists only of sharing providers counts for each tree that all of them share
+    with.
     """
     found: set[str] = set()
     for candidate in candidates:
@@ -82,7 +84,7 @@ def misses(
     parts: Sequence[Part],
     facts: Facts,
 ) -> tuple[TreeMiss, ...]:
-    """Return the excluded trees with a provider for any part, the nearest first."""
+    """Return the excluded trees with a provider for a part of the request, the nearest first."""
     out = {
         uuid: after.step
         for before, after in pairwise(stages)
@@ -94,7 +96,7 @@ def misses(
     for uuid, step in out.items():
         without = tuple(number for number, givers in enumerate(there[uuid]) if not givers)
         if any(parts[number].survivors & unseen for number in without):
-            continue  # a provider of unknown trees may share with it
+            continue  # a sharing provider whose trees are unknown may share with this tree
         reasons = part_funnel.traits(facts, root, uuid)
         found.append(TreeMiss(uuid, facts.providers[uuid].name, step, without, reasons))
     found.sort(
@@ -104,7 +106,7 @@ def misses(
 
 
 def _barred(request: ResourceRequest, facts: Facts) -> frozenset[str]:
-    """Return the roots of the trees that are forbidden to the group without a suffix."""
+    """Return the roots of the trees from which the group without a suffix may not take."""
     group = next((one for one in request.groups if one.suffix == UNNUMBERED), None)
     if group is None:
         return frozenset()
@@ -115,7 +117,7 @@ def _barred(request: ResourceRequest, facts: Facts) -> frozenset[str]:
 
 
 def _together(request: ResourceRequest) -> RequestGroup | None:
-    """Return the group whose providers must have its required traits together."""
+    """Return the group whose required traits several providers have to have together, or None."""
     for group in request.groups:
         if group.suffix == UNNUMBERED and len(group.resources) > 1 and group.traits.wanted:
             return group
@@ -123,7 +125,7 @@ def _together(request: ResourceRequest) -> RequestGroup | None:
 
 
 def _have_together(group: RequestGroup, givers: Sequence[Collection[str]], facts: Facts) -> bool:
-    """Return whether one provider of each list can be chosen so that they have all traits."""
+    """Return whether providers, one from each list, have all required traits of the group."""
     choices = [*group.traits.any_of, *(frozenset([one]) for one in group.traits.required)]
     had = {frozenset[int]()}
     for some in givers:

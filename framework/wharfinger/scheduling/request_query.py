@@ -1,4 +1,4 @@
-"""Encoding of a request as a query for allocation candidates. Pure."""
+"""Encode a request as the query of GET /allocation_candidates. Pure."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,8 @@ from wharfinger.scheduling.request import (
 def encode(request: ResourceRequest) -> Query:
     """Return the query for Placement 1.39.
 
-    A group without a choice between traits has one ``required``, which older servers accept, too.
+    A group that accepts no choice of traits has a single ``required``, which older servers accept,
+    too.
     """
     return list(_pairs(request))
 
@@ -33,7 +34,7 @@ def _pairs(request: ResourceRequest) -> Iterator[tuple[str, str]]:
 
 
 def _group_policy(request: ResourceRequest) -> GroupPolicy | None:
-    """Return the policy; "none" for several groups with fewer than two suffixes.
+    """Return the group policy to send: "none" for several groups with fewer than two suffixes.
 
     With fewer than two suffixes, both policies mean the same. With "none", Placement (16, as
     observed) does not confuse the amounts of a class that two groups take from one provider.

@@ -1,4 +1,4 @@
-"""Traits and resource classes of a request: where each is written, and if Placement knows it."""
+"""Find the source of each trait and class in a request, and check that Placement knows them."""
 
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
@@ -11,7 +11,7 @@ from wharfinger.scheduling.flavor_request import keys_of, split
 from wharfinger.scheduling.known_extra_specs import DEVICE_PROFILE
 from wharfinger.scheduling.request import UNNUMBERED, ResourceRequest
 
-#: The source of a request, the place of names in it ("{}" is the name), and the names.
+#: Where a request has names: its source, the key ("{}" stands for the name), and the names.
 Place = tuple[str, str, Collection[str]]
 Named = Collection[Place]
 
@@ -20,7 +20,7 @@ _RESOURCES: Final = "resources"
 
 
 def of_flavor(flavor: Flavor, request: ResourceRequest) -> tuple[list[Place], list[Place]]:
-    """Return where a flavor's request names traits, and where it names resource classes."""
+    """Return where a flavor's request has traits, and where it has resource classes."""
     keys = keys_of(flavor)
     suffixes = {UNNUMBERED, *(suffix for _kind, suffix, _name in keys)}
     subject = f"flavor {flavor.name}"
@@ -44,7 +44,7 @@ def of_flavor(flavor: Flavor, request: ResourceRequest) -> tuple[list[Place], li
 
 
 def check_known(client: PlacementClient, traits: Named, classes: Named = ()) -> None:
-    """Raise InvalidRequest for a name that Placement does not know."""
+    """Raise InvalidRequest for a trait or resource class that Placement does not know."""
     for problem in unknown(_TRAIT, traits, client.find_traits("")):
         raise problem
     known = client.list_resource_classes() if classes else ()
@@ -53,7 +53,7 @@ def check_known(client: PlacementClient, traits: Named, classes: Named = ()) -> 
 
 
 def unknown(kind: str, named: Named, known: Collection[str]) -> Iterator[InvalidRequest]:
-    """Yield an error for each name that is not among those that Placement knows."""
+    """Yield an error for each name that is not in ``known``."""
     for subject, where, names in named:
         for name in sorted(names):
             if name not in known:

@@ -1,4 +1,4 @@
-"""Kinds of values that extra specs take. Pure."""
+"""Kinds of values that extra specs accept. Pure."""
 
 import re
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from oslo_utils import strutils
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values of an extra spec.
+    """The values that an extra spec accepts.
 
-    ``says`` describes them and completes "it has to be ...". ``read`` returns a value in its
-    usual form ("true" for "Yes"), or None if the extra spec does not take the value.
+    ``says`` describes them and completes "it has to be ...". ``read`` returns a value in its usual
+    form ("true" for "Yes"), or None if the extra spec does not accept the value.
     """
 
     says: str
@@ -21,14 +21,14 @@ class Values:
 
 
 def one_of(*values: str) -> Values:
-    """Accept one of these values."""
+    """Return the kind of values that accepts these words."""
     *others, last = values
     says = f"{', '.join(others)} or {last}"
     return Values(says, lambda value: value if value in values else None)
 
 
 def whole(least: int | None = None, most: int | None = None) -> Values:
-    """Accept a whole number in every notation that Python and nova accept."""
+    """Return the kind of values that accepts whole numbers in all notations of Python and nova."""
 
     def read(value: str) -> str | None:
         try:
@@ -44,7 +44,7 @@ def whole(least: int | None = None, most: int | None = None) -> Values:
 
 
 def matching(pattern: str, says: str) -> Values:
-    """Accept a value that matches a regular expression as a whole."""
+    """Return the kind of values that accepts texts which match a regular expression as a whole."""
     compiled = re.compile(pattern)
     return Values(says, lambda value: value if compiled.fullmatch(value) else None)
 
@@ -58,7 +58,7 @@ def _flag(value: str) -> str | None:
 
 FLAG: Final = Values("true or false", _flag)
 TEXT: Final = Values("any text", lambda value: value)
-#: The limit of ten digits exists because Python refuses to parse very long numbers.
+#: At most ten digits, because Python refuses to parse very long numbers.
 _CPUS: Final = r"\^?\d{1,10}(-\d{1,10})?"
 CPUS: Final = matching(
     f"{_CPUS}(,{_CPUS})*", "CPUs of the guest, such as 0-3,6 or, to leave some out, ^0 or 0-3,^1"

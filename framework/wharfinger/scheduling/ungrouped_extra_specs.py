@@ -1,4 +1,4 @@
-"""Translation of extra specs to resources and traits, except the keys of groups. Pure.
+"""Translate extra specs to resources and traits, except the keys of groups. Pure.
 
 The rules are those of nova 34: its ResourceRequest and its request filters.
 """
@@ -19,9 +19,9 @@ _DEDICATED: Final = ("dedicated", "mixed")
 
 
 def check(key: str, value: str) -> str | None:
-    """Return the value of a key in its usual form; None if the key is not nova's.
+    """Return the value of an extra spec in its usual form; None if the key is not nova's.
 
-    Raises InvalidRequest for a refused key, and for a value that the key does not take.
+    Raises InvalidRequest for a key that is refused, and for a value that the key does not accept.
     """
     spec = known.find(key)
     if spec is None:
@@ -46,11 +46,11 @@ def check(key: str, value: str) -> str | None:
 def asked(
     flavor: Flavor, values: Mapping[str, str], cpus: Mapping[str, tuple[str, int]]
 ) -> Iterator[tuple[str, Asked]]:
-    """Yield the requests of a flavor, each with the key that asks for it.
+    """Yield what a flavor's extra specs request, each with the key that requests it.
 
-    ``values`` are in their usual form, by key. ``cpus`` has the VCPU and PCPU of the groups: by
-    class, a key and the total amount, above 0. Raises InvalidRequest for values that contradict
-    each other.
+    ``values`` are in their usual form, by key. ``cpus`` has VCPU and PCPU if groups request them:
+    by class, a key and the total amount. Raises InvalidRequest for values that contradict each
+    other.
     """
     if resources := dict(_cpus(flavor, values, cpus)):
         yield known.CPU_POLICY, Asked(resources=resources)
@@ -82,7 +82,7 @@ def _asked_by(spec: ExtraSpec, values: Mapping[str, str]) -> Asked | None:
 def _cpus(
     flavor: Flavor, values: Mapping[str, str], cpus: Mapping[str, tuple[str, int]]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the amounts of VCPU and PCPU that the keys of the namespace hw ask for."""
+    """Yield the amounts of VCPU and PCPU that the extra specs hw:cpu_* request."""
     policy = values.get(known.CPU_POLICY)
     if policy and cpus:
         key, amount = next(iter(cpus.values()))
@@ -110,7 +110,7 @@ def _cpus(
 def _check_isolation(
     flavor: Flavor, values: Mapping[str, str], cpus: Mapping[str, tuple[str, int]]
 ) -> None:
-    """Raise InvalidRequest for emulator threads that have no dedicated CPU."""
+    """Raise InvalidRequest if emulator threads are isolated, but have no dedicated CPU."""
     if values.get(known.EMULATOR_THREADS) != "isolate":
         return
     enough = flavor.vcpus + 1
@@ -119,13 +119,13 @@ def _check_isolation(
         raise invalid(
             known.EMULATOR_THREADS,
             "isolate",
-            "the emulator threads need a dedicated CPU, and the flavor asks for none for them. Set "
-            f"{known.CPU_POLICY} to dedicated or mixed, or ask for resources:PCPU={enough}.",
+            "the emulator threads need a dedicated CPU, but the flavor requests none for them. Set "
+            f"{known.CPU_POLICY} to dedicated or mixed, or set resources:PCPU={enough}.",
         )
 
 
 def _dedicated(flavor: Flavor, values: Mapping[str, str]) -> int:
-    """Return how many CPUs of a mixed policy are dedicated; raise InvalidRequest."""
+    """Return the number of dedicated CPUs with hw:cpu_policy=mixed; raises InvalidRequest."""
     dedicated, mask = known.DEDICATED_MASK, values.get(known.DEDICATED_MASK)
     is_realtime = values.get(known.REALTIME) == "true"
     if (mask is None) != is_realtime:
@@ -154,9 +154,9 @@ def _dedicated(flavor: Flavor, values: Mapping[str, str]) -> int:
 
 
 def _marked(key: str, mask: str, vcpus: int) -> int:
-    """Return how many of the CPUs 0 to ``vcpus - 1`` a mask marks; raise InvalidRequest.
+    """Return how many of the CPUs 0 to ``vcpus - 1`` are in a mask; raises InvalidRequest.
 
-    It does not expand the ranges: their ends may be large.
+    It does not expand ranges, since their ends may be large numbers.
     """
     if mask.startswith("^"):
         mask = f"0-{vcpus - 1},{mask}"
@@ -166,7 +166,7 @@ def _marked(key: str, mask: str, vcpus: int) -> int:
         first, _dash, last = item.removeprefix("^").partition("-")
         cpus = range(int(first), int(last or first) + 1)
         if not cpus:
-            raise invalid(key, mask, f"{item} ends before it begins.")
+            raise invalid(key, mask, f"the range {item} ends before it begins.")
         (excluded if item.startswith("^") else included).append(cpus)
     edges = sorted({edge for one in included + excluded for edge in (one.start, one.stop)})
     marked = [

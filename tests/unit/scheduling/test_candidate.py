@@ -90,14 +90,14 @@ def test_from_answer_with_inconsistent_answer_is_refused(bad: model.AllocationCa
         from_answer(BOTH, bad, has_mappings=bool(bad.allocation_requests[0].mappings))
 
     assert caught.value.request == "GET /allocation_candidates"
-    assert "without a summary or without a group: " in caught.value.detail
+    assert "a provider without a provider summary, or one that no group " in caught.value.detail
     assert uuid("gpu") in caught.value.detail
 
 
 def test_from_answer_with_other_amounts_than_requested_is_refused() -> None:
     bad = answer({"cn": {"VCPU": 1}, "gpu": {"VGPU": 2}}, MAPPED)
 
-    with pytest.raises(UnexpectedAnswer, match=r"'VGPU': 2.* the request .*'VGPU': 1"):
+    with pytest.raises(UnexpectedAnswer, match=r"'VGPU': 2.*'VGPU': 1.* is requested"):
         from_answer(BOTH, bad, has_mappings=True)
 
 

@@ -313,7 +313,7 @@ def test_missing_profile_is_an_error_with_the_existing_names(path: Path) -> None
     path.write_text(json.dumps({"device_profiles": listed}))
 
     shown = ", ".join(f"p{number:02}" for number in range(10))
-    assert unread(path) == f"{path} has none of that name; there are: {shown}."
+    assert unread(path) == f"{path} has none of that name; its device profiles are: {shown}."
 
 
 def test_file_without_profiles_reports_the_missing_profile(path: Path) -> None:

@@ -685,7 +685,7 @@ def test_extra_spec_that_names_hardware_of_novas_configuration_is_refused() -> N
         (
             {"hw:emulator_threads_policy": "isolate"},
             "hw:emulator_threads_policy",
-            "ask for resources:PCPU=3",
+            "set resources:PCPU=3",
         ),
         (
             {"hw:emulator_threads_policy": "isolate", "resources:PCPU": "2"},
@@ -700,12 +700,12 @@ def test_extra_spec_that_names_hardware_of_novas_configuration_is_refused() -> N
         (
             {"hw:cpu_thread_policy": "require", f"trait:{HYPERTHREADING}": "forbidden"},
             "hw:cpu_thread_policy",
-            f"trait:{HYPERTHREADING} says the opposite",
+            f"trait:{HYPERTHREADING} requests the opposite",
         ),
         (
             {"hw:mem_encryption": "true", "resources:MEM_ENCRYPTION_CONTEXT": "2"},
             "hw:mem_encryption",
-            "resources:MEM_ENCRYPTION_CONTEXT 2. Remove one.",
+            "resources:MEM_ENCRYPTION_CONTEXT requests 2. Remove one.",
         ),
         (
             {
@@ -735,7 +735,7 @@ def test_extra_specs_that_contradict_each_other_are_refused(
         ("0-1", "it leaves no shared CPU"),
         ("2", "the guest has the CPUs 0 to 1"),
         ("1,^1", "the guest has the CPUs 0 to 1"),
-        ("1-0", "1-0 ends before it begins"),
+        ("1-0", "the range 1-0 ends before it begins"),
         ("0-9999999999", "the guest has the CPUs 0 to 1"),
         ("1-2-3", "it has to be CPUs of the guest"),
     ],

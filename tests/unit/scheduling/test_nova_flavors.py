@@ -108,8 +108,8 @@ def test_confined_twice_changes_nothing() -> None:
         (
             {"resources:VGPU": "1", "trait:CUSTOM_FAST": "required"},
             "trait:CUSTOM_FAST",
-            "resources1:VGPU and trait1:CUSTOM_FAST if the provider of VGPU has it, or "
-            "resources1:VGPU alone if the host has it",
+            "resources1:VGPU and trait1:CUSTOM_FAST if the provider of VGPU has the trait, "
+            "or only resources1:VGPU if the host has it",
         ),
         (
             {"resources:VGPU": "1", "trait:OWNER_CYBORG": "required"},
@@ -120,12 +120,12 @@ def test_confined_twice_changes_nothing() -> None:
             BARE_METAL
             | {"resources:VGPU": "1", "resources:FPGA": "1", "trait:CUSTOM_SLOW": "forbidden"},
             "trait:CUSTOM_SLOW",
-            "needs a group of its own",
+            "needs a separate group",
         ),
         (
             {"resources:VGPU": "1", "resources1:VGPU": "1", "group_policy": "isolate"},
             "group_policy",
-            "VGPU apart",
+            "VGPU would get a group with a suffix",
         ),
         ({"resources1:VGPU": "1", "trait1:OWNER_NOVA": "forbidden"}, "trait1:OWNER_NOVA", "owner"),
     ],

@@ -351,7 +351,7 @@ def test_groups_with_suffixes_without_a_policy_are_refused() -> None:
     key, value, problem = no_request(group(), group("_A"), group("_B"))
 
     assert (key, value) == ("group_policy", "")
-    assert problem.startswith("there are groups _A, _B: say whether one provider may give")
+    assert problem.startswith("there are groups _A, _B: set whether one provider may give")
     assert problem.endswith("(none) or not (isolate).")
 
 

@@ -1,4 +1,4 @@
-"""Request filters: rules that every request for allocation candidates has to obey.
+"""Request filters: rules that all requests for allocation candidates have to follow.
 
 A filter is a plugin of the entry point group ``wharfinger.request_filters``. It imports::
 

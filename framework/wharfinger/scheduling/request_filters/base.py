@@ -1,4 +1,4 @@
-"""The contract of a request filter."""
+"""The interface of a request filter."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from wharfinger.scheduling.request import ResourceRequest
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The configuration, client and database that filters are created with."""
+    """The configuration, Placement client and database that a filter is created with."""
 
     conf: Options
     placement: PlacementClient
@@ -19,32 +19,32 @@ class Surroundings:
 
 
 class RequestFilter:
-    """A rule that requests have to obey.
+    """A rule that all requests for allocation candidates have to follow.
 
-    A filter narrows requests, checks candidates, or does both; it overrides only the methods that
-    it needs. One filter serves many requests, from several threads. Any WharfingerError that it
-    raises ends the request.
+    A filter adds conditions to requests, refuses candidates, or does both; it overrides only the
+    methods that it needs. One filter serves many requests, from several threads. Any
+    WharfingerError that it raises ends the request.
     """
 
     def __init__(self, surroundings: Surroundings) -> None:
-        """Read the configuration; send no requests here. Raises ConfigurationError."""
+        """Read the configuration, and send no requests yet. Raises ConfigurationError."""
 
     def apply(self, request: ResourceRequest) -> ResourceRequest:
-        """Return the request with the rule's conditions added; remove no condition.
+        """Return the request with the conditions of this rule added; do not remove conditions.
 
-        The search calls it again when it repeats a request.
+        If the search repeats a request, it calls this method again.
         """
         return request
 
     def forget(self) -> None:
-        """Clear cached data of Placement, since Placement refused the narrowed request.
+        """Clear cached data of Placement, because Placement has refused the request.
 
-        The search then narrows and sends the request once more.
+        The search then calls ``apply`` and sends the request once more.
         """
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return why a candidate breaks the rule, None if it does not.
+        """Return why a candidate breaks this rule, None if it does not.
 
-        ``request`` is the request as sent. The search drops the candidate if there is a reason.
+        ``request`` is the request as sent. The search drops a candidate that breaks the rule.
         """
         return None

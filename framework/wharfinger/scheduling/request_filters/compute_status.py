@@ -1,4 +1,4 @@
-"""The filter ``compute_status``, which excludes the trees of disabled services."""
+"""The request filter ``compute_status``, which excludes the trees of disabled services."""
 
 from dataclasses import replace
 from typing import Final
@@ -12,24 +12,24 @@ from wharfinger.scheduling.request import ResourceRequest, invalid
 from wharfinger.scheduling.request_filters.base import RequestFilter, Surroundings
 
 _DISABLED: Final = os_traits.COMPUTE_STATUS_DISABLED
-#: The condition on the roots of trees.
+#: The condition on the root providers of trees.
 OF_ROOTS: Final = TraitConditions(forbidden=frozenset([_DISABLED]))
 
 
 class ComputeStatusFilter(RequestFilter):
-    """Exclude trees whose roots have COMPUTE_STATUS_DISABLED.
+    """Exclude trees whose root providers have the trait COMPUTE_STATUS_DISABLED.
 
-    ``wharfinger service disable`` sets the trait, and so does nova.
+    ``wharfinger service disable`` sets the trait, and nova sets it on disabled hosts.
     """
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._placement: Final = surroundings.placement
 
     def apply(self, request: ResourceRequest) -> ResourceRequest:
-        """Return the request with the trait forbidden on the root.
+        """Return the request with the trait forbidden on the root provider.
 
         Before Placement 1.35, the request stays as it is, and only ``objection`` applies the rule.
-        Raises InvalidRequest for a request that requires the trait.
+        Raises InvalidRequest if the request requires the trait.
         """
         if _DISABLED in request.root.required:
             raise invalid(
@@ -42,7 +42,7 @@ class ComputeStatusFilter(RequestFilter):
         return replace(request, root=request.root & OF_ROOTS)
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return an objection that names the disabled root."""
+        """Return which root provider of the candidate has the trait, None if none has it."""
         for uuid in candidate.allocations:
             root = candidate.providers[uuid].root_provider_uuid
             if _DISABLED in candidate.providers[root].traits:

@@ -1,4 +1,4 @@
-"""Loading of request filters, by name, from the entry points of installed packages."""
+"""Load request filters by name from the entry points of installed packages."""
 
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint
@@ -13,7 +13,10 @@ NAMESPACE: Final = "wharfinger.request_filters"
 
 
 def load(names: Sequence[str], surroundings: Surroundings) -> dict[str, RequestFilter]:
-    """Return the filters of these names, by name, in this order; raises ConfigurationError."""
+    """Create the request filters with these names; return them by name, in this order.
+
+    Raises ConfigurationError.
+    """
     filters = {}
     for name, kind in find(names).items():
         try:
@@ -26,7 +29,7 @@ def load(names: Sequence[str], surroundings: Surroundings) -> dict[str, RequestF
 
 
 def find(names: Sequence[str]) -> dict[str, type[RequestFilter]]:
-    """Return the classes of the filters of these names; raises ConfigurationError."""
+    """Return the classes of the request filters with these names; raises ConfigurationError."""
     installed = [one.name for one in entry_points(group=NAMESPACE)]
     for name in names:
         if names.count(name) > 1:

@@ -1,12 +1,12 @@
-"""The filter ``owner``, which lets a group take only from its owner's providers.
+"""The request filter ``owner``: a group of a request takes only from its owner's providers.
 
 A group with an owner takes from providers whose only owner trait is that owner's. It also takes
-from a provider without an owner trait if that provider shares through an aggregate, if the
+from a provider without an owner trait if the provider shares through an aggregate, if the
 configuration allows it, or while the owner's gate is off. A group without an owner takes from
 providers without an owner trait. The rule does not apply to groups without resources.
 
-Placement cannot express this rule: in the group without a suffix, only one of the providers needs
-a required trait. So the filter requests the nearest condition and checks each candidate.
+Placement cannot express this rule: in the group without a suffix, only one of the providers needs a
+required trait. So the filter requests the nearest condition and checks each candidate.
 """
 
 from dataclasses import replace
@@ -25,12 +25,12 @@ from wharfinger.scheduling.request import RequestGroup, ResourceRequest
 from wharfinger.scheduling.request_filters.base import RequestFilter, Surroundings
 
 _SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
-#: The most forbidden traits of all groups together; gunicorn limits a URL to 4,094 bytes.
+#: The largest number of forbidden traits of all groups: gunicorn limits a URL to 4,094 bytes.
 _MOST_FORBIDDEN: Final = 60
 
 
 class OwnerFilter(RequestFilter):
-    """Let no group take another owner's resources."""
+    """Let each group of a request take only resources of its owner."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         section = SchedulingSection.read(surroundings.conf)
@@ -40,10 +40,10 @@ class OwnerFilter(RequestFilter):
         self._allows_untagged: Final = section.allows_untagged
 
     def apply(self, request: ResourceRequest) -> ResourceRequest:
-        """Return the request with each group's owner required and other owners forbidden.
+        """Require each group's owner trait and forbid other owner traits; return the request.
 
-        Raises MicroversionUnsupported for groups of several owners if the server (before 1.34)
-        does not map groups to providers.
+        Raises MicroversionUnsupported for groups of several owners if the server (before 1.34) does
+        not map groups to providers.
         """
         if len({group.owner for group in request.groups if group.resources}) > 1:
             self._placement.require(Feature.MAPPINGS, "a request for several owners' resources")
@@ -56,7 +56,7 @@ class OwnerFilter(RequestFilter):
         )
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return an objection that names the provider of another owner."""
+        """Return which provider of the candidate belongs to another owner, None if none does."""
         for group in request.groups:
             if not group.resources:
                 continue
@@ -73,7 +73,7 @@ class OwnerFilter(RequestFilter):
         return None
 
     def may_take(self, group: RequestGroup, traits: frozenset[str]) -> bool:
-        """Return whether a group may take from a provider with these traits.
+        """Return whether a group may take resources of a provider with these traits.
 
         Raises ObjectError, StateError.
         """
@@ -93,8 +93,8 @@ class OwnerFilter(RequestFilter):
             return group
         others = known - {group.owner} if forbids else frozenset[str]()
         conditions = TraitConditions(forbidden=others)
-        # If the server knows no choice between traits (before 1.39), or not yet the owner trait,
-        # only ``objection`` applies the rule.
+        # If the server cannot require one of several traits (before 1.39), or does not know the
+        # owner trait yet, only ``objection`` applies the rule.
         if (
             group.owner in known
             and not self._takes_untagged(group.owner)
