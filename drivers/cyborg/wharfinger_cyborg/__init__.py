@@ -1,8 +1,8 @@
-"""The Cyborg driver: the accelerators that a Cyborg manages.
+"""The Cyborg driver: it publishes the accelerators that a Cyborg manages.
 
-- ``config``: the options of an instance.
+- ``config``: the options of a driver instance.
 - ``deployable``: an accelerator as Cyborg describes it; pure.
-- ``client``: the requests to Cyborg, one method for each; the only input and output.
-- ``accelerators``: all accelerators, and their changes.
-- ``driver``: the contract with the framework.
+- ``client``: the requests to Cyborg, one method for each; the only module with input and output.
+- ``accelerators``: all accelerators, and which of them have changed.
+- ``driver``: the class that the framework calls.
 """

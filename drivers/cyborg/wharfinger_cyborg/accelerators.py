@@ -1,4 +1,4 @@
-"""All accelerators, as Cyborg last reported them, and their changes."""
+"""All accelerators, as Cyborg last reported them, and which of them have changed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,32 +10,32 @@ from wharfinger.exceptions import BackendError
 from wharfinger_cyborg.client import AcceleratorRequest
 from wharfinger_cyborg.deployable import Deployable
 
-#: The next listing waits this many times the duration of the last one: Cyborg runs several SQL
-#: statements for each deployable and request that it lists.
+#: The next list request waits this many times the duration of the last one: Cyborg runs several SQL
+#: statements for each deployable that it lists.
 _PAUSE: Final = 10
-#: Seconds after which the next listing starts, however long the last one took.
+#: The longest wait before the next list request, in seconds.
 _LONGEST_PAUSE: Final = 60
 
 
 class Source(Protocol):
-    """Source of the accelerators: a Cyborg."""
+    """Where the accelerators are read: a Cyborg."""
 
     def hosts(self) -> frozenset[str]:
-        """The hosts that have devices."""
+        """Return the names of the hosts that have devices."""
 
     def deployables(self) -> list[Deployable]:
-        """All deployables."""
+        """Return all deployables."""
 
     def binding(self) -> list[AcceleratorRequest]:
-        """The accelerator requests that are being bound."""
+        """Return the accelerator requests that Cyborg is binding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The accelerators of Cyborg at one time.
 
-    ``deployables`` are by the uuids of their providers; ``binding`` are, by provider uuid, the
-    uuids of the accelerator requests that are being bound to it.
+    ``deployables`` are by the uuids of their providers. ``binding`` are, by provider uuid, the
+    uuids of the accelerator requests that Cyborg is binding to the provider.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -43,7 +43,10 @@ class Snapshot:
     binding: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def being_bound(self, provider_uuid: str) -> list[str]:
-        """The accelerator requests that are being bound to any part of a provider's device."""
+        """Return the accelerator requests that Cyborg is binding to a provider's device.
+
+        They are uuids of requests for any part of the device.
+        """
         deployable = self.deployables.get(provider_uuid)
         return sorted(
             request
@@ -55,17 +58,17 @@ class Snapshot:
         )
 
     def differences(self, other: "Snapshot") -> set[str]:
-        """Return the uuids of the providers that differ in the other snapshot."""
+        """Return the uuids of the providers that differ between this and another snapshot."""
         return _different(self.deployables, other.deployables) | _different(
             self.binding, other.binding
         )
 
 
 class Accelerators:
-    """The accelerators. They do not change if a request fails.
+    """All accelerators; if a request fails, the data of the last successful one stay.
 
-    A mark is a number that increases with each listing. ``seen`` has the uuids of all deployables
-    that this process has read, by provider uuid.
+    A mark consists of the id of this object and the number of the last list request. ``seen`` has
+    the uuids of all deployables that this process has read, by provider uuid.
     """
 
     def __init__(self, source: Source, instance: str) -> None:
@@ -79,14 +82,14 @@ class Accelerators:
         self.snapshot = Snapshot()
 
     def refresh(self) -> None:
-        """Read all accelerators. Raises BackendError if the listing may be incomplete."""
+        """Read all accelerators. Raises BackendError if the list may be incomplete."""
         started = monotonic()
         try:
             snapshot = self._read()
         finally:
             ended = monotonic()
             self._pause_ends = ended + min(_PAUSE * (ended - started), _LONGEST_PAUSE)
-        # The first listing has no changes, because there is no earlier one.
+        # The first list has no changes, because there is no earlier one.
         changed = self.snapshot.differences(snapshot) if self._turn else set()
         self._turn += 1
         self._changed.update(dict.fromkeys(changed, self._turn))
@@ -94,13 +97,14 @@ class Accelerators:
         self.snapshot = snapshot
 
     def mark(self) -> str:
-        """Return the mark from which changes are followed."""
+        """Return the present mark: later changes are those since this mark."""
         return f"{self._life}:{self._turn}"
 
     def changed_since(self, mark: str) -> tuple[set[str], str]:
         """Return the uuids of the providers that have changed since a mark, and the next mark.
 
-        Raises BackendError.
+        It reads all accelerators again unless the last list request was a short time ago. Raises
+        BackendError.
         """
         if monotonic() >= self._pause_ends:
             self.refresh()
@@ -110,7 +114,7 @@ class Accelerators:
         return {uuid for uuid, its in self._changed.items() if its > int(turn)}, self.mark()
 
     def _read(self) -> Snapshot:
-        """Read everything. The hosts come last, so that a new device's host is among them."""
+        """Read all accelerators; read hosts last, so that they include those of new devices."""
         deployables: dict[str, Deployable] = {}
         for one in self._source.deployables():
             if one.provider_uuid in deployables:
@@ -128,7 +132,7 @@ class Accelerators:
         hosts = self._source.hosts()
         if not deployables or not hosts:
             raise self._failed(
-                "it lists none, which can be an error of Cyborg: the published providers stay. "
+                "Cyborg lists none, which can be an error of Cyborg: the published providers stay. "
                 "If it has no accelerators, remove this instance from enabled_drivers"
             )
         return Snapshot(hosts, deployables, binding)

@@ -1,4 +1,4 @@
-"""The requests to Cyborg's API: one method for each.
+"""The requests to Cyborg's API, one method for each.
 
 The client uses only openstacksdk's adapter. Some of the SDK's typed calls for accelerators do not
 work, and some return an empty list for an error.
@@ -33,11 +33,11 @@ _ERRORS: Final = (
     sdk_exceptions.SDKException,
     ValueError,  # for an invalid URL
 )
-#: Characters of an error that are shown.
+#: The largest number of characters of an error that are shown.
 _LONGEST: Final = 1000
-#: An accelerator request in this state is being bound: its device may be programmed for it.
+#: The state of an accelerator request that Cyborg is binding: Cyborg may be programming its device.
 _BINDING: Final = "BindStarted"
-#: Cyborg's messages for a device that refused its image, and for a missing programming driver.
+#: Cyborg's messages if a device refused its image, and if Cyborg has no driver to program a device.
 _REFUSED_BY_DEVICE: Final = "FPGA programming failed"
 _NO_DRIVER: Final = "Not find the FPGA driver"
 
@@ -57,7 +57,7 @@ class _Deployables(msgspec.Struct, frozen=True):
 
 
 class AcceleratorRequest(msgspec.Struct, frozen=True):
-    """An accelerator request (ARQ) of an instance, by the names of Cyborg's API."""
+    """An accelerator request (ARQ) of an instance, with the field names of Cyborg's API."""
 
     uuid: str
     state: str
@@ -77,7 +77,7 @@ class _Fault(msgspec.Struct, frozen=True):
 
 
 class Cyborg:
-    """Client for the accelerators of a Cyborg. All methods raise BackendError."""
+    """Client for the accelerators of one Cyborg. All methods raise BackendError."""
 
     def __init__(self, adapter: Adapter, section: CyborgSection) -> None:
         self._adapter: Final = adapter
@@ -85,7 +85,7 @@ class Cyborg:
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, section: CyborgSection) -> Self:
-        """Connect to the Cyborg that a section configures.
+        """Connect to the Cyborg that a configuration section names.
 
         Raises BackendError, ConfigurationError.
         """
@@ -102,7 +102,7 @@ class Cyborg:
             ) from error
 
     def hosts(self) -> frozenset[str]:
-        """The hosts that have devices, by the names of their root providers."""
+        """Return the names of the hosts that have devices, which are those of root providers."""
         devices = self._get("listing the devices", "/devices", _Devices).devices
         return frozenset(device.hostname for device in devices)
 
@@ -113,7 +113,7 @@ class Cyborg:
         return any(device.hostname == host for device in found)
 
     def deployables(self) -> list[Deployable]:
-        """All deployables, in one answer."""
+        """Return all deployables, read with one request."""
         operation = "listing the deployables"
         found = self._get(operation, "/deployables", _Deployables).deployables
         for one in found:
@@ -121,7 +121,10 @@ class Cyborg:
         return found
 
     def find(self, uuid: str) -> Deployable | None:
-        """Return one deployable as it is now; None if Cyborg answers 404 and names it."""
+        """Read one deployable; return None if Cyborg itself answers that it does not exist.
+
+        A 404 without the deployable's uuid may come from a proxy, and is an error.
+        """
         operation = f"asking for deployable {uuid}"
         answer = self._answer(operation, f"/deployables/{uuid}")
         if answer.status_code == HTTPStatus.NOT_FOUND and uuid in (_explanation(answer) or ""):
@@ -131,23 +134,23 @@ class Cyborg:
         return one
 
     def deployable(self, uuid: str) -> Deployable:
-        """Return one deployable as it is now; a missing one is an error."""
+        """Read one deployable; raises BackendError if it does not exist."""
         operation = f"looking up deployable {uuid}"
         one = self._get(operation, f"/deployables/{uuid}", Deployable)
         self._check(operation, one)
         return one
 
     def binding(self) -> list[AcceleratorRequest]:
-        """The accelerator requests that are being bound."""
+        """Return the accelerator requests that Cyborg is binding."""
         found = self._get("listing the accelerator requests", "/accelerator_requests", _Requests)
         return [one for one in found.arqs if one.state == _BINDING]
 
     def program(self, deployable: Deployable, image: str) -> None:
-        """Load an image into a deployable; Cyborg answers when that is done.
+        """Load an image into a deployable; Cyborg answers when the device has the image.
 
         Raises ProgrammingRefused, ProgrammingFailed, and BackendError if the result is unknown. A
-        4xx means that the request was refused, also for an image that Glance does not have: none
-        of Cyborg's own drivers raises such an error after it has started (seen in Cyborg 17).
+        4xx means that the request was refused, for example because Glance does not have the image:
+        no driver in Cyborg raises such an error after it has started (seen in Cyborg 17).
         """
         operation = f"programming {deployable.name}"
         path = f"/deployables/{deployable.uuid}/program"
@@ -184,13 +187,11 @@ class Cyborg:
             raise self._failed(operation, _told(error, self._section)) from error
 
     def _ok(self, operation: str, answer: Response) -> Response:
-        """Return the answer if it is a success; raises BackendError."""
         if answer.status_code != HTTPStatus.OK:
             raise self._failed(operation, self._unexpected(answer))
         return answer
 
     def _unexpected(self, answer: Response) -> str:
-        """Return the text of an answer that is not a success."""
         told = _explanation(answer) or answer.reason or "no explanation was given"
         where = printable(answer.url)
         return _short(
@@ -222,7 +223,7 @@ class Cyborg:
 
 
 def _explanation(answer: Response) -> str | None:
-    """Return Cyborg's own explanation; None without one, or if a proxy has answered."""
+    """Return the error text in Cyborg's answer; None without one, or if a proxy has answered."""
     try:
         inner = msgspec.json.decode(answer.content, type=_Error).error_message
         return msgspec.json.decode(inner, type=_Fault).faultstring
@@ -239,7 +240,6 @@ def _advice(answer: Response, section: CyborgSection) -> str:
 
 
 def _told(error: Exception, section: CyborgSection) -> str:
-    """Return the text of an error in one line, with advice."""
     told = printable(" ".join(str(error).split())) or type(error).__name__
     if isinstance(error, keystone_exceptions.Unauthorized):
         told = f"{told}. Check the credentials in [{section.credentials}]."

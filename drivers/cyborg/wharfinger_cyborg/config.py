@@ -1,6 +1,7 @@
-"""The section [<instance>]: which Cyborg, and which program publishes its accelerators.
+"""Options of a driver instance: which Cyborg, and which program publishes its accelerators.
 
-It also has keystoneauth's options for Cyborg, as [placement] has them for Placement.
+The section [<instance>] also has keystoneauth's options for Cyborg, as [placement] has them for
+Placement.
 """
 
 from collections.abc import Sequence
@@ -23,8 +24,8 @@ OPTIONS: Final = (
         choices=[
             (
                 "overlay",
-                "Cyborg's conductor creates the providers; they get the owner trait, reservations "
-                "and the trait of the function that they were programmed with.",
+                "Cyborg's conductor creates the providers. The driver adds the owner trait, "
+                "reservations and the trait of the function that a device was programmed with.",
             ),
             ("own", "The driver creates and removes the providers."),
         ],
@@ -43,10 +44,10 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CyborgSection:
-    """A driver instance's section, validated, without keystoneauth's own options.
+    """The validated options of a driver instance, without keystoneauth's options.
 
-    ``credentials`` is the section with the credentials: this one, or the one that auth_section
-    names. ``program_timeout`` is in seconds.
+    ``credentials`` is the name of the section with the credentials: this section, or the one that
+    auth_section names. ``program_timeout`` is in seconds.
     """
 
     name: str
@@ -56,7 +57,7 @@ class CyborgSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, instance: str) -> Self:
-        """Read the section of an instance; raises ConfigurationError."""
+        """Read the section of a driver instance; raises ConfigurationError."""
         keystone.register(conf, instance, _SERVICE_TYPE)
         values = read_options(conf, instance, OPTIONS)
         credentials, auth_type = keystone.read_credentials(conf, instance)
@@ -65,7 +66,7 @@ class CyborgSection:
                 section=credentials,
                 key="auth_type",
                 value="",
-                problem="no way to authenticate to Cyborg is set.",
+                problem="no authentication for Cyborg is configured.",
                 remedy="Set auth_type (password, v3applicationcredential, ...) and its options; "
                 "for a Cyborg without Keystone, auth_type = none and endpoint.",
             )
@@ -75,6 +76,6 @@ class CyborgSection:
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
-    """The options by section, for oslo-config-generator."""
+    """Return the options by section, for oslo-config-generator."""
     section = "<instance with driver = cyborg>"
     return [(section, [*OPTIONS, *keystone.sample_options()])]

@@ -1,4 +1,4 @@
-"""A deployable, Cyborg's word for a part of a device that can be allocated; pure."""
+"""A deployable: Cyborg's name for a part of a device that can be allocated; pure."""
 
 import uuid
 from collections.abc import Collection
@@ -17,7 +17,7 @@ _ATTRIBUTES: Final = msgspec.json.Decoder(list[dict[str, str]])
 
 
 class Deployable(msgspec.Struct, frozen=True):
-    """A deployable, with the names and values of Cyborg's API. Other fields are ignored.
+    """A deployable, with the field names and values of Cyborg's API. Other fields are ignored.
 
     Deployables with the same ``device_id`` are parts of one device. ``rp_uuid`` is the uuid of the
     provider, or None until Cyborg has published it. ``attributes_list`` is JSON: a list of objects
@@ -34,12 +34,12 @@ class Deployable(msgspec.Struct, frozen=True):
 
     @property
     def provider_uuid(self) -> str:
-        """Return the uuid that Cyborg gives the provider, or would give it."""
+        """Return the uuid that Cyborg has given the provider, or would give it."""
         return self.rp_uuid or str(uuid.uuid3(uuid.NAMESPACE_DNS, self.name))
 
     @property
     def inventory(self) -> dict[str, Inventory]:
-        """Return the inventory; raises ValueError if it cannot be published."""
+        """Return the inventory of the provider; raises ValueError if it cannot be published."""
         classes = {value for key, value in self._attributes() if key == _CLASS}
         if len(classes) != 1:
             raise ValueError(f"it has {len(classes)} resource classes among its attributes")
@@ -52,19 +52,19 @@ class Deployable(msgspec.Struct, frozen=True):
 
     @property
     def traits(self) -> frozenset[str]:
-        """Return the traits; raises ValueError for a trait that Placement would refuse."""
+        """Return the traits of the provider; raises ValueError if Placement would refuse one."""
         given = (value for key, value in self._attributes() if key.startswith(_TRAIT))
         return frozenset(map(check_trait, given))
 
     @property
     def function(self) -> str | None:
-        """Return the function that Cyborg's agent has found, or None if it reports none."""
+        """Return the function that Cyborg's agent has found on the device, None without one."""
         prefix = self.function_trait("X")[:-1]
         found = [trait for trait in self.traits if trait.startswith(prefix)]
         return found[0].removeprefix(prefix) if len(found) == 1 else None
 
     def function_trait(self, function: str) -> str:
-        """Return the trait of a function, as Cyborg's drivers name it."""
+        """Return the trait that Cyborg's drivers use for a function."""
         return function_trait(function, self.driver_name or "")
 
     def _attributes(self) -> list[tuple[str, str]]:
@@ -76,10 +76,10 @@ class Deployable(msgspec.Struct, frozen=True):
 
 
 def host_of(name: str, hosts: Collection[str]) -> str | None:
-    """Return the host of a deployable with this name, or None if the name does not show it.
+    """Return the host of the deployable with this name, None if the name does not show it.
 
-    Cyborg's API does not report it. Its drivers begin a name with the name of the host, with or
-    without its domain, and an underscore.
+    Cyborg's API does not report the host. In Cyborg's drivers, a name begins with the name of the
+    host, with or without its domain, and an underscore.
     """
     if len(hosts) == 1:
         return next(iter(hosts))

@@ -1,4 +1,4 @@
-"""The driver: describes deployables to the framework, as last read from Cyborg."""
+"""The driver: it describes the deployables that were last read from Cyborg to the framework."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,10 +16,11 @@ from wharfinger_cyborg.deployable import Deployable, host_of
 
 
 class CyborgDriver(ComputeDriver):
-    """Publish Cyborg's deployables: a child provider for each, below the root of its host.
+    """Publish each deployable of Cyborg as a child provider of its host's root provider.
 
-    The root belongs to nova and does not change. If Cyborg publishes the children itself, the
-    driver overlays them: Cyborg's values stay, and no provider is created or removed.
+    The root provider belongs to nova and is not changed. If Cyborg publishes the child providers
+    itself, the driver overlays them: it adds data to Cyborg's values, and creates or deletes no
+    provider.
     """
 
     capabilities = Capabilities(
@@ -37,12 +38,14 @@ class CyborgDriver(ComputeDriver):
         self._section: Final = CyborgSection.read(conf, name)
         self._cyborg: Cyborg | None = None
         self._accelerators: Accelerators | None = None
-        #: The hosts that were updated since the last snapshot, and the host of each provider.
+        #: The hosts whose trees were updated since the last snapshot, and the host of each
+        #: provider.
         self._asked: set[str] = set()
         self._found: dict[str, str] = {}
         #: Why deployables cannot be published, by provider uuid.
         self._unpublished: dict[str, str] = {}
-        #: Providers that this process programmed: the function that Cyborg reports may be older.
+        #: The providers whose devices this process programmed: the function that Cyborg reports may
+        #: be older.
         self._programmed: set[str] = set()
 
     @classmethod
@@ -52,12 +55,12 @@ class CyborgDriver(ComputeDriver):
         return [credentials] if credentials != name else []
 
     def init_host(self, service: Service) -> None:
-        """Look for Cyborg. Raises BackendError, ConfigurationError."""
+        """Find Cyborg's endpoint. Raises BackendError, ConfigurationError."""
         self._cyborg = Cyborg.connect(self.conf, self._section)
         self._accelerators = Accelerators(self._cyborg, self.name)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """Return the hosts that have devices. Raises BackendError, also if there are no hosts."""
+        """Return the hosts that have devices; raises BackendError if Cyborg lists none."""
         accelerators = self._connected()
         if refresh:
             accelerators.refresh()
@@ -67,14 +70,14 @@ class CyborgDriver(ComputeDriver):
         return sorted(accelerators.snapshot.hosts)
 
     def node_is_available(self, nodename: str) -> bool:
-        """Return whether Cyborg has devices of the host now. Raises BackendError."""
+        """Ask Cyborg whether the host has devices. Raises BackendError."""
         return self._client().has_host(nodename)
 
     def provider_is_available(self, provider_uuid: str, name: str) -> bool:
-        """Return whether Cyborg has the deployable now. Raises BackendError.
+        """Ask Cyborg whether it has the deployable of this provider. Raises BackendError.
 
-        Cyborg finds a deployable only by its own uuid. If this process has never read that uuid,
-        the driver looks for the provider in a new list.
+        Cyborg finds a deployable only by the deployable's uuid. If this process has never read that
+        uuid, the driver reads all deployables and searches them for the provider.
         """
         cyborg = self._client()
         deployable_uuid = self._connected().seen.get(provider_uuid)
@@ -90,10 +93,10 @@ class CyborgDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Overlay the host's accelerators, or publish them; reserve those that are being bound.
+        """Overlay or publish the host's accelerators, and reserve those that Cyborg is binding.
 
-        Cyborg may be programming such a device for an instance of nova. Then no other consumer may
-        get the rest of the device.
+        While Cyborg binds a part of a device to an instance of nova, it may program the device. No
+        other consumer may then get the rest of the device.
         """
         self._asked.add(nodename)
         self._found = {uuid: node for uuid, node in self._found.items() if node != nodename}
@@ -126,13 +129,13 @@ class CyborgDriver(ComputeDriver):
         for uuid in provider_tree.get_provider_uuids(nodename):
             is_below = provider_tree.exists(uuid) and provider_tree.data(uuid).parent_uuid == root
             if is_below and places.get(uuid, "") not in (nodename, None):
-                provider_tree.remove(uuid)  # providers of other instances stay
+                provider_tree.remove(uuid)  # a provider of unknown host may be another instance's
         for uuid, one in wanted.items():
             self._unpublished.pop(uuid, None)
             try:
                 inventory, traits = one.inventory, one.traits
             except ValueError as error:
-                self._unpublished[uuid] = str(error)  # its published values stay
+                self._unpublished[uuid] = str(error)  # the provider keeps its published values
                 continue
             if not provider_tree.exists(uuid):
                 provider_tree.new_child(one.name, nodename, uuid=uuid)
@@ -141,7 +144,7 @@ class CyborgDriver(ComputeDriver):
             self._found[uuid] = nodename
 
     def get_problems(self) -> list[str]:
-        """Return the deployables that are not published, and why."""
+        """Return why deployables are not published or overlaid, one message for each."""
         snapshot = self._connected().snapshot
         is_overlay = self._section.publish is PublishingMode.OVERLAY
         why = self._not_overlaid if is_overlay else self._not_published
@@ -157,21 +160,22 @@ class CyborgDriver(ComputeDriver):
         hosts = self._connected().snapshot.hosts
         if uuid not in self._found and self._asked >= hosts:
             return (
-                f"its resource provider {uuid} is below none of {', '.join(sorted(hosts))}: if it "
-                "is gone, Cyborg creates it again when it finds the device anew"
+                f"its resource provider {uuid} is below none of {', '.join(sorted(hosts))}. If the "
+                "provider is gone, Cyborg creates it again when it discovers the device again"
             )
         return None
 
     def _not_published(self, uuid: str, one: Deployable) -> str | None:
         hosts = self._connected().snapshot.hosts
         if host_of(one.name, hosts) is None:
-            return f"its name does not show on which of {', '.join(sorted(hosts))} it is"
+            return f"its name does not show which of {', '.join(sorted(hosts))} has it"
         return self._unpublished.get(uuid)
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        """Return the changed nodes from complete listings, as Cyborg has no shorter ones.
+        """Return the hosts with changed deployables, and the next mark.
 
-        Listings take at most a tenth of the time: the slower Cyborg answers, the fewer they are.
+        Cyborg can only list all deployables. The driver spends at most a tenth of the time on such
+        lists: the slower Cyborg answers, the longer it waits before the next one.
         """
         accelerators = self._connected()
         if since is None:
@@ -183,15 +187,16 @@ class CyborgDriver(ComputeDriver):
         return set(hosts) if None in nodes else {node for node in nodes if node in hosts}, mark
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
-        """Load an image from Glance with Cyborg."""
+        """Let Cyborg load an image from Glance into the device."""
         deployable = self._deployable(provider_uuid)
         self._programmed.update(self.programming_scope(provider_uuid))
         self._client().program(deployable, image)
 
     def current_function(self, provider_uuid: str) -> str | None:
-        """Return the function that Cyborg's agent found; most of its drivers report none.
+        """Return the function that Cyborg's agent found; most of Cyborg's drivers report none.
 
-        Cyborg does not report the time. So the value is not used after a programming.
+        Cyborg does not report when its agent found the function. So if this process has programmed
+        the device, it does not trust the value. Raises BackendError if the function is unknown.
         """
         deployable = self._deployable(provider_uuid)
         operation = f"looking for the function of {deployable.name}"
@@ -208,13 +213,13 @@ class CyborgDriver(ComputeDriver):
         return function
 
     def programming_scope(self, provider_uuid: str) -> list[str]:
-        """Return all deployables of the device: Cyborg programs a device as a whole."""
+        """Return the providers of all deployables of the device: it is programmed as a whole."""
         deployables = self._connected().snapshot.deployables
         device = self._deployable(provider_uuid).device_id
         return [uuid for uuid, one in deployables.items() if one.device_id == device]
 
     def function_trait(self, provider_uuid: str, function: str) -> str:
-        """Return the trait as Cyborg's drivers name it, with the name of the device's driver."""
+        """Return the trait that Cyborg's drivers use for a function of this device."""
         return self._deployable(provider_uuid).function_trait(function)
 
     def _deployable(self, provider_uuid: str) -> Deployable:
@@ -223,7 +228,7 @@ class CyborgDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation=f"looking up the deployable of provider {provider_uuid}",
-                reason="Cyborg's last listing does not have it",
+                reason="Cyborg did not list it in the last snapshot",
             )
         return deployable
 

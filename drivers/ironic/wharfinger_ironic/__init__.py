@@ -1,9 +1,9 @@
-"""The Ironic driver: the bare metal nodes of a fleet, or a part of it.
+"""The Ironic driver: it publishes the bare metal nodes of an Ironic, or some of them.
 
-- ``config``: the options of an instance.
+- ``config``: the options of a driver instance.
 - ``node`` and ``states``: a node as Ironic describes it, and why it cannot be deployed; pure.
-- ``client``: the requests to Ironic, one method for each; the only input and output.
-- ``fleet``: all nodes, from complete listings and from the change feed.
-- ``feed``: the changes since the last read, cheaply.
-- ``driver``: the contract with the framework.
+- ``client``: the requests to Ironic, one method for each; the only module with input and output.
+- ``fleet``: all nodes, from complete lists and from the change feed.
+- ``feed``: the changes since the last read, usually with one short request.
+- ``driver``: the class that the framework calls.
 """

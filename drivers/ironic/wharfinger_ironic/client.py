@@ -1,7 +1,7 @@
-"""The requests to Ironic's API: one method for each.
+"""The requests to Ironic's API, one method for each.
 
-A listing is read page by page. Each page starts after the last node of the previous one, so the
-links in Ironic's answers and its page size do not matter.
+A list is read page by page. Each page starts after the last node of the previous one, so the links
+in Ironic's answers and its page size do not matter.
 """
 
 import logging
@@ -26,14 +26,14 @@ from wharfinger.providers import names
 from wharfinger_ironic.config import FleetSection
 from wharfinger_ironic.node import FIELDS, Node
 
-#: Nodes on a page, at most; Ironic's own limit is the same unless it is configured otherwise.
+#: The largest number of nodes on a page; Ironic's default limit is the same.
 PAGE: Final = 1000
 #: A project that does not exist: only credentials that may list all nodes may list its nodes.
 _NO_PROJECT: Final = "wharfinger-lists-all-nodes"
-#: Python's own errors, which ironicclient raises for answers that do not come from Ironic.
+#: Built-in errors of Python that ironicclient raises for answers that do not come from Ironic.
 _PYTHONS: Final = (AttributeError, RuntimeError, TypeError, ValueError)
 _ERRORS: Final = (exc.ClientException, keystone_exceptions.ClientException, *_PYTHONS)
-#: Characters of an error that are shown.
+#: The largest number of characters of an error that are shown.
 _LONGEST: Final = 1000
 
 _Answer = TypeVar("_Answer")
@@ -54,7 +54,7 @@ class _Uuid(msgspec.Struct, frozen=True):
 
 
 class _Selection(msgspec.Struct, frozen=True):
-    """A node's values of the options that select nodes; None where one was not requested."""
+    """The fields of a node by which options select nodes; None for fields not requested."""
 
     uuid: str
     conductor_group: str | None = None
@@ -73,11 +73,12 @@ class _Stamp(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The nodes that were updated last, the latest first, up to the requested limit.
+    """The nodes that were updated last, the latest first, up to the requested number.
 
-    ``updated`` has the time of each update, by the clock of its writer. It is None for a node that
-    was never updated: some databases sort these first and some last. ``answered`` is the time of
-    the answer by Ironic's clock, or None if unknown. ``has_more``: there are other nodes.
+    ``updated`` has the time of each node's last update, by the clock of the conductor that wrote
+    it. It is None for a node that was never updated: some databases sort these first and some last.
+    ``answered`` is the time of the answer by Ironic's clock, or None if unknown. ``has_more`` is
+    whether Ironic has further nodes.
     """
 
     nodes: tuple[Node, ...]
@@ -87,7 +88,7 @@ class Latest:
 
 
 class Ironic:
-    """Client for the selected nodes of an Ironic. All methods raise BackendError."""
+    """Client for the selected nodes of one Ironic. All methods raise BackendError."""
 
     def __init__(self, client: SessionClient, section: FleetSection) -> None:
         self._client: Final = client
@@ -95,7 +96,7 @@ class Ironic:
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, section: FleetSection) -> Self:
-        """Connect to the Ironic that a section configures.
+        """Connect to the Ironic that a configuration section names.
 
         Raises BackendError, ConfigurationError.
         """
@@ -106,7 +107,7 @@ class Ironic:
                 os_ironic_api_version=section.microversion,
                 session=adapter.session,
                 endpoint=adapter.get_endpoint(),  # its errors name the cause
-                max_retries=0,  # the next cycle comes soon enough
+                max_retries=0,  # the next cycle tries again
             )
         except _ERRORS as error:
             raise BackendError(
@@ -115,10 +116,10 @@ class Ironic:
         return cls(client.http_client, section)
 
     def check_sees_all(self) -> None:
-        """Check that the credentials may list all nodes.
+        """Raise BackendError if the credentials may not list all nodes.
 
-        If they may not, Ironic lists only the nodes of their own project, without an error. It
-        refuses to list the nodes of another project.
+        With such credentials, Ironic lists only the nodes of their own project, without an error.
+        But it refuses to list the nodes of another project, which is what this method requests.
         """
         selected = self._section.selected
         project = selected.get("owner", _NO_PROJECT)
@@ -132,20 +133,20 @@ class Ironic:
             raise BackendError(
                 driver=self._section.name,
                 operation=error.operation,
-                reason=f"these credentials may not list all nodes{own}, and a part of them would "
-                "look complete. Give them the reader role on the system, or the service role and "
-                "Ironic [DEFAULT] rbac_service_role_elevated_access = true; or set node_owner "
-                "to the id of their project.",
+                reason=f"these credentials may not list all nodes{own}, so Ironic would omit nodes "
+                "without an error. Give the user the reader role on the system, or the service "
+                "role and Ironic [DEFAULT] rbac_service_role_elevated_access = true; or set "
+                "node_owner to the id of the user's project.",
             ) from error
 
     def last(self) -> str | None:
-        """Return the uuid of the listing's last node now, or None without nodes."""
+        """Return the uuid of the node that Ironic lists last, None without nodes."""
         query = {"fields": "uuid", "sort_dir": "desc", "limit": 1}
         nodes = self._nodes("looking for the last node", "/v1/nodes", query).nodes
         return self._read("looking for the last node", nodes[0], _Uuid).uuid if nodes else None
 
     def page(self, after: str | None) -> list[Node]:
-        """Return the nodes of the listing after this uuid; an empty list at its end."""
+        """Return the next nodes that Ironic lists after this uuid, [] after the last node."""
         query: dict[str, Any] = {"fields": ",".join(FIELDS), "limit": PAGE}
         if after is not None:
             query["marker"] = after
@@ -154,7 +155,7 @@ class Ironic:
         return [self._node(operation, node) for node in found.nodes]
 
     def has(self, uuid: str) -> bool:
-        """Return whether Ironic has a node of this uuid, and the node is selected.
+        """Return whether Ironic has a node with this uuid that the options select.
 
         A 404 that does not name the node may come from a proxy, and is an error.
         """
@@ -169,12 +170,12 @@ class Ironic:
             raise
         node = self._read(operation, answer.content, _Selection)
         if node.uuid != uuid:
-            reason = f"it answers with node {shown(node.uuid)}"
+            reason = f"Ironic answers with another node, {shown(node.uuid)}"
             raise self._failed(operation, reason)
         return all(_is_in(value, getattr(node, key) or "", key) for key, value in selected.items())
 
     def latest(self, limit: int) -> Latest:
-        """Return the nodes that were updated last, up to a limit."""
+        """Return the nodes that were updated last, up to ``limit`` nodes."""
         operation = "asking for the nodes that have changed"
         answer = self._get(
             operation,
@@ -191,9 +192,9 @@ class Ironic:
         )
 
     def never_updated_come_last(self) -> bool:
-        """Return whether nodes without an update come last in the database's order.
+        """Return whether the database sorts nodes that were never updated after all others.
 
-        The reverse order shows this: such nodes then come first.
+        In the reverse order, which this method requests, such nodes then come first.
         """
         operation = "looking for nodes that were never updated"
         query = {"sort_key": "updated_at", "sort_dir": "asc", "limit": 1}
@@ -204,7 +205,6 @@ class Ironic:
         return self._read(operation, self._get(operation, path, query).content, _Nodes)
 
     def _get(self, operation: str, path: str, query: Mapping[str, Any]) -> Response:
-        """Return Ironic's answer about the selected nodes."""
         return self._request(operation, f"{path}?{urlencode({**self._section.selected, **query})}")
 
     def _request(self, operation: str, path: str) -> Response:
@@ -218,7 +218,7 @@ class Ironic:
             raise self._failed(operation, self._reason(error, path.partition("?")[0])) from error
 
     def _reason(self, error: Exception, path: str) -> str:
-        """Return the text of an error with the URL."""
+        """Return the text of an error, with the URL if the text does not have it."""
         told, where = _told(error, self._section), f"{self._where}{path}"
         return told if where in told else f"{where}: {told}"
 
@@ -231,7 +231,7 @@ class Ironic:
         try:
             names.check_uuid(node.uuid)
         except ValueError as error:
-            reason = f"it answers with a node whose uuid is {shown(node.uuid)}, which is not a uuid"
+            reason = f"Ironic answers with a node whose uuid {shown(node.uuid)} is not a uuid"
             raise self._failed(operation, reason) from error
         return node
 
@@ -247,7 +247,6 @@ class Ironic:
 
 
 def _told(error: Exception, section: FleetSection) -> str:
-    """Return the text of an error in one line, with advice."""
     told = printable(" ".join(str(error).split())) or type(error).__name__
     if isinstance(error, _PYTHONS):
         told = f"an answer that is not understood: {told}"
@@ -261,7 +260,7 @@ def _told(error: Exception, section: FleetSection) -> str:
 
 
 def _names(error: exc.NotFound, uuid: str) -> bool:
-    """Return whether the 404 is Ironic's own answer about this node."""
+    """Return whether a 404 is Ironic's own answer: its text names the node."""
     content = b"" if error.response is None else error.response.content
     try:
         return uuid in msgspec.json.decode(content, type=_Error).error_message
@@ -270,9 +269,10 @@ def _names(error: exc.NotFound, uuid: str) -> bool:
 
 
 def _is_in(selected: str, value: str, key: str) -> bool:
-    """Return whether the value of a node is selected, or may be.
+    """Return whether an option selects a node that has this value.
 
-    The comparison ignores case, since MySQL does. Commas separate several shards.
+    ``selected`` is the value of the option, ``key`` the field of the node. The comparison ignores
+    case, since MySQL does. Commas separate several shards.
     """
     wanted = selected.split(",") if key == "shard" else [selected]
     return value.casefold() in {one.casefold() for one in wanted}
@@ -283,7 +283,6 @@ def _in_utc(stamp: datetime) -> datetime:
 
 
 def _date(answer: Response) -> datetime | None:
-    """Return the time of an answer by the server's clock, or None if unknown."""
     try:
         return _in_utc(parsedate_to_datetime(answer.headers["Date"]))
     except (KeyError, ValueError):

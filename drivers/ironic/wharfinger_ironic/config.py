@@ -1,6 +1,7 @@
-"""The section [<instance>]: which Ironic, and which of its nodes.
+"""Options of a driver instance: which Ironic, and which of its nodes.
 
-It also has keystoneauth's options for Ironic, as [placement] has them for Placement.
+The section [<instance>] also has keystoneauth's options for Ironic, as [placement] has them for
+Placement.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from wharfinger.exceptions import ConfigurationError
 
 _SERVICE_TYPE: Final = "baremetal"
 
-#: 100,000 nodes need a tenth of this if a page has 100 nodes.
+#: With 100 nodes on a page, 100,000 nodes need a tenth of these pages.
 MAX_PAGES: Final = 10_000
 
 OPTIONS: Final = (
@@ -35,21 +36,21 @@ OPTIONS: Final = (
     ),
     cfg.StrOpt(
         "resource_class",
-        help="Only the nodes of this resource class, written as Ironic has it. Default: those of "
+        help="Only the nodes of this resource class, written as in Ironic. Default: the nodes of "
         "all classes.",
     ),
     cfg.IntOpt(
         "max_pages",
         default=MAX_PAGES,
         min=1,
-        help="Largest number of pages in one listing of the nodes; a longer listing is an error. "
-        "A page has 1000 nodes, or fewer if Ironic's own [api] max_limit is lower.",
+        help="Largest number of pages in a complete list of nodes; a longer list is an error. A "
+        "page has 1000 nodes, or fewer if Ironic's own [api] max_limit is lower.",
     ),
 )
 
-#: Ironic's names for our options with another name.
+#: Ironic's names of fields whose options have another name.
 _ITS_NAMES: Final = {"node_owner": "owner"}
-#: Nodes have ``retired`` since this microversion; the other fields are older.
+#: The lowest microversion that has all fields that the driver reads: ``retired`` is the newest.
 _NEEDED: Final = "1.61"
 #: Options that need a later microversion.
 _NEEDED_BY: Final = {"shard": "1.82"}
@@ -57,12 +58,12 @@ _NEEDED_BY: Final = {"shard": "1.82"}
 
 @dataclass(frozen=True, slots=True)
 class FleetSection:
-    """A driver instance's section, validated, without keystoneauth's own options.
+    """The validated options of a driver instance, without keystoneauth's options.
 
-    ``selected`` has the required values of nodes, by Ironic's names. ``credentials`` is the section
-    with the credentials: this one, or the one that auth_section names. ``microversion`` is the
-    lowest one of Ironic's API that has all requested fields, and ``needed_for`` names the field
-    that needs it. A listing has at most ``max_pages`` pages.
+    ``selected`` has the values that nodes must have, by Ironic's field names. ``credentials`` is
+    the name of the section with the credentials: this section, or the one that auth_section names.
+    ``microversion`` is the lowest one of Ironic's API that has all requested fields, and
+    ``needed_for`` names the field that needs it. A list of nodes has at most ``max_pages`` pages.
     """
 
     name: str
@@ -74,7 +75,7 @@ class FleetSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, instance: str) -> Self:
-        """Read the section of an instance; raises ConfigurationError."""
+        """Read the section of a driver instance; raises ConfigurationError."""
         keystone.register(conf, instance, _SERVICE_TYPE)
         values = read_options(conf, instance, OPTIONS)
         max_pages = values.pop("max_pages")
@@ -84,7 +85,7 @@ class FleetSection:
                 section=credentials,
                 key="auth_type",
                 value="",
-                problem="no way to authenticate to Ironic is set.",
+                problem="no authentication for Ironic is configured.",
                 remedy="Set auth_type (password, v3applicationcredential, ...) and its options; "
                 "for an Ironic without Keystone, auth_type = none and endpoint, or http_basic.",
             )
@@ -107,6 +108,6 @@ class FleetSection:
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
-    """The options by section, for oslo-config-generator."""
+    """Return the options by section, for oslo-config-generator."""
     section = "<instance with driver = ironic>"
     return [(section, [*OPTIONS, *keystone.sample_options()])]

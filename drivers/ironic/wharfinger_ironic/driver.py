@@ -1,4 +1,4 @@
-"""The driver: describes nodes to the framework, as last read from Ironic."""
+"""The driver: it describes the nodes that were last read from Ironic to the framework."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,15 +17,15 @@ from wharfinger_ironic.fleet import Fleet
 from wharfinger_ironic.node import Node
 from wharfinger_ironic.states import reasons
 
-#: A node is allocated as a whole.
+#: The inventory of each node, which is allocated as a whole.
 _ONE: Final = Inventory(total=1, min_unit=1, max_unit=1, step_size=1)
 
 
 class IronicDriver(ComputeDriver):
-    """Publish Ironic's nodes: a root provider for each, with one unit of its resource class.
+    """Publish each node of Ironic as a root provider with one unit of the node's resource class.
 
-    The provider exists as long as the node, and has its uuid as name. It is fully reserved while
-    the node cannot be deployed, for the reasons of ``states``.
+    The provider exists as long as the node, and its name is the node's uuid. It is fully reserved
+    while the node cannot be deployed, for the reasons of ``states``.
     """
 
     capabilities = Capabilities(
@@ -50,7 +50,7 @@ class IronicDriver(ComputeDriver):
         return [credentials] if credentials != name else []
 
     def init_host(self, service: Service) -> None:
-        """Look for Ironic. Raises BackendError, ConfigurationError."""
+        """Find Ironic's endpoint. Raises BackendError, ConfigurationError."""
         ironic = Ironic.connect(self.conf, self._section)
         self._fleet = Fleet(ironic, self.name, self._section.max_pages)
 
@@ -62,14 +62,17 @@ class IronicDriver(ComputeDriver):
         return list(fleet.nodes)
 
     def node_is_available(self, nodename: str) -> bool:
-        """Return whether Ironic has the node now, and the node is selected.
+        """Ask Ironic whether it has the node, and whether the options select the node.
 
         Raises BackendError for any answer other than the node or a 404 that names it.
         """
         return is_uuid_like(nodename) and self._connected().has(nodename)
 
     def get_inventory(self, nodename: str) -> Mapping[str, Inventory]:
-        """Return one unit of the node's resource class; raises BackendError without a valid one."""
+        """Return one unit of the node's resource class.
+
+        Raises BackendError if the node has no resource class, or an invalid one.
+        """
         node = self._node(nodename)
         if node.custom_class is None:
             raise BackendError(
@@ -91,9 +94,9 @@ class IronicDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Publish the node, and reserve it while it cannot be deployed.
+        """Publish the node, and reserve its provider while it cannot be deployed.
 
-        If a node has lost its resource class, its provider keeps its inventory, reserved.
+        If a node has lost its resource class, its provider keeps its inventory, fully reserved.
         """
         node = self._node(nodename)
         if node.custom_class is None and provider_tree.data(nodename).inventory:
@@ -105,12 +108,12 @@ class IronicDriver(ComputeDriver):
             provider_tree.reserve(nodename, reason)
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        """Return the changed nodes. A new node is among them only after its first update."""
+        """Return the changed nodes; a new node is among them only after its first update."""
         fleet = self._connected()
         return fleet.changed_since(since) if since else (set(), fleet.begin_following())
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
-        """Return whether the node is free again: Ironic cleans a node before ``available``."""
+        """Return whether the node is free: Ironic cleans a node before it becomes ``available``."""
         node = self._connected().nodes.get(provider_uuid)
         return node is not None and not any(reasons(node))
 
@@ -127,13 +130,12 @@ class IronicDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation=f"looking up node {nodename}",
-                reason="Ironic's last listing does not have it",
+                reason="Ironic did not list it in the last snapshot",
             )
         return node
 
 
 def _problem(node: Node) -> str:
-    """Return the problem of the node's resource class."""
     if not node.resource_class:
         return "it has no resource class"
     return f"its resource class {node.resource_class!r} cannot be a name in Placement"

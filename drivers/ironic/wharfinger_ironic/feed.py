@@ -1,9 +1,9 @@
-"""The changes in Ironic since the last read, usually in one short answer.
+"""Find the nodes that changed since the last read, usually with one short request.
 
 Ironic has no list of changes, but it sorts nodes by the time of their last update. The feed reads
 them from the latest one back to the time of the last read. If an answer does not reach that time,
 the feed requests a longer one from the beginning. It does not request the next page, because pages
-shift when nodes change between them.
+shift when nodes change between the requests.
 
 The times come from Ironic's clocks: its conductors date the updates, and its API dates its answers.
 These clocks may differ a little, and some databases store whole seconds: hence OVERLAP.
@@ -17,26 +17,26 @@ from typing import Final, Protocol
 from wharfinger_ironic.client import PAGE, Latest
 from wharfinger_ironic.node import Node
 
-#: Numbers of nodes to request: the smallest first.
+#: Numbers of nodes to request, from the smallest up, until an answer is long enough.
 SIZES: Final = (10, 100, PAGE)
-#: An update is still read if it is dated this much earlier than the last read.
+#: A read includes updates that are dated up to this much before the last read.
 OVERLAP: Final = timedelta(seconds=10)
 
 
 class Source(Protocol):
-    """Source of the latest nodes: an Ironic."""
+    """Where the latest nodes are read: an Ironic."""
 
     def latest(self, limit: int) -> Latest:
-        """Return the nodes that were updated last."""
+        """Return the nodes that were updated last, up to ``limit`` nodes."""
 
     def never_updated_come_last(self) -> bool:
-        """Return whether nodes without an update come last in the database's order."""
+        """Return whether the database sorts nodes that were never updated after all others."""
 
 
 class ChangeFeed:
-    """The nodes that have changed since the last read, and some that have not.
+    """Finds the nodes that have changed since the last read, and some that have not.
 
-    Only a complete listing shows deleted nodes, and new nodes that were never updated.
+    Only a complete list shows deleted nodes, and new nodes that were never updated.
     """
 
     def __init__(self, source: Source) -> None:
@@ -47,21 +47,22 @@ class ChangeFeed:
         self._next_horizon: datetime | None = None
 
     def begin(self) -> None:
-        """Let the next read return the changes from now on. Raises BackendError."""
+        """Start now: the next read returns the changes from now on. Raises BackendError."""
         self._look(SIZES[0])
         self.advance()
 
     def read(self, count: int) -> tuple[Sequence[Node], bool]:
-        """Return the latest changed nodes, and whether these are all.
+        """Return the latest changed nodes, and whether these are all changed nodes.
 
-        If they may not be all, a complete listing is needed. ``count`` is the known number of
-        nodes. Until ``advance`` is called, the same changes are read again. Raises BackendError.
+        If not, the caller has to read a complete list. ``count`` is the known number of nodes in
+        Ironic. The next call returns the same changes again unless ``advance`` is called between.
+        Raises BackendError.
         """
         for size in SIZES[SIZES.index(self._size) :]:
             latest = self._look(size)
             needed = self._needed(latest)
             if needed is None and not latest.has_more and count <= len(latest.nodes):
-                needed = len(latest.nodes)  # these are all
+                needed = len(latest.nodes)  # the answer has all nodes of Ironic
             if needed is not None:
                 self._size = next((one for one in SIZES if one > needed), PAGE)
                 return latest.nodes, True
@@ -69,11 +70,11 @@ class ChangeFeed:
         return latest.nodes, False
 
     def advance(self) -> None:
-        """Confirm the last read: the next one starts from its time."""
+        """Confirm the last read: the next read starts at its time."""
         self._horizon = self._next_horizon
 
     def _needed(self, latest: Latest) -> int | None:
-        """Return how many were updated since the last read; None if there may be more."""
+        """Return how many of these nodes were updated since the last read; None if more may be."""
         has_dates = False
         for index, updated in enumerate(latest.updated):
             if updated is None and has_dates:
@@ -100,10 +101,10 @@ class ChangeFeed:
 
 
 class _ItsClock:
-    """The time of an answer by Ironic's clocks, or somewhat earlier.
+    """Estimates the time of an answer by Ironic's clocks; it may be too early, but not too late.
 
-    It is the earlier one of the answer's own date and of the newest update plus the time since it
-    was first read. So a clock that is ahead does no harm.
+    It takes the earlier of two times: the date of the answer, and the time of the newest update
+    plus the seconds since this process first read it. So a clock that is ahead does no harm.
     """
 
     def __init__(self) -> None:
@@ -111,7 +112,7 @@ class _ItsClock:
         self._first_seen = 0.0
 
     def at(self, latest: Latest) -> datetime | None:
-        """Return the time of an answer, or None if it has no dates."""
+        """Return the time of an answer, or None if the answer has no dates."""
         newest = max((one for one in latest.updated if one), default=None)
         if newest != self._newest:
             self._newest, self._first_seen = newest, monotonic()

@@ -11,31 +11,32 @@ from wharfinger_ironic.config import MAX_PAGES
 from wharfinger_ironic.feed import ChangeFeed
 from wharfinger_ironic.node import Node
 
-#: If a poll needs a complete listing, it waits this many times the duration of the last listing.
+#: A poll that needs a complete list waits this many times the duration of the last complete list.
 _PAUSE: Final = 10
 
 
 class Source(feed.Source, Protocol):
-    """Source of the nodes: an Ironic."""
+    """Where the nodes are read: an Ironic."""
 
     def check_sees_all(self) -> None:
-        """Check that the credentials may list all nodes."""
+        """Raise BackendError if the credentials may not list all nodes."""
 
     def has(self, uuid: str) -> bool:
-        """Return whether Ironic has a node of this uuid, and the node is selected."""
+        """Return whether Ironic has a node with this uuid that the options select."""
 
     def last(self) -> str | None:
-        """Return the uuid of the listing's last node now."""
+        """Return the uuid of the node that Ironic lists last, None without nodes."""
 
     def page(self, after: str | None) -> list[Node]:
-        """Return the next nodes of the listing; an empty list at its end."""
+        """Return the next nodes that Ironic lists after this uuid, [] after the last node."""
 
 
 class Fleet:
-    """The nodes, from complete listings and from the change feed.
+    """All selected nodes, from complete lists and from the change feed.
 
-    ``nodes`` are by uuid, and do not change if a request fails. A mark is a number that increases
-    with each change. A listing of more than ``max_pages`` is an error.
+    ``nodes`` are by uuid, and do not change if a request fails. A mark consists of the id of this
+    object and a number that increases with each change. A complete list of more than ``max_pages``
+    pages is an error.
     """
 
     def __init__(self, source: Source, instance: str, max_pages: int = MAX_PAGES) -> None:
@@ -51,7 +52,7 @@ class Fleet:
         self.nodes: dict[str, Node] = {}
 
     def refresh(self) -> None:
-        """Read all nodes. Raises BackendError if the listing may be incomplete."""
+        """Read all nodes. Raises BackendError if the list may be incomplete."""
         started = monotonic()
         try:
             listed = self._list()
@@ -64,11 +65,11 @@ class Fleet:
         self.nodes, self._is_listed = listed, True
 
     def has(self, uuid: str) -> bool:
-        """Return whether Ironic has a selected node of this uuid now. Raises BackendError."""
+        """Ask Ironic whether it has a selected node with this uuid. Raises BackendError."""
         return self._source.has(uuid)
 
     def begin_following(self) -> str:
-        """Return the mark from which changes are followed. Raises BackendError."""
+        """Return the present mark: later changes are those since this mark. Raises BackendError."""
         self._feed.begin()
         return self._mark()
 
@@ -97,7 +98,7 @@ class Fleet:
         return f"{self._life}:{self._turn}"
 
     def _note(self, nodes: Iterable[Node]) -> None:
-        """Store nodes, and give each changed one a new mark."""
+        """Store nodes, and count each changed node as a new change."""
         for node in nodes:
             if self.nodes.get(node.uuid) != node:
                 self._turn += 1
@@ -105,10 +106,10 @@ class Fleet:
                 self.nodes[node.uuid] = node
 
     def _list(self) -> dict[str, Node]:
-        """Return all nodes.
+        """Read all nodes page by page; raises BackendError if the list may be incomplete.
 
         Each page starts after the last node of the previous one, and an empty page is the end. The
-        listing is incomplete if it lacks the node that was last when it began.
+        list is incomplete if it lacks the node that Ironic listed last when the reading began.
         """
         self._source.check_sees_all()
         last = self._source.last()
@@ -129,9 +130,9 @@ class Fleet:
                 listed[node.uuid] = node
             after = page[-1].uuid
         if last not in listed:
-            last = self._source.last()  # it may be deleted, or the first nodes may be new
+            last = self._source.last()  # that node may be deleted, or the first nodes may be new
         if last is not None and last not in listed:
-            raise self._incomplete(f"its pages end, and the last node, {last}, is on none of them")
+            raise self._incomplete(f"the last node, {last}, is on none of its pages")
         return listed
 
     def _incomplete(self, reason: str) -> BackendError:

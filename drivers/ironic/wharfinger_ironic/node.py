@@ -9,10 +9,10 @@ from wharfinger.providers.names import MAX_NAME
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node, with the names and values of the Bare Metal API.
+    """A node, with the field names and values of the Bare Metal API. Other fields are ignored.
 
-    An operator chooses ``name``. ``instance_uuid`` is the node's instance. Ironic itself sets
-    ``fault``. ``power_state`` is None if unknown. Other fields are ignored.
+    The operator chooses ``name``. ``instance_uuid`` is the instance on the node. Ironic itself sets
+    ``fault``. ``power_state`` is None if unknown.
     """
 
     uuid: str
@@ -31,9 +31,10 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def custom_class(self) -> str | None:
-        """Return Placement's name of the resource class, as nova derives it, or None.
+        """Return Placement's name of the node's resource class, or None without a valid one.
 
-        It is CUSTOM_ and the name in upper case, with _ for all but ASCII letters and digits.
+        The name is derived as in nova: CUSTOM_ and the class in upper case, with _ for all
+        characters but ASCII letters and digits.
         """
         own = self.resource_class or ""
         name: str = os_resource_classes.normalize_name(own)
@@ -41,9 +42,9 @@ class Node(msgspec.Struct, frozen=True):
         return name if has_any and len(name) <= MAX_NAME else None
 
     def known_as(self) -> str:
-        """Return the uuid, and the name if there is one, for messages."""
+        """Return the uuid, and the node's name if it has one, for messages."""
         return f"{self.uuid} ({self.name})" if self.name else self.uuid
 
 
-#: The fields of a listing.
+#: The fields that a list of nodes requests.
 FIELDS: Final = Node.__struct_fields__

@@ -1,8 +1,8 @@
-"""Reasons that reserve a node: the table of Ironic's states, and other fields.
+"""Reasons for which a node's provider is reserved: Ironic's provision states, and other fields.
 
-Nova's driver reserves a node in maintenance, with an unknown or failed power state, with an
+nova's driver reserves a node in maintenance, with an unknown or failed power state, with an
 instance, or in any state except ``available``. This driver does the same; a test compares the two.
-It also reserves a node with a ``fault``, a ``retired`` node, and one without a provision state.
+It also reserves a node with a ``fault``, a ``retired`` node, and a node without a provision state.
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,9 @@ from typing import Final
 from wharfinger.exceptions import printable
 from wharfinger_ironic.node import Node
 
-#: The provision states of Ironic (39), and the reason why each reserves a node. The reason starts
-#: with Ironic's name of the state. None: the node is free. An unknown state reserves the node, too.
+#: The provision states of Ironic (39), each with the reason to reserve a node in this state. The
+#: reason starts with Ironic's name of the state. None: the node is free. An unknown state is a
+#: reason, too.
 PROVISION_STATES: Final[dict[str, str | None]] = {
     "available": None,
     # Before ``available``.
@@ -52,18 +53,18 @@ PROVISION_STATES: Final[dict[str, str | None]] = {
     "error": "error",
 }
 
-#: Power states in which nothing can be deployed; None is unknown.
+#: Power states in which a node cannot be deployed; None is unknown.
 _NO_POWER: Final = {
     None: "its power state is unknown",
     "error": "its power state is an error",
 }
 
-#: Longest text of Ironic that is shown, in characters.
+#: The largest number of characters of a text from Ironic that are shown.
 _LONGEST: Final = 200
 
 
 def reasons(node: Node) -> Iterator[str]:
-    """Yield the reasons why a node is reserved; none if it is free."""
+    """Yield the reasons to reserve a node; nothing if the node is free."""
     state, told = node.provision_state, None
     if state is None or state not in PROVISION_STATES:
         yield f"provision state {_shown(str(state))}: unknown to this driver"
@@ -71,7 +72,7 @@ def reasons(node: Node) -> Iterator[str]:
         told = node.last_error if _has_failed(state) else None
         yield _with_words(held, told)
     if node.maintenance:
-        why = node.maintenance_reason  # Ironic gives its error when a step failed
+        why = node.maintenance_reason  # after a failed step, Ironic repeats its error here
         yield _with_words("maintenance", None if why == told else why)
     if node.fault:
         yield f"fault: {_shown(node.fault)}"
@@ -88,12 +89,11 @@ def _has_failed(state: str) -> bool:
 
 
 def _with_words(reason: str, words: str | None) -> str:
-    """Return the reason with the text of Ironic or an operator."""
     return f"{reason}: {_shown(words)}" if words and words.strip() else reason
 
 
 def _shown(words: str) -> str:
-    """Return a text in one line of bounded length: its beginning, and its end."""
+    """Return a text in one line; of a long text, only the beginning and the end."""
     line = printable(" ".join(words.split()))
     half = (_LONGEST - 3) // 2
     return line if len(line) <= _LONGEST else f"{line[:half]}...{line[-half:]}"

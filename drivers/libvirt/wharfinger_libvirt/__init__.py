@@ -1,9 +1,10 @@
-"""The libvirt driver: the mediated devices (vGPUs) of one host.
+"""The libvirt driver: it publishes one host with its mediated devices (mdevs), such as vGPUs.
 
-- ``config`` and ``options``: the options of an instance.
-- ``connection`` and ``host_snapshot``: the calls to libvirt; the only input and output.
+- ``config`` and ``options``: the options of a driver instance.
+- ``connection`` and ``host_snapshot``: the calls to libvirt; the only modules with input and
+  output.
 - ``safexml``, ``nodedev`` and ``domains``: libvirt's XML as values.
-- ``mdev``: the mdevs that each device offers; pure.
-- ``reshape``: the move of allocations from an old root to the devices; pure.
-- ``driver``: the contract with the framework.
+- ``mdev``: the number of mdevs that each device offers; pure.
+- ``reshape``: the move of allocations from a host's root provider to its devices; pure.
+- ``driver``: the class that the framework calls.
 """

@@ -1,6 +1,6 @@
-"""Configuration: [<instance>] for the host, [<instance>:<type>] for each mdev type.
+"""Options of a driver instance: [<instance>] for the host, [<instance>:<type>] for each mdev type.
 
-Each section is read once, into a frozen dataclass that has been validated.
+Each section is read once into a frozen dataclass, and validated.
 """
 
 import re
@@ -17,13 +17,14 @@ from wharfinger.providers.ownership import owners
 from wharfinger_libvirt import options
 
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
-#: A type's name in the kernel ("nvidia-35", "i915-GVTg_V5_4") that is valid in a section name.
+#: The kernel's name of an mdev type ("nvidia-35", "i915-GVTg_V5_4") that is valid in a section
+#: name.
 _TYPE_ID: Final = re.compile(r"[A-Za-z0-9_.+-]+\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MdevTypeSection:
-    """Settings of an mdev type.
+    """Options of an mdev type.
 
     ``addresses`` are the PCI addresses, in lower case, of the devices that offer the type; without
     addresses, the type is the default of all devices that support it. ``max_instances`` is the
@@ -48,7 +49,7 @@ class MdevTypeSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, instance: str, type_id: str) -> Self:
-        """Read the section of a type; raises ConfigurationError."""
+        """Read the section of an mdev type; raises ConfigurationError."""
         section = section_of(instance, type_id)
         values = options.read(conf, section, options.MDEV_TYPE)
         return cls(
@@ -100,7 +101,7 @@ class MdevTypeSection:
                 section=self.section,
                 key="traits",
                 value=trait,
-                problem="owner traits are set by Wharfinger, one for the whole driver instance.",
+                problem="Wharfinger sets the owner trait, one for the whole driver instance.",
                 remedy="Remove it here; to publish for another owner, set `owner` in the "
                 "instance's section.",
             )
@@ -119,10 +120,10 @@ class MdevTypeSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSection:
-    """Settings of the host: how it is asked, and how it is published.
+    """Options for the host: how to connect to libvirt, and how to publish the host.
 
-    ``hypervisor_hostname`` is None where libvirt's answer is to be used; memory is in
-    MiB, ``timeout`` in seconds; ``mdev_types`` are in the order of enabled_mdev_types.
+    ``hypervisor_hostname`` is None if the name that libvirt reports is used. Memory is in MiB,
+    ``timeout`` in seconds. ``mdev_types`` are in the order of enabled_mdev_types.
     """
 
     section: str
@@ -152,7 +153,7 @@ class HostSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, instance: str) -> Self:
-        """Read the sections of an instance; raises ConfigurationError."""
+        """Read the sections of a driver instance; raises ConfigurationError."""
         values = options.read(conf, instance, options.INSTANCE)
         type_ids = values.pop("enabled_mdev_types")
         _check_type_ids(instance, type_ids)
@@ -188,23 +189,23 @@ class HostSection:
                         value=address,
                         problem=f"this device is named in [{other.section}] too, and a device "
                         "can offer only one type.",
-                        remedy="Name it for one of them.",
+                        remedy="Name it for one type only.",
                     )
 
 
 def section_of(instance: str, type_id: str) -> str:
-    """The name of the section of an mdev type."""
+    """Return the name of the section of an mdev type."""
     return f"{instance}:{type_id}"
 
 
 def enabled_type_ids(conf: cfg.ConfigOpts, instance: str) -> tuple[str, ...]:
-    """Return the types that an instance enables, as configured; they may be invalid."""
+    """Return the mdev types in enabled_mdev_types, without validating them."""
     type_ids: tuple[str, ...] = options.read(conf, instance, options.INSTANCE)["enabled_mdev_types"]
     return type_ids
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
-    """The options by section, for oslo-config-generator."""
+    """Return the options by section, for oslo-config-generator."""
     return [
         ("<instance with driver = libvirt>", options.INSTANCE),
         ("<instance with driver = libvirt>:<mdev type>", options.MDEV_TYPE),

@@ -1,7 +1,7 @@
 """A connection to libvirt: the few calls that the driver makes, with types.
 
-libvirt-python has no types. Errors of libvirt become BackendErrors here; the other modules do not
-know libvirt's own errors.
+libvirt-python has no types. This module translates errors of libvirt to BackendError; the other
+modules do not know libvirt's errors.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,42 +33,42 @@ class Vanished(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HostFigures:
-    """The online CPUs and the memory (MiB) of the host."""
+    """The number of online CPUs of the host, and its memory in MiB."""
 
     cpus: int
     memory_mb: int
 
 
 class Connection:
-    """An open connection. Every method raises BackendError for an error of libvirt."""
+    """An open connection to libvirt. Every method raises BackendError for an error of libvirt."""
 
     def __init__(self, handle: Any, instance: str) -> None:
-        """``handle`` is a virConnect; ``instance`` is named in errors."""
+        """Wrap the virConnect ``handle``; ``instance`` is the driver instance, for errors."""
         self._handle = handle
         self._instance = instance
 
     @classmethod
     @contextmanager
     def open(cls, uri: str, instance: str) -> Iterator[Self]:
-        """Connect; the connection is closed when the context ends."""
-        # libvirt would print every error to stderr before it raises it.
+        """Connect to libvirt; the connection is closed when the context ends."""
+        # By default, libvirt prints every error to stderr before it raises it.
         libvirt.registerErrorHandler(_say_nothing, None)
         with _translated(instance, f"connecting to {uri}"):
             handle = libvirt.open(uri)
         try:
             yield cls(handle, instance)
         finally:
-            # A broken connection cannot be closed; its error has been raised.
+            # A broken connection cannot be closed; the error that broke it has been raised.
             with suppress(libvirt.libvirtError):
                 handle.close()
 
     def hostname(self) -> str:
-        """Return the host's own name."""
+        """Return the host name that libvirt reports."""
         with _translated(self._instance, "asking for the host's name"):
             return str(self._handle.getHostname())
 
     def figures(self) -> HostFigures:
-        """Return the CPUs and the memory of the host."""
+        """Return the number of CPUs and the memory of the host."""
         with _translated(self._instance, "asking for the host's CPUs and memory"):
             _, memory_mb, cpus, *_ = self._handle.getInfo()
         if cpus < 1 or memory_mb < 1:
@@ -80,16 +80,16 @@ class Connection:
         return HostFigures(cpus, memory_mb)
 
     def devices(self) -> list[NodeDevice]:
-        """Return all PCI devices, mdev parents and mdevs, active or not.
+        """Return all PCI devices, mdevs and devices that offer mdevs, active or not.
 
-        Raises Vanished if one disappears while they are read.
+        Raises Vanished if a device disappears while the devices are read.
         """
         with _translated(self._instance, "listing the host's devices"):
             handles = self._handle.listAllDevices(_KINDS)
         return [self._device(handle) for handle in handles]
 
     def device(self, name: str) -> NodeDevice | None:
-        """Return the device of that name; None where libvirt does not have it."""
+        """Return the device with this name; None if libvirt does not have it."""
         try:
             with _translated(self._instance, f"asking for device {name}"):
                 handle = self._handle.nodeDeviceLookupByName(name)
@@ -105,9 +105,10 @@ class Connection:
         return self._parsed(partial(parse, xml, active=device_is_active), operation)
 
     def domains(self) -> list[Domain]:
-        """Return all domains, running or not, with their devices now or after their next start.
+        """Return all domains, running or not, with their mdevs.
 
-        Raises Vanished if one disappears while they are read.
+        A stopped domain has the mdevs of its next start. Raises Vanished if a domain disappears
+        while the domains are read.
         """
         with _translated(self._instance, "listing the host's domains"):
             handles = self._handle.listAllDomains(0)
@@ -129,7 +130,7 @@ class Connection:
 
 
 def _is_active(handle: Any) -> bool:
-    """Return whether a device is active, and not only defined.
+    """Return whether a device is active; False if it is only defined.
 
     libvirt before 7.3 and its test driver do not report this: all their devices are active.
     """
@@ -149,10 +150,10 @@ def _translated(instance: str, operation: str) -> Iterator[None]:
         if error.get_error_code() in _NOT_THERE:
             raise Vanished(str(error)) from error
         raise BackendError(driver=instance, operation=operation, reason=str(error)) from error
-    except (SystemError, UnicodeError) as error:  # libvirt-python, of an error it cannot decode
+    except (SystemError, UnicodeError) as error:  # libvirt-python cannot decode an error text
         reason = f"libvirt's error text is not UTF-8 ({error.__cause__ or error})"
         raise BackendError(driver=instance, operation=operation, reason=reason) from error
 
 
 def _say_nothing(context: object, error: object) -> None:
-    """Print no error: libvirt-python also raises it."""
+    """Print no error: libvirt-python raises it as well."""

@@ -1,7 +1,6 @@
-"""Libvirt's domains as values: the mediated devices of each.
+"""libvirt's domains as values: the uuid and the mediated devices (mdevs) of each.
 
-The format is described at https://libvirt.org/formatdomain.html. This module reads only the uuid of
-a domain and its devices.
+https://libvirt.org/formatdomain.html describes the format. This module reads only these parts.
 """
 
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from wharfinger_libvirt.safexml import InvalidXML, parse_root, text_of, uuid_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """A domain by its uuid, which is its instance's, and the uuids of its mdevs."""
+    """A domain: its uuid, which is that of the instance, and the uuids of its mdevs."""
 
     uuid: str
     mdevs: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The driver: describes the host to the framework, from a snapshot."""
+"""The driver: it describes the host in the last snapshot to the framework."""
 
 import re
 from collections import Counter
@@ -21,14 +21,14 @@ from wharfinger_libvirt.nodedev import NodeDevice, PciFunction
 from wharfinger_libvirt.reshape import Move
 from wharfinger_libvirt.time_limit import TimeLimit
 
-#: The name of a device's provider after "<node>_": libvirt's name of a device,
-#: <subsystem>_<more>. The children of other programs have colons: those of Neutron
-#: ("<host>:OVS agent:br-x") and nova's PCI devices ("<node>_0000:84:00.0").
+#: The part of a device provider's name after "<node>_": libvirt's name of the device,
+#: <subsystem>_<more>. Child providers of other programs have colons in their names: those of
+#: Neutron ("<host>:OVS agent:br-x") and nova's PCI devices ("<node>_0000:84:00.0").
 _DEVICE_NAME: Final = re.compile(r"[a-z][a-z0-9]*_\w+\Z", re.ASCII)
 
 
 class LibvirtDriver(ComputeDriver):
-    """One libvirt host: its CPUs and memory, and a child for each device with mdevs."""
+    """Publish one libvirt host, with a child provider for each device that offers mdevs."""
 
     capabilities = Capabilities(
         nested_providers=SUPPORTED,
@@ -55,22 +55,22 @@ class LibvirtDriver(ComputeDriver):
 
     @classmethod
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> Iterable[str]:
-        """The sections of the enabled types."""
+        """Return the sections of the enabled mdev types."""
         return [section_of(name, type_id) for type_id in enabled_type_ids(conf, name)]
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         """Return the name of the host, the only node.
 
-        Raises BackendError if libvirt cannot describe the whole host, or reports another name than
-        before; ConfigurationError if a configured type or device does not exist, or if more is
-        reserved for the host than it has. The last snapshot then stays.
+        Raises BackendError if libvirt cannot describe the whole host, or reports another host name
+        than before. Raises ConfigurationError if a configured mdev type or device does not exist,
+        or if more is reserved for the host than it has. After an error, the last snapshot stays.
         """
         if refresh or self._snapshot is None:
             return [self._node_name(self._refresh())]
         return [self._node_name(self._snapshot)]
 
     def node_is_available(self, nodename: str) -> bool:
-        """Return whether the host still has this name in libvirt. Raises BackendError."""
+        """Ask libvirt whether the host still has this name. Raises BackendError."""
         return nodename == self._limit.run("asking for the host's name", self._hostname)
 
     def _hostname(self) -> str:
@@ -78,7 +78,7 @@ class LibvirtDriver(ComputeDriver):
             return self._config.hypervisor_hostname or connection.hostname()
 
     def provider_is_available(self, provider_uuid: str, name: str) -> bool:
-        """Return whether libvirt has the device now, and it offers an enabled type.
+        """Ask libvirt whether it has the device, and the device offers an enabled mdev type.
 
         Raises BackendError.
         """
@@ -89,7 +89,7 @@ class LibvirtDriver(ComputeDriver):
             node = self._config.hypervisor_hostname or connection.hostname()
             device_name = provider.removeprefix(f"{node}_")
             if device_name == provider:
-                return False  # the host has another name now, and so have its providers
+                return False  # the host and its providers have another name now
             device = connection.device(device_name)
         return device is not None and is_enabled(device, self._config.mdev_types)
 
@@ -107,7 +107,7 @@ class LibvirtDriver(ComputeDriver):
         return snapshot
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
-        """The host's CPUs, memory and PCI devices by kind."""
+        """Return the host's CPUs, memory and PCI devices by kind."""
         snapshot = self._of(nodename)
         return ComputeNode(
             host=self.host,
@@ -118,7 +118,7 @@ class LibvirtDriver(ComputeDriver):
         )
 
     def get_inventory(self, nodename: str) -> dict[str, AnyInventory]:
-        """VCPU and MEMORY_MB, where the root provider is published here."""
+        """Return VCPU and MEMORY_MB; nothing if publish_root is overlay."""
         snapshot = self._of(nodename)
         config = self._config
         if config.publish_root is PublishingMode.OVERLAY:
@@ -146,12 +146,13 @@ class LibvirtDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Put the root and its devices into the tree, and take out those that are gone.
+        """Update the root provider, and the child providers of new and lost devices.
 
-        A root that is published here may have vGPUs of its own, as before nova's Stein release.
-        They move to the devices: the driver raises ReshapeNeeded, and edits the allocations when
-        it is called with them. Only then it reads from libvirt: the domains, and the devices at
-        the same moment. Raises BackendError, also if a device has no room.
+        A root provider that this driver publishes may have vGPUs in its own inventory, as before
+        nova's Stein release. They have to move to the devices. The driver raises ReshapeNeeded;
+        when it is called again with allocations, it reads devices and domains from libvirt at the
+        same moment, and edits the allocations. Raises BackendError, also if the devices have no
+        room.
         """
         self._of(nodename)
         mode = provider_tree.set_publishing_mode(nodename, self._config.publish_root)
@@ -171,14 +172,15 @@ class LibvirtDriver(ComputeDriver):
             held |= move.apply(allocations or {})
         for uuid, share in offered.items():
             self._publish(provider_tree, uuid, share, held.get(uuid, 0))
-        # nova's pGPUs and PCI devices, too: they stay in Placement.
+        # This also removes the children of nova's PCI devices from the tree, but not from
+        # Placement: they are not ours.
         provider_tree.remove_unreported_children(nodename)
 
     def get_problems(self) -> list[str]:
-        """Return a problem if nova-compute of this host cannot create its root.
+        """Return a message if nova-compute of this host cannot create its root provider.
 
-        Placement keeps the root of a deleted compute service while a child of it has allocations.
-        A new nova-compute has another uuid, and the same name, which Placement refuses.
+        Placement keeps the root of a deleted compute service while a child of it has allocations. A
+        new nova-compute has another uuid and the same name, so Placement refuses its root provider.
         """
         root, path = self._overlaid, self._config.nova_compute_id_file
         if root is None or root.generation is None or not path:
@@ -186,7 +188,7 @@ class LibvirtDriver(ComputeDriver):
         try:
             expected = Path(path).read_text(encoding="utf-8").strip()
         except (FileNotFoundError, NotADirectoryError):
-            return []  # nova-compute keeps its uuid elsewhere, or is older than this file
+            return []  # nova-compute has its uuid in another place, or is too old for this file
         except (OSError, UnicodeDecodeError) as error:
             return [
                 f"{path} was not read: {error}. Let this user read it, or set "
@@ -196,13 +198,14 @@ class LibvirtDriver(ComputeDriver):
             return []
         return [
             f"root provider {root.name} ({root.uuid}) is not that of this host's nova-compute "
-            f"({expected}, in {path}), which cannot create its own: the name is taken. For each "
-            f"provider of `wharfinger provider tree {root.name}` below the root, run `wharfinger "
-            f"provider detach PROVIDER`, and then `openstack resource provider delete {root.uuid}`."
+            f"({expected}, in {path}), which cannot create its own: the name is taken. Run "
+            f"`wharfinger provider detach PROVIDER` for each provider below the root (see "
+            f"`wharfinger provider tree {root.name}`), and then `openstack resource provider "
+            f"delete {root.uuid}`."
         ]
 
     def _moving(self, provider_tree: ProviderTree, nodename: str) -> list[str]:
-        """The resource classes that have to move from the root to its devices."""
+        """Return the resource classes that have to move from the root provider to its devices."""
         has = provider_tree.data(nodename).inventory.keys()
         return sorted(has & {mdev_type.resource_class for mdev_type in self._config.mdev_types})
 
@@ -233,7 +236,10 @@ class LibvirtDriver(ComputeDriver):
         )
 
     def _set_devices(self, provider_tree: ProviderTree, nodename: str) -> dict[str, Share]:
-        """Add a child for each new device; return the shares of all devices by child uuid."""
+        """Add a child provider for each new device.
+
+        Return the devices' shares by provider uuid.
+        """
         offered = {f"{nodename}_{share.device.name}": share for share in self._shares}
         for name in offered:
             if not provider_tree.exists(name):
@@ -241,12 +247,12 @@ class LibvirtDriver(ComputeDriver):
         return {provider_tree.data(name).uuid: share for name, share in offered.items()}
 
     def _publish(self, provider_tree: ProviderTree, uuid: str, share: Share, held: int = 0) -> None:
-        # Placement has no inventory of total 0. nova would remove the provider, but the device
-        # exists. If the device cannot hold an mdev of its type at present (another type
-        # occupies it; other functions of the card have used up the pool), the published
-        # inventory stays, fully reserved. If the operator's limit leaves it no mdev, the
-        # provider stays without inventory. The mdevs that an occupied device ``held`` on the
-        # root until now exist, and their allocations need an inventory.
+        # Placement has no inventory with total 0. nova would remove the provider, but the device
+        # exists. ``blocked``: the device cannot have an mdev of its type at present, since another
+        # type occupies it, or other functions of the card have used up the pool. Its published
+        # inventory stays, fully reserved. Without room under the operator's limit, the provider
+        # stays without inventory. ``held`` is the amount that has just moved from the root to the
+        # device: these mdevs exist, and their allocations need an inventory.
         resource_class = share.mdev_type.resource_class
         provider_tree.update_traits(uuid, share.mdev_type.traits)
         if share.blocked:
@@ -262,7 +268,7 @@ class LibvirtDriver(ComputeDriver):
             provider_tree.update_inventory(uuid, {})
 
     def _published(self, provider_tree: ProviderTree, uuid: str) -> dict[str, dict[str, Any]]:
-        """Return a provider's inventories of the enabled types' classes, without `reserved`."""
+        """Return a provider's inventories for classes of enabled mdev types, with reserved = 0."""
         classes = {mdev_type.resource_class for mdev_type in self._config.mdev_types}
         return {
             resource_class: record | {"reserved": 0}
@@ -271,7 +277,6 @@ class LibvirtDriver(ComputeDriver):
         }
 
     def _of(self, nodename: str) -> HostSnapshot:
-        """Return the snapshot, after a check that it is of this node."""
         (name,) = self.get_available_nodes()
         if nodename != name or self._snapshot is None:
             raise BackendError(
@@ -291,12 +296,12 @@ class LibvirtDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation="asking for the host's name",
-                reason=f"it was {before} and is now {now}, and a renamed host is not published. "
-                "Restore its name, or set hypervisor_hostname",
+                reason=f"it was {before} and is now {now}. A renamed host is not published: "
+                "restore its name, or set hypervisor_hostname",
             )
 
     def _check_device_names(self, found: Iterable[Share]) -> None:
-        """Raise BackendError for a device name by which its provider could not be recognized."""
+        """Raise BackendError if a device's name is not of the form that the driver recognizes."""
         for share in found:
             if not _DEVICE_NAME.match(share.device.name):
                 raise BackendError(

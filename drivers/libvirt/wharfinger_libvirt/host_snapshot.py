@@ -1,10 +1,10 @@
 """The host at one moment, as libvirt describes it.
 
-libvirt has no call that describes all devices at once: they are listed, then read one
-by one, while mdevs come and go. So they are read until two readings in a row agree.
-Without that, an mdev created between the reading of its parent and of itself would be
-counted twice, or not at all. Where the domains are asked for, too, they are part of each
-reading: an mdev and the domain that has it are seen at one moment.
+libvirt has no call that describes all devices at once. The driver lists them and then reads each,
+while mdevs come and go. So it repeats this until two readings in a row are equal. Otherwise, an
+mdev that is created between the reading of its parent device and its own reading would be counted
+twice, or not at all. If the domains are requested, too, they are part of each reading, so that an
+mdev and the domain that has it are seen at one moment.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,32 +17,32 @@ from wharfinger_libvirt.connection import Connection, Vanished
 from wharfinger_libvirt.domains import Domain
 from wharfinger_libvirt.nodedev import NodeDevice
 
-#: How many readings are tried before the host is called too restless to be described.
-#: Two are enough on a quiet host; each event in between costs one more.
+#: The largest number of readings before the driver raises an error. Two are enough on a quiet host;
+#: each event between them takes one more.
 MAX_READINGS: Final = 8
 
 _T = TypeVar("_T")
 
 
 class DeviceSource(Protocol):
-    """Source of the devices: a Connection."""
+    """Where the devices are read: a Connection."""
 
     def devices(self) -> list[NodeDevice]:
-        """All devices; raises Vanished if one disappears meanwhile."""
+        """Return all devices; raises Vanished if one disappears meanwhile."""
 
 
 class Source(DeviceSource, Protocol):
-    """Source of devices and domains: a Connection."""
+    """Where devices and domains are read: a Connection."""
 
     def domains(self) -> list[Domain]:
-        """All domains; raises Vanished if one disappears meanwhile."""
+        """Return all domains; raises Vanished if one disappears meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSnapshot:
-    """A host: its name, CPUs, MiB of memory, and devices in the order of their names.
+    """A host: its name, number of CPUs, MiB of memory, and devices in the order of their names.
 
-    ``domains``, in the order of their uuids, are read only on request.
+    ``domains``, in the order of their uuids, are empty unless they were requested.
     """
 
     hostname: str
@@ -53,10 +53,10 @@ class HostSnapshot:
 
 
 def take_snapshot(uri: str, instance: str, *, with_domains: bool = False) -> HostSnapshot:
-    """Describe the host.
+    """Read the host from libvirt.
 
-    Each snapshot has a connection of its own. So no connection can be stale after a restart of
-    libvirt, and libvirt's test driver, which reads its file when a connection is opened, reads the
+    Each snapshot has its own connection, so that no connection can be stale after a restart of
+    libvirt. libvirt's test driver reads its file when a connection is opened, so it reads the
     present file. Raises BackendError if the host cannot be described completely.
     """
     with Connection.open(uri, instance) as connection:
@@ -75,7 +75,10 @@ def take_snapshot(uri: str, instance: str, *, with_domains: bool = False) -> Hos
 
 
 def read_devices(source: DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
-    """Read the devices, by name, until two readings agree; raises BackendError."""
+    """Read the devices until two readings in a row are equal; return them by name.
+
+    Raises BackendError.
+    """
     devices = _agreed(lambda: _devices(source), "devices", instance)
     _check_names(devices, instance)
     return devices
@@ -84,8 +87,9 @@ def read_devices(source: DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
 def read_devices_and_domains(
     source: Source, instance: str
 ) -> tuple[tuple[NodeDevice, ...], tuple[Domain, ...]]:
-    """Read the devices by name and the domains by uuid until two readings of both agree.
+    """Read devices and domains until two readings of both are equal.
 
+    Return the devices in the order of their names, and the domains in the order of their uuids.
     Raises BackendError.
     """
 
@@ -103,7 +107,6 @@ def _devices(source: DeviceSource) -> tuple[NodeDevice, ...]:
 
 
 def _agreed(read: Callable[[], _T], what: str, instance: str) -> _T:
-    """Read until two readings in a row agree; raises BackendError."""
     last = None
     for _ in range(MAX_READINGS):
         try:
@@ -122,7 +125,6 @@ def _agreed(read: Callable[[], _T], what: str, instance: str) -> _T:
 
 
 def _check_names(devices: Sequence[NodeDevice], instance: str) -> None:
-    """Refuse two devices of one name or PCI address: one would hide the other."""
     addresses = sorted(
         (device.pci.address, device.name) for device in devices if device.pci is not None
     )

@@ -1,7 +1,7 @@
-"""The number and type of mediated devices that each device of a host offers.
+"""Compute which type and how many mediated devices (mdevs) each device of a host offers. Pure.
 
-Pure: from the host's devices and the configuration to shares. The rules are nova's
-(``[devices]enabled_mdev_types`` and the sections of the types); exceptions are described below.
+The rules are nova's (``[devices]enabled_mdev_types`` and the sections of the types); exceptions are
+described below.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from wharfinger_libvirt.nodedev import NodeDevice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """The capacity of a device for a type: existing mdevs, and how many more it can take."""
+    """How many mdevs of a type a device has, and how many more it can take."""
 
     active: int
     available: int
@@ -24,9 +24,9 @@ class Demand:
 class Share:
     """The mdevs that one device offers.
 
-    ``total`` is the largest number of mdevs of the type, including existing ones.
-    ``occupants`` are the other types with mdevs on the device. ``blocked``: the device cannot
-    hold an mdev of the type at present, whatever the limit.
+    ``total`` is the largest number of mdevs of the type on the device, including existing ones.
+    ``occupants`` are the other types that have mdevs on the device. ``blocked`` is whether the
+    device cannot have an mdev of the type at present, whatever the limit.
     """
 
     device: NodeDevice
@@ -39,10 +39,10 @@ class Share:
 def shares(
     devices: Sequence[NodeDevice], mdev_types: Sequence[MdevTypeSection], section: str
 ) -> list[Share]:
-    """Return the share of each device, in the order of PCI addresses (of names, for others).
+    """Return the share of each device that offers an enabled type, by PCI address or name.
 
-    A device that offers no enabled type has no share. ``section`` is the instance's, for
-    errors. Raises ConfigurationError if a type, or a device configured for one, is missing.
+    ``section`` is that of the driver instance, for errors. Raises ConfigurationError if no device
+    offers an enabled type, or if a device that is configured for a type is missing.
     """
     parents = sorted((device for device in devices if device.mdev_types), key=_order)
     chosen = _choose(parents, devices, mdev_types)
@@ -71,12 +71,12 @@ def is_enabled(device: NodeDevice, mdev_types: Iterable[MdevTypeSection]) -> boo
 
 
 def allot(limit: int | None, demands: Sequence[Demand]) -> list[int]:
-    """Spread a host-wide limit over devices, in their order.
+    """Spread a host-wide limit over devices, in their order; return the total of each device.
 
-    Existing mdevs count first, so that no device's total falls below its mdevs, even if they
-    exceed the limit. The rest of the limit then fills one device after the other: two devices
-    with room for 4 each and a limit of 6 get 4 and 2. (nova gives 4 and 0.) As long as no
-    device has more mdevs than its total, creating and deleting mdevs changes no total.
+    Existing mdevs count first, so that no device's total is below the number of its mdevs, even if
+    they exceed the limit. The rest of the limit then fills one device after the other: two devices
+    with room for 4 each and a limit of 6 get 4 and 2. (nova gives 4 and 0.) As long as no device
+    has more mdevs than its total, creating and deleting mdevs changes no total.
     """
     totals = []
     left = None if limit is None else limit - sum(demand.active for demand in demands)
@@ -92,7 +92,7 @@ def _choose(
     devices: Iterable[NodeDevice],
     mdev_types: Sequence[MdevTypeSection],
 ) -> dict[str, MdevTypeSection]:
-    """The type that each device offers, by device name."""
+    """Return the mdev type that each device offers, by name of the device."""
     addresses = {device.pci.address: device for device in devices if device.pci is not None}
     chosen = {}
     for mdev_type in mdev_types:
@@ -141,7 +141,7 @@ def _check_types_are_offered(
                 section=section,
                 key="enabled_mdev_types",
                 value=mdev_type.type_id,
-                problem="no device of the host offers this type. There are: "
+                problem="no device of the host offers this type. The offered types are: "
                 f"{', '.join(sorted(offered)) or 'none'}.",
                 remedy="Correct it, or remove it. Until then, no provider of this host changes.",
             )
@@ -174,7 +174,7 @@ def _shares_of_type(
 
 
 def _active(devices: Iterable[NodeDevice]) -> dict[str, dict[str, int]]:
-    """Active mdevs, by parent and type."""
+    """Return the number of active mdevs, by name of their parent device and by type."""
     counts: dict[str, dict[str, int]] = {}
     for device in devices:
         if device.mdev is not None and device.mdev.active and device.parent is not None:

@@ -1,7 +1,7 @@
-"""Libvirt's node devices as values: PCI functions, mdev parents and mdevs.
+"""libvirt's node devices as values: PCI functions, mdevs, and devices that offer mdevs.
 
-The format is described at https://libvirt.org/formatnode.html. A part that cannot be read is an
-error, and is not skipped.
+https://libvirt.org/formatnode.html describes the format. A part that cannot be read is an error,
+and is not skipped.
 """
 
 import re
@@ -20,12 +20,12 @@ from wharfinger_libvirt.safexml import (
     uuid_of,
 )
 
-#: Numbers as libvirt writes them. int() takes more: "1_0", "+1", other scripts' digits.
+#: Numbers in libvirt's notation. int() also accepts "1_0", "+1" and digits of other scripts.
 _SIGNED: Final = re.compile(r"-?[0-9]+\Z")
 _HEXADECIMAL: Final = re.compile(r"(0x)?[0-9a-fA-F]+\Z")
-#: More digits than any number here has; Python refuses to read thousands of them.
+#: More digits than any of these numbers has; Python refuses to parse thousands of them.
 _MAX_DIGITS: Final = 32
-#: libvirt's name of an mdev: its uuid, and since libvirt 7.3 its parent.
+#: libvirt's name of an mdev: its uuid, and since libvirt 7.3 the name of its parent device.
 _MDEV_NAME: Final = re.compile(r"mdev_([0-9a-f]{8}(?:_[0-9a-f]{4}){3}_[0-9a-f]{12})(?:_|\Z)")
 
 #: The largest number in each part of a PCI address: domain, bus, slot, function.
@@ -34,10 +34,10 @@ _ADDRESS_PARTS: Final = {"domain": 0xFFFFFFFF, "bus": 0xFF, "slot": 0x1F, "funct
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciFunction:
-    """A PCI device: its address ("0000:84:00.0") and kind.
+    """A PCI device: its address ("0000:84:00.0"), vendor, product and NUMA node.
 
-    The ids are four lower-case hexadecimal digits. ``numa_node`` is None where the
-    device has no affinity.
+    The ids are four lower-case hexadecimal digits. ``numa_node`` is None if the device has no
+    affinity.
     """
 
     address: str
@@ -48,7 +48,7 @@ class PciFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MdevType:
-    """An mdev type that a device offers, and how many more of it the device could take."""
+    """An mdev type that a device offers, and how many more mdevs of it the device can take."""
 
     type_id: str
     available: int
@@ -56,7 +56,7 @@ class MdevType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mdev:
-    """A mediated device of a type. A device that is only defined (not active) uses no capacity.
+    """A mediated device of a type. If it is only defined (not active), it uses no capacity.
 
     Domains refer to it by ``uuid``, which is None if libvirt does not report it.
     """
@@ -68,10 +68,10 @@ class Mdev:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDevice:
-    """A device by libvirt's name ("pci_0000_84_00_0") and its parent's.
+    """A device: libvirt's name of it ("pci_0000_84_00_0"), and the name of its parent device.
 
-    A physical GPU has ``mdev_types``, and ``pci`` where it is a PCI device; ``mdev`` is
-    set for mediated devices alone.
+    A physical GPU has ``mdev_types``, and ``pci`` if it is a PCI device. ``mdev`` is set only for
+    mediated devices.
     """
 
     name: str
@@ -82,9 +82,9 @@ class NodeDevice:
 
 
 def parse(xml: str, *, active: bool = True) -> NodeDevice:
-    """Parse a ``<device>``; ``active`` is not in the XML, libvirt reports it by another call.
+    """Parse a ``<device>``; raises InvalidXML.
 
-    Raises InvalidXML.
+    ``active`` is not in the XML: another call of libvirt returns it.
     """
     device = parse_root(xml, "device")
     pci = device.find("./capability[@type='pci']")
@@ -113,8 +113,8 @@ def _pci(capability: Element) -> PciFunction:
 
 
 def _mdev_types(device: Element) -> tuple[MdevType, ...]:
-    # Inside the pci capability for a PCI device; inside one of its own kind for others
-    # (libvirt 9.0 writes two mdev_types, one in the other, for mtty).
+    # The element is inside the pci capability of a PCI device, and inside another capability of
+    # other devices (libvirt 9.0 writes two mdev_types, one in the other, for mtty).
     found = [
         MdevType(
             type_id=_type_id(element),

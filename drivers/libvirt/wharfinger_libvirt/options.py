@@ -1,4 +1,4 @@
-"""The options as oslo.config knows them, for reading and for the generated sample."""
+"""The options of the driver for oslo.config, for reading and for the generated sample."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -9,7 +9,7 @@ from wharfinger.conf.option_reading import read_options
 
 
 class _Whole(types.Integer):
-    """A whole number. An empty value is an error, unlike in oslo.config's own type."""
+    """A whole number; unlike in oslo.config's type, an empty value is an error."""
 
     def __call__(self, value: Any) -> int | float | None:
         number = super().__call__(value)
@@ -28,7 +28,7 @@ class _Ratio(types.Float):
         return number
 
 
-#: [<instance>], besides what the framework reads there.
+#: Options in [<instance>] besides those of the framework.
 INSTANCE: Final = (
     cfg.StrOpt(
         "connection_uri",
@@ -54,11 +54,11 @@ INSTANCE: Final = (
             choices=[
                 (
                     "auto",
-                    "overlay where another program, such as nova-compute, has created the root "
-                    "provider, else own.",
+                    "Like overlay if another program, such as nova-compute, has created the root "
+                    "provider, otherwise like own.",
                 ),
-                ("own", "This driver does, with VCPU and MEMORY_MB."),
-                ("overlay", "nova-compute does, and no inventory is written to it here."),
+                ("own", "This driver publishes it, with VCPU and MEMORY_MB."),
+                ("overlay", "nova-compute publishes it; this driver writes no inventory to it."),
             ]
         ),
         default="auto",
@@ -68,8 +68,8 @@ INSTANCE: Final = (
         "nova_compute_id_file",
         default="/var/lib/nova/compute_id",
         help="The file in which nova-compute keeps the uuid of this host. An overlaid root with "
-        "another uuid is reported, because nova-compute cannot create its own root then. Nothing "
-        "is compared if the file does not exist, or if this option is empty.",
+        "another uuid is reported, because nova-compute cannot create its own root then. The "
+        "uuids are not compared if the file does not exist, or if this option is empty.",
     ),
     cfg.Opt(
         "reserved_host_cpus",
@@ -87,26 +87,26 @@ INSTANCE: Final = (
         "cpu_allocation_ratio",
         type=_Ratio(),
         default=4.0,
-        help="The allocation ratio of VCPU (publish_root = own). The default is nova's initial "
-        "one.",
+        help="The allocation ratio of VCPU (publish_root = own). The default is that of nova's "
+        "initial_cpu_allocation_ratio.",
     ),
     cfg.Opt(
         "ram_allocation_ratio",
         type=_Ratio(),
         default=1.0,
-        help="The allocation ratio of MEMORY_MB (publish_root = own). The default is nova's "
-        "initial one.",
+        help="The allocation ratio of MEMORY_MB (publish_root = own). The default is that of "
+        "nova's initial_ram_allocation_ratio.",
     ),
     cfg.ListOpt(
         "enabled_mdev_types",
         default=[],
         help="Mediated device types to offer, as `mdevctl types` shows them, e.g. nvidia-35. "
-        "Each may have a section [<instance>:<type>]. The order counts: see device_addresses "
-        "there.",
+        "Each may have a section [<instance>:<type>]. For the meaning of their order, see "
+        "device_addresses there.",
     ),
 )
 
-#: [<instance>:<type>], one for each enabled type that needs it.
+#: Options in [<instance>:<type>], for each enabled mdev type that needs other values.
 MDEV_TYPE: Final = (
     cfg.ListOpt(
         "device_addresses",
@@ -130,16 +130,16 @@ MDEV_TYPE: Final = (
         "max_instances",
         type=types.Integer(min=0),
         help="Largest number of mediated devices of this type on the whole host. Existing ones "
-        "are counted first; the devices get the rest in the order of their addresses. "
-        "Default: as many as the devices take.",
+        "are counted first. The rest goes to the devices in the order of their addresses. "
+        "Default: as many as the devices can take.",
     ),
 )
 
 
 def read(conf: cfg.ConfigOpts, section: str, options: Sequence[cfg.Opt]) -> dict[str, Any]:
-    """The values of a section by option name, lists without blank items.
+    """Return the values of a section by name of the option, lists without blank items.
 
-    Raises ConfigurationError for a value that its option does not take.
+    Raises ConfigurationError if an option does not accept its value.
     """
     values = read_options(conf, section, options)
     return {

@@ -1,7 +1,7 @@
-"""Move of vGPU allocations from the root to the devices, for a layout before nova's Stein release.
+"""Move vGPU allocations from the host's root provider to the providers of its devices. Pure.
 
-In that layout, the host's root has the vGPUs of all its devices. Pure: from the host's devices,
-domains and allocations to the new allocations.
+Before nova's Stein release, the root provider had the vGPUs of all devices. This module computes
+the new allocations from the host's devices, domains and allocations.
 """
 
 from collections import Counter
@@ -18,12 +18,12 @@ from wharfinger_libvirt.nodedev import Mdev
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Move of a resource class from the root to the devices that offer it now.
+    """Move of a resource class from the root provider to the devices that offer it now.
 
     ``devices`` has the shares of that class by provider uuid, in the order in which they are
-    filled. ``other_types`` are the mdev types of other classes. ``instances`` has the instance of
-    each consumer that is a migration: it holds the source's allocation. ``driver`` is the driver
-    instance's name, for errors.
+    filled. ``other_types`` are the mdev types of other classes. A move of an instance is a
+    consumer, too, with the allocation of the source: ``instances`` has the instance of each such
+    consumer. ``driver`` is the name of the driver instance, for errors.
     """
 
     driver: str
@@ -35,11 +35,11 @@ class Move:
     instances: Mapping[str, str] = field(default_factory=dict)
 
     def apply(self, allocations: Allocations) -> dict[str, int]:
-        """Edit the allocations, and return the new amount of each device by provider uuid.
+        """Edit the allocations in place; return the new amount of each device by provider uuid.
 
-        A consumer's amount moves to the devices with the mdevs of its domain. An amount without
-        known mdevs moves to devices with free room. Without room, raises BackendError and does
-        not change the allocations.
+        A consumer's amount moves to the devices that have the mdevs of its domain. An amount
+        without known mdevs moves to devices with free room. If there is not enough room, raise
+        BackendError without changing the allocations.
         """
         filling = _Filling(self, allocations)
         for consumer, uuid in _assigned(self, filling.left):
@@ -54,7 +54,7 @@ class Move:
         return dict(filling.totals)
 
     def mdevs(self) -> Iterator[tuple[str, Mdev]]:
-        """The mdevs on the devices, each with the provider of its device."""
+        """Yield the mdevs on the devices, each with the uuid of its device's provider."""
         providers = {share.device.name: uuid for uuid, share in self.devices.items()}
         for device in self.host.devices:
             mdev, uuid = device.mdev, providers.get(device.parent or "")
@@ -62,9 +62,9 @@ class Move:
                 yield uuid, mdev
 
     def _edit(self, providers: dict[str, Any], moved: Mapping[str, int]) -> None:
-        """Move one consumer's amount of the class from the root to the providers of ``moved``.
+        """Move one consumer's amount of the class from the root provider to those in ``moved``.
 
-        ``providers`` has its allocations by provider uuid, and is changed in place.
+        ``providers`` has the consumer's allocations by provider uuid, and is changed in place.
         """
         resources = providers[self.root_uuid]["resources"]
         del resources[self.resource_class]
@@ -76,10 +76,11 @@ class Move:
 
 
 class _Filling:
-    """State of a move: amounts go from the root to the devices.
+    """Amounts while they move from the root provider to the devices.
 
-    ``left`` is the amount that each consumer still has on the root, ``moved`` its amounts that went
-    to each device. ``totals`` is the amount on each device, including former allocations.
+    ``left`` is the amount that each consumer still has on the root provider. ``moved`` are the
+    amounts that each consumer gets on each device. ``totals`` is the amount on each device,
+    including allocations from before the move.
     """
 
     def __init__(self, move: Move, allocations: Allocations) -> None:
@@ -101,14 +102,14 @@ class _Filling:
         }
 
     def take_mdev(self, consumer: str, uuid: str) -> None:
-        """Move the amount of one mdev to its device, unless the consumer holds it there."""
+        """Move one unit to the mdev's device, if the consumer has no unit there for it yet."""
         if self._held[consumer, uuid]:
             self._held[consumer, uuid] -= 1
         else:
             self.take(consumer, uuid, 1)
 
     def take(self, consumer: str, uuid: str, amount: int) -> None:
-        """Move an amount to a device: at most the consumer's rest and the device's room."""
+        """Move an amount to a device, limited by what the consumer has left and by free room."""
         amount = min(amount, self.left[consumer], self._room[uuid])
         if amount > 0:
             self.left[consumer] -= amount
@@ -117,13 +118,13 @@ class _Filling:
             self.moved.setdefault(consumer, Counter())[uuid] += amount
 
     def check_all_moved(self) -> None:
-        """Raise BackendError where something has found no room."""
+        """Raise BackendError if an amount is left on the root provider."""
         for consumer, amount in self.left.items():
             if amount:
                 raise BackendError(
                     driver=self._move.driver,
-                    operation=f"moving {self._move.resource_class} from the host's own provider to "
-                    "its devices'",
+                    operation=f"moving {self._move.resource_class} from the root provider to "
+                    "those of the devices",
                     reason=f"no device has room for {amount} of consumer {consumer}. Check which "
                     "mdevs the host has, and whether the consumer still exists. Until then, no "
                     "provider of this host changes",
@@ -139,9 +140,9 @@ def _capacities(move: Move) -> dict[str, int]:
 
 
 def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Return the consumer and the device's provider of each mdev of a consumer's domain.
+    """Yield, for each mdev of a consumer's domain, the consumer and the provider of the device.
 
-    The mdevs that count in the device's total come first; the others may find no room. An mdev of
+    The mdevs that count in the device's total come first; other mdevs may find no room. An mdev of
     two domains belongs to the first one.
     """
     domains = {domain.uuid: domain.mdevs for domain in move.host.domains}
@@ -159,9 +160,9 @@ def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]
 def _places(move: Move) -> tuple[dict[str, str], dict[str, str]]:
     """Return the provider of each mdev's device, by the mdev's uuid, in two mappings.
 
-    The first has the mdevs that the device can hold in any case. The second has the others: they
+    The first has the mdevs for which the device certainly has room. The second has the rest: they
     have another type than the device offers, or are only defined. Several mdevs can have one uuid,
-    but only one of these is active.
+    but only one of them is active.
     """
     sure: dict[str, str] = {}
     others: dict[str, str] = {}

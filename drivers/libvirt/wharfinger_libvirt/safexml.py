@@ -13,12 +13,12 @@ from defusedxml.ElementTree import fromstring
 from wharfinger.exceptions import InvalidName
 from wharfinger.providers.names import check_uuid
 
-#: Longest part of a value in an error, in characters.
+#: The largest number of characters of a value in an error.
 _SHOWN: Final = 80
 
 
 class InvalidXML(ValueError):
-    """A description that differs from libvirt's documented format; the message has the fault."""
+    """XML that differs from libvirt's documented format; the message states the fault."""
 
 
 def parse_root(xml: str, tag: str) -> Element:
@@ -27,7 +27,7 @@ def parse_root(xml: str, tag: str) -> Element:
         root: Element = fromstring(xml, forbid_dtd=True)
     except DefusedXmlException as error:
         raise InvalidXML(f"its description declares entities or a DTD ({error})") from None
-    except (ParseError, ValueError) as error:  # ValueError: no text either
+    except (ParseError, ValueError) as error:  # ValueError: it is not text
         raise InvalidXML(f"its description is not XML ({error})") from None
     if root.tag != tag:
         raise InvalidXML(f"it is described by <{shortened(root.tag)}>, not <{tag}>")
@@ -35,7 +35,7 @@ def parse_root(xml: str, tag: str) -> Element:
 
 
 def text_of(element: Element, tag: str) -> str:
-    """Return the text of a child element; raises InvalidXML without the child."""
+    """Return the text of a child element; raises InvalidXML if it is missing or empty."""
     text = (element.findtext(tag) or "").strip()
     if not text:
         raise InvalidXML(f"it has no <{tag}>")
@@ -43,7 +43,7 @@ def text_of(element: Element, tag: str) -> str:
 
 
 def uuid_of(text: str, where: str) -> str:
-    """A uuid in its canonical form; ``where`` it stands, for the error."""
+    """Return a uuid in canonical form; raises InvalidXML, which names the element ``where``."""
     try:
         return check_uuid(text)
     except InvalidName:
@@ -51,14 +51,14 @@ def uuid_of(text: str, where: str) -> str:
 
 
 def printable(what: str, text: str) -> str:
-    """The text, if it has no control characters."""
+    """Return the text; raises InvalidXML if it has control characters."""
     if not text.isprintable():
         raise InvalidXML(f"its {what} {shown(text)} has control characters")
     return text
 
 
 def shown(text: str) -> str:
-    """A value in quotes, as an error repeats it."""
+    """Return a value for an error: in quotes, and shortened if it is long."""
     return repr(shortened(text))
 
 

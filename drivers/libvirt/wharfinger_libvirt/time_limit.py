@@ -1,4 +1,4 @@
-"""A time limit for calls to libvirt, which has none of its own."""
+"""Limit the time of calls to libvirt, which have no time limit themselves."""
 
 import threading
 from collections.abc import Callable
@@ -11,20 +11,21 @@ _T = TypeVar("_T")
 
 
 class TimeLimit:
-    """Makes calls in a thread, one at a time, and gives up those that take too long."""
+    """Makes calls in a thread, one at a time, and stops waiting for a call that takes too long."""
 
     def __init__(self, instance: str, seconds: float) -> None:
-        """``instance`` is named in errors."""
+        """Limit calls to ``seconds``; ``instance`` is the driver instance, for errors."""
         self._instance: Final = instance
         self._seconds: Final = seconds
-        #: The thread of a call that was given up.
+        #: The thread of a call that took too long, and has not ended yet.
         self._hanging: threading.Thread | None = None
 
     def run(self, operation: str, call: Callable[[], _T]) -> _T:
-        """Make a call; return its result, or raise its error, or BackendError after the time limit.
+        """Make a call, and return its result.
 
-        A call that takes too long goes on in its thread, since libvirt cannot cancel it. No other
-        call is made until it has ended, so no more than one thread hangs.
+        Raises its error, or BackendError after the time limit. A call that takes too long continues
+        in its thread, since libvirt cannot cancel it. No other call is made until it has ended, so
+        that at most one thread hangs.
         """
         if self._hanging is not None:
             self._hanging.join(self._seconds)

@@ -1,10 +1,10 @@
 """Runs compute drivers of nova as drivers of Wharfinger.
 
-- ``config``: the options of an instance.
-- ``nova_process``: the globals of nova (configuration, objects, database, RPC), and the loading of
-  a compute driver.
-- ``driver``: the contract with the framework.
+- ``config``: the options of a driver instance.
+- ``nova_process``: the global state of nova (configuration, objects, database, RPC), and the
+  loading of a compute driver.
+- ``driver``: the class that the framework calls.
 
-Importing this package does not import nova: nova takes seconds, and commands that only look at the
-configuration do not need it.
+Importing this package does not import nova: that takes seconds, and commands that only read the
+configuration do not need nova.
 """

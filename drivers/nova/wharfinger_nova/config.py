@@ -1,4 +1,4 @@
-"""[<instance>]: which compute driver of nova, and the files that configure it."""
+"""Options of a driver instance: which compute driver of nova, and nova's configuration files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,25 +13,25 @@ from wharfinger.exceptions import ConfigurationError
 OPTIONS: Final = (
     cfg.StrOpt(
         "compute_driver",
-        help="The compute driver, as nova's own compute_driver names it, such as "
+        help="The compute driver, named as in nova's own compute_driver, such as "
         "ironic.IronicDriver; or the full path of a class that is not in nova.virt, such as "
-        "acme_nova.driver.AcmeDriver. Default: the one that nova_config names.",
+        "acme_nova.driver.AcmeDriver. Default: compute_driver in the files of nova_config.",
     ),
     cfg.ListOpt(
         "nova_config",
         default=[],
         help="The configuration files of nova, in the order in which nova reads them. All "
-        "instances of this driver in one process have the same. Default: none, so that each "
-        "option of nova has its default.",
+        "instances of this driver in one process need the same files. Default: no file, so that "
+        "each option of nova has its default.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class NovaSection:
-    """A driver instance's section, validated.
+    """The validated options of a driver instance.
 
-    ``compute_driver`` is None where nova's configuration names the driver.
+    ``compute_driver`` is None if nova's configuration names the compute driver.
     """
 
     name: str
@@ -40,7 +40,7 @@ class NovaSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, instance: str) -> Self:
-        """Read the section of an instance; raises ConfigurationError."""
+        """Read the section of a driver instance; raises ConfigurationError."""
         values = read_options(conf, instance, OPTIONS)
         files = tuple(values["nova_config"])
         for file in files:
@@ -65,5 +65,5 @@ class NovaSection:
 
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
-    """The options by section, for oslo-config-generator."""
+    """Return the options by section, for oslo-config-generator."""
     return [("<instance with driver = nova>", OPTIONS)]

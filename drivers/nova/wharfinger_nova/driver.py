@@ -1,4 +1,4 @@
-"""The driver: passes the framework's calls on to a compute driver of nova."""
+"""The driver: it passes the framework's calls on to a compute driver of nova."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -12,16 +12,16 @@ from wharfinger.providers import ProviderTree
 from wharfinger_nova import nova_process
 from wharfinger_nova.config import NovaSection
 
-#: Figures that both a driver of nova and a ComputeNode have.
+#: Fields that both a node of nova's driver and a ComputeNode have.
 _FIGURES: Final = ("vcpus", "memory_mb", "local_gb")
-#: nova-compute reports it only where its own PCI tracker has such a device.
+#: nova-compute reports this trait only if its own PCI tracker has such a device.
 _OF_PCI_TRACKER: Final = "COMPUTE_REMOTE_MANAGED_PORTS"
 
 
 class NovaDriver(ComputeDriver):
-    """Any compute driver of nova: its nodes, and the trees that it describes for them.
+    """Publishes the nodes and provider trees of any compute driver of nova.
 
-    nova's driver edits the framework's ProviderTree, which has the operations of the one in nova.
+    nova's driver edits the framework's ProviderTree, which has the methods of nova's ProviderTree.
     """
 
     capabilities = Capabilities(
@@ -41,23 +41,23 @@ class NovaDriver(ComputeDriver):
         self._nodes: list[str] | None = None
 
     def init_host(self, service: Service) -> None:
-        """Load nova's driver, and let it connect. Raises BackendError, ConfigurationError."""
+        """Load nova's driver, and initialize it. Raises BackendError, ConfigurationError."""
         driver = nova_process.load(self._section, self.host)
         with nova_process.translated_errors(self.name, "init_host"):
             driver.init_host(self.host)
         self._driver = driver
 
     def cleanup_host(self) -> None:
-        """Let nova's driver disconnect."""
+        """Let nova's driver close its connections."""
         driver, self._driver, self._nodes = self._driver, None, None
         if driver is not None:
             with nova_process.translated_errors(self.name, "cleanup_host"):
                 driver.cleanup_host(self.host)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """The nodes that nova's driver lists. Raises BackendError.
+        """Return the nodes that nova's driver lists. Raises BackendError.
 
-        A driver of nova may list anew at each call, so it is called only for a refresh.
+        A driver of nova may ask its backend at each call, so it is called only for a refresh.
         """
         if refresh or self._nodes is None:
             with nova_process.translated_errors(self.name, "get_available_nodes"):
@@ -65,12 +65,12 @@ class NovaDriver(ComputeDriver):
         return [*self._nodes]
 
     def node_is_available(self, nodename: str) -> bool:
-        """Ask nova's driver for one node. Raises BackendError."""
+        """Ask nova's driver whether the node is available. Raises BackendError."""
         with nova_process.translated_errors(self.name, f"node_is_available({nodename})"):
             return bool(self._loaded().node_is_available(nodename))
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
-        """The node's figures and uuid, as nova's driver has them. Raises BackendError."""
+        """Return the node's resources and uuid from nova's driver. Raises BackendError."""
         with nova_process.translated_errors(self.name, f"get_available_resource({nodename})"):
             resource = self._loaded().get_available_resource(nodename)
         if not resource:
@@ -95,8 +95,8 @@ class NovaDriver(ComputeDriver):
     ) -> None:
         """Let nova's driver edit the tree.
 
-        A driver from before nova's Stein release has ``get_inventory`` instead. Raises
-        ReshapeNeeded, BackendError.
+        If it does not implement this method, as before nova's Stein release, use its
+        ``get_inventory``. Raises ReshapeNeeded, BackendError.
         """
         driver, before = self._loaded(), _tagged(provider_tree)
         with nova_process.translated_errors(self.name, f"update_provider_tree({nodename})"):
@@ -104,12 +104,13 @@ class NovaDriver(ComputeDriver):
                 driver.update_provider_tree(provider_tree, nodename, allocations=allocations)
             except NotImplementedError:
                 provider_tree.update_inventory(nodename, self._inventory_only(driver, nodename))
-        # nova's drivers tag some of their children. Owner traits are the framework's to add.
+        # nova's drivers add nova's owner trait to some child providers. Only the framework may add
+        # owner traits.
         for uuid in _tagged(provider_tree) - before:
             provider_tree.remove_traits(uuid, self.default_owner)
 
     def capabilities_as_traits(self) -> dict[str, bool]:
-        """The traits that nova-compute gives its root for the capabilities of the driver."""
+        """Return the traits that nova-compute sets on a root provider for the capabilities."""
         with nova_process.translated_errors(self.name, "capabilities_as_traits"):
             traits = {**self._loaded().capabilities_as_traits()}
         if _OF_PCI_TRACKER in traits:
@@ -126,10 +127,10 @@ class NovaDriver(ComputeDriver):
         return self._driver
 
     def _uuid(self, resource: Mapping[str, Any]) -> str | None:
-        """Return the uuid of a node as nova-compute determines it.
+        """Return the uuid of a node as nova-compute determines it, or None.
 
-        It is the driver's uuid, or for the only node of a host, the one in nova's file compute_id.
-        For None, the framework derives a uuid from the name.
+        It is the uuid that nova's driver reports; for the only node of a host, it may be the one in
+        nova's file compute_id. If it is None, the framework derives a uuid from the name.
         """
         if uuid := resource.get("uuid"):
             return str(uuid)
@@ -137,7 +138,6 @@ class NovaDriver(ComputeDriver):
         return nova_process.local_node_uuid() if is_only else None
 
     def _inventory_only(self, driver: Any, nodename: str) -> Mapping[str, Mapping[str, Any]]:
-        """Return the inventory from a driver that has no ``update_provider_tree``."""
         if not hasattr(driver, "get_inventory"):
             raise BackendError(
                 driver=self.name,
@@ -150,6 +150,5 @@ class NovaDriver(ComputeDriver):
 
 
 def _tagged(tree: ProviderTree) -> set[str]:
-    """Return the uuids of the providers that have nova's owner trait."""
     owner = [NovaDriver.default_owner]
     return {uuid for uuid in tree.get_provider_uuids() if tree.has_traits(uuid, owner)}

@@ -1,10 +1,10 @@
-"""The globals of nova, and the loading of a compute driver.
+"""Configure nova in this process, and load a compute driver.
 
-nova's configuration, its objects' way to its database and its RPC are global. So all driver
-instances of a process share them, and the first one configures them.
+nova's configuration, its RPC and the way in which its objects reach the database are global. So all
+driver instances of a process share them, and the first instance configures them.
 
-This module imports nova, and only when it loads a driver. The choice of threads comes first:
-without a choice, oslo.service takes eventlet.
+This module imports nova only when it loads a driver. Before that, it selects native threads:
+otherwise, oslo.service selects eventlet.
 """
 
 import threading
@@ -19,13 +19,13 @@ from typing import Any, Final, NoReturn
 from wharfinger.exceptions import BackendError, ConfigurationError, ReshapeNeeded
 from wharfinger_nova.config import NovaSection
 
-#: Where nova's own compute drivers are.
+#: The package of nova's own compute drivers.
 _VIRT: Final = "nova.virt"
 
 
 @dataclass(frozen=True, slots=True)
 class _Configured:
-    """How nova is configured in this process, and the instance that did it."""
+    """How nova is configured in this process, and the driver instance that configured it."""
 
     instance: str
     nova_config: tuple[str, ...]
@@ -37,29 +37,30 @@ _configured: list[_Configured] = []
 
 
 class NoDatabase:
-    """Refuses the calls of nova's objects if no database of nova is configured."""
+    """Refuses calls of nova's objects if no database of nova is configured."""
 
     def object_class_action_versions(
         self, context: object, kind: str, method: str, *arguments: object
     ) -> NoReturn:
-        """Refuse to read objects."""
+        """Refuse to read objects from the database."""
         raise RuntimeError(
             f"the compute driver needs nova's database ({kind}.{method}), and nova_config has "
             "none: set [DEFAULT] transport_url for nova's conductor, or [database] connection"
         )
 
     def object_action(self, context: object, instance: Any, method: str, *_: object) -> NoReturn:
-        """Refuse to change an object."""
+        """Refuse to change an object in the database."""
         self.object_class_action_versions(context, instance.obj_name(), method)
 
 
 def load(section: NovaSection, host: str) -> Any:
-    """Load the compute driver that a section names, with a virtapi that implements nothing.
+    """Load the compute driver that a section names.
 
-    nova's ``host`` is the service host. Raises ConfigurationError.
+    Its virtapi implements no method. nova's option ``host`` gets the name of the service host.
+    Raises ConfigurationError.
     """
     with _lock, warnings.catch_warnings():
-        # A library that nova imports looks for eventlet, which says that it is deprecated.
+        # A library that nova imports also imports eventlet, which warns that it is deprecated.
         warnings.filterwarnings("ignore", r"\s*Eventlet is deprecated")
         _configure(section, host)
     named = section.compute_driver or import_module("nova.conf").CONF.compute_driver
@@ -74,7 +75,7 @@ def load(section: NovaSection, host: str) -> Any:
 
 @contextmanager
 def translated_errors(instance: str, operation: str) -> Iterator[None]:
-    """Raise nova's errors as the framework's: ReshapeNeeded, or BackendError."""
+    """Translate nova's errors to errors of the framework: ReshapeNeeded, or BackendError."""
     exception = import_module("nova.exception")
     try:
         yield
@@ -87,12 +88,15 @@ def translated_errors(instance: str, operation: str) -> Iterator[None]:
 
 
 def local_node_uuid() -> str:
-    """Return the uuid that nova keeps for the node of this host, in its file compute_id."""
+    """Return the uuid that nova stores for the node of this host, in its file compute_id."""
     return str(import_module("nova.virt.node").get_local_node_uuid())
 
 
 def _configure(section: NovaSection, host: str) -> None:
-    """Configure nova, unless that is done; raises ConfigurationError."""
+    """Configure nova, unless it is configured already.
+
+    Raises ConfigurationError if it is configured with other files or another host.
+    """
     wanted = _Configured(section.name, section.nova_config, host)
     if _configured:
         [there] = _configured
@@ -103,7 +107,7 @@ def _configure(section: NovaSection, host: str) -> None:
                 value=", ".join(wanted.nova_config),
                 problem=f"nova's configuration is global to a process, and [{there.instance}] has "
                 f"read {', '.join(there.nova_config) or 'no file'} for host {there.host}.",
-                remedy="Name the same files, or run this instance in an agent of its own.",
+                remedy="Name the same files, or run this instance in a separate agent.",
             )
         return
     _choose_threads(section)
@@ -123,7 +127,7 @@ def _configure(section: NovaSection, host: str) -> None:
 
 
 def _choose_threads(section: NovaSection) -> None:
-    """Choose native threads for libraries of OpenStack; raises BackendError if that is too late."""
+    """Select native threads in OpenStack's libraries; raises BackendError if it is too late."""
     backend = import_module("oslo_service.backend")
     try:
         backend.init_backend(backend.BackendType.THREADING)
@@ -131,25 +135,24 @@ def _choose_threads(section: NovaSection) -> None:
         raise BackendError(
             driver=section.name,
             operation="loading nova",
-            reason=f"nova has to run in native threads here, and another library has chosen other "
-            f"threads: {error}",
+            reason="nova has to run in native threads here, but another library has already "
+            f"selected other threads: {error}",
         ) from error
 
 
 def _read_files(section: NovaSection, host: str) -> None:
-    """Let nova read its configuration files, as its own programs do."""
     conf = import_module("nova.conf").CONF
     import_module("nova.rpc").set_defaults(control_exchange="nova")
     if find_spec("osprofiler"):
         import_module("osprofiler.opts").set_defaults(conf)
-    # Without a list, oslo.config looks for files in the home directory and in /etc/nova.
+    # Without this list, oslo.config reads files in the home directory and in /etc/nova.
     files, directories = [*section.nova_config], list[str]()
     conf([], project="nova", default_config_files=files, default_config_dirs=directories)
     conf.set_override("host", host)
 
 
 def _reach_database() -> None:
-    """Connect nova's objects to its database: by the conductor, directly, or not at all."""
+    """Connect nova's objects to nova's database: through the conductor, directly, or not at all."""
     conf = import_module("nova.conf").CONF
     base = import_module("nova.objects.base").NovaObject
     rpc = import_module("nova.rpc")
@@ -164,7 +167,6 @@ def _reach_database() -> None:
 
 
 def _find_class(section: NovaSection, named: str) -> Any:
-    """Return the class of a compute driver; raises ConfigurationError."""
     module_name, _, class_name = named.rpartition(".")
     if find_spec(f"{_VIRT}.{module_name.partition('.')[0]}"):
         module_name = f"{_VIRT}.{module_name}"

@@ -1,6 +1,6 @@
-"""Configuration: one module per section; each section is read once into a frozen dataclass.
+"""Read the configuration: one module per section, and one frozen dataclass with its values.
 
-``load`` creates a private ConfigOpts, which is passed down; there is no global one.
+``load`` returns a ConfigOpts, which callers pass on; there is no global one.
 """
 
 import re
@@ -51,24 +51,24 @@ __all__ = [
 ]
 
 _PROJECT: Final = "wharfinger"
-#: The sections of our own options, and those with the options of services.
+#: The sections with only our options, and the sections that also have options of a service.
 OWN: Final = (DEFAULT, database.GROUP, scheduling.GROUP, agent.GROUP)
 SERVICES: Final[dict[str, type[PlacementSection | AcceleratorSection]]] = {
     placement.GROUP: PlacementSection,
     accelerator.GROUP: AcceleratorSection,
 }
-#: The line that oslo.config could not parse, at the end of its message.
+#: The end of oslo.config's message: the line that it could not parse.
 _LINE: Final = re.compile(r""": (['"]).*\1\Z""", re.DOTALL)
 
 
 def load(
     config_files: Sequence[str] | None = None, config_dirs: Sequence[str] | None = None
 ) -> Options:
-    """Read the configuration files, and raise the first of their ``problems``.
+    """Read and check the configuration files; return their options.
 
-    The default files are those that oslo.config finds: wharfinger.conf in ~/.wharfinger, ~,
-    /etc/wharfinger or /etc, and the directories wharfinger.conf.d beside them. Raises
-    ConfigurationError, ConfigurationFileError.
+    By default, they are the files that oslo.config finds: wharfinger.conf in ~/.wharfinger, ~,
+    /etc/wharfinger or /etc, and the directories wharfinger.conf.d beside them. Raises the first
+    error in the files: ConfigurationError, ConfigurationFileError.
     """
     conf = parse(config_files, config_dirs)
     for problem in problems(conf):
@@ -79,7 +79,7 @@ def load(
 def parse(
     config_files: Sequence[str] | None = None, config_dirs: Sequence[str] | None = None
 ) -> Options:
-    """Read the configuration files like ``load``, without a validation of their values.
+    """Read the configuration files as ``load`` does, but do not check the values in them.
 
     Raises ConfigurationFileError.
     """
@@ -112,12 +112,12 @@ def parse(
             default_config_dirs=list(dict.fromkeys(dirs)),
         )
     except cfg.ConfigFileParseError as error:
-        # Without the line itself, which may contain a password.
+        # Do not repeat the line, which may contain a password.
         raise _unreadable(_LINE.sub("", str(error))) from None
     except (cfg.Error, OSError) as error:
         raise _unreadable(str(error)) from error
     for line in conf.settings():
-        # This includes sections whose drivers are not loaded yet.
+        # Mask secrets in all output, also those of sections whose drivers are not loaded yet.
         learn_option(line.key, line.value)
     for service in (placement, accelerator):
         if conf.has_others(service.GROUP, service.OPTIONS):
@@ -126,7 +126,7 @@ def parse(
 
 
 def register_services(conf: Options) -> None:
-    """Register keystoneauth's options in each section that may lead to a service.
+    """Register keystoneauth's options in the sections [placement] and [accelerator].
 
     ``parse`` registers them only if one is set, since the import of keystoneauth takes long.
     """
@@ -135,7 +135,7 @@ def register_services(conf: Options) -> None:
 
 
 def _check_file(path: Path) -> None:
-    """Refuse a pipe, for which oslo.config would wait, and a file that is not text."""
+    """Raise ConfigurationFileError for binary data, and for a pipe, which would block."""
     if path.exists() and not path.is_file():
         raise _unreadable(f"{path} is not a regular file")
     try:
@@ -147,7 +147,7 @@ def _check_file(path: Path) -> None:
 
 
 def problems(conf: Options) -> Iterator[WharfingerError]:
-    """Yield the errors of our own sections, and an error for each unknown section.
+    """Yield the errors in the sections of the framework, and an error for each unknown section.
 
     The sections of driver instances are checked when their drivers are loaded.
     """
@@ -175,14 +175,17 @@ def problems(conf: Options) -> Iterator[WharfingerError]:
                 if section not in read:  # two services may share their credentials
                     read.append(section)
                     yield from conf.unknown(section)
-    # Sections of drivers may have an auth_section, too.
+    # The section of a driver instance may name another section in auth_section.
     read += [one.value for one in conf.settings() if one.key == "auth_section"]
     if instances is not None:
         yield from _unknown_sections(conf, read, instances)
 
 
 def service_sections(conf: Options, group: str) -> list[str]:
-    """Return the section of a service, and that of its credentials; raises ConfigurationError."""
+    """Return the section of a service and the section with its credentials.
+
+    Raises ConfigurationError.
+    """
     credentials = SERVICES[group].read(conf).credentials
     return list(dict.fromkeys((group, credentials or group)))
 
@@ -192,7 +195,8 @@ def _unknown_sections(
 ) -> Iterator[ConfigurationFileError]:
     """Yield an error for each unknown section.
 
-    The sections of an instance that is not enabled are known if one has the option driver.
+    If a section has the option driver, it is known as the section of a driver instance, even if
+    that is not enabled.
     """
     disabled = {one.section.lower() for one in conf.settings() if one.key == "driver"}
     read = {one.lower() for one in sections if one != DEFAULT}  # the name DEFAULT is case-sensitive

@@ -1,4 +1,4 @@
-"""[accelerator]: the source of device profiles.
+"""Options in [accelerator]: where to read device profiles.
 
 Like [placement], the section also has the options of keystoneauth, here for Cyborg.
 """
@@ -18,18 +18,18 @@ OPTIONS: Final = (
     cfg.StrOpt(
         "device_profiles",
         help="A JSON file of device profiles, to use instead of Cyborg. Its format is the answer "
-        "to GET /v2/device_profiles; device_profiles with the name and groups of each is enough. "
-        "Without this option, the other options of this section lead to Cyborg.",
+        "to GET /v2/device_profiles, of which the name and the groups of each profile are enough. "
+        "Without this option, the other options of this section configure Cyborg.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorSection:
-    """[accelerator], validated, without the options of keystoneauth.
+    """The options in [accelerator], validated, without the options of keystoneauth.
 
-    ``device_profiles`` is a file, None for Cyborg. ``credentials`` is the section with the
-    credentials for Cyborg, None without any.
+    ``device_profiles`` is a file, None for Cyborg. ``credentials`` is the name of the section with
+    the credentials for Cyborg, None without credentials.
     """
 
     device_profiles: Path | None
@@ -50,7 +50,7 @@ class AcceleratorSection:
                 section=GROUP,
                 key="device_profiles",
                 value=file,
-                problem="auth_type selects Cyborg, and this option a file.",
+                problem="auth_type selects Cyborg, but this option selects a file.",
                 remedy="Remove one of the two.",
             )
         path = None if file is None else read_path(GROUP, "device_profiles", file)
@@ -63,7 +63,7 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def register_service(conf: cfg.ConfigOpts) -> None:
-    """Register keystoneauth's options."""
+    """Register keystoneauth's options in the section."""
     from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
 
     keystone.register(conf, GROUP, "accelerator")

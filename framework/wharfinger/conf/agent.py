@@ -1,4 +1,4 @@
-"""[agent]: how `wharfinger agent` runs its driver instances, and where it answers."""
+"""Options in [agent]: how the agent runs driver instances, and where it answers requests."""
 
 import os
 from dataclasses import dataclass
@@ -36,50 +36,50 @@ OPTIONS: Final = (
         default=60,
         max=_LONGEST,
         help="Seconds between two drift cycles. A drift cycle asks Placement for changes of other "
-        "programs. The agent also waits this long, at most, before it retries a failed full cycle, "
-        "or a driver that could not be loaded or connected.",
+        "programs. This is also the longest wait before the agent retries a failed full cycle, or "
+        "the start of a driver that could not be loaded or connected.",
     ),
     cfg.FloatOpt(
         "full_interval",
         default=300,
         max=_LONGEST,
-        help="Seconds between two full cycles. A full cycle lists everything in the backend.",
+        help="Seconds between two full cycles. A full cycle lists all nodes of the backend.",
     ),
     cfg.StrOpt(
         "health_socket",
-        help="The Unix socket on which the agent answers requests for its health, readiness, "
-        "metrics and status, as HTTP. Its user and group may connect. Default: agent.sock in "
+        help="The Unix socket on which the agent answers HTTP requests for its health, readiness, "
+        "metrics and status. The socket's user and group may connect. Default: agent.sock in "
         "state_path.",
     ),
     cfg.StrOpt(
         "health_address",
-        help="An address and a port at which the agent answers requests for its health, readiness "
-        "and metrics too: 127.0.0.1:9479 or [::1]:9479. It asks for no password. Default: none.",
+        help="An address and a port at which the agent also answers requests for its health, "
+        "readiness and metrics, without a password: 127.0.0.1:9479 or [::1]:9479. Default: none.",
     ),
     cfg.StrOpt(
         "isolation",
         default=Isolation.PROCESS.value,
         choices=[
-            (Isolation.PROCESS.value, "each driver instance in a process of its own"),
-            (Isolation.THREAD.value, "all in one process: for tests and tiny hosts"),
+            (Isolation.PROCESS.value, "each driver instance runs in a separate process"),
+            (Isolation.THREAD.value, "all run in one process: for tests and tiny hosts"),
         ],
-        help="How driver instances run. If each has a process, a driver that ends, hangs or grows "
-        "too large disturbs no other instance.",
+        help="How driver instances run. In separate processes, a driver that crashes, hangs or "
+        "needs too much memory does not disturb other instances.",
     ),
     cfg.FloatOpt(
         "hang_timeout",
         default=300,
         max=_LONGEST,
         help="Seconds after which a call to a driver counts as hanging. The process of the "
-        "instance writes the stacks of its threads to the log, and is started again.",
+        "instance then writes the stacks of its threads to the log, and is restarted.",
     ),
     cfg.IntOpt(
         "memory_limit",
         default=2048,
         min=0,
         max=_LONGEST,
-        help="MiB of resident memory above which the process of a driver instance is started "
-        "again. Processes that the driver has started count, too. 0: no limit.",
+        help="MiB of resident memory above which the process of a driver instance is restarted. "
+        "Processes that the driver has started count, too. 0: no limit.",
     ),
 )
 #: The options of intervals, from the shortest one.
@@ -89,11 +89,11 @@ _HIGHEST_PORT: Final = 65535
 
 @dataclass(frozen=True, slots=True)
 class AgentSection:
-    """[agent], validated.
+    """The options in [agent], validated.
 
-    Intervals and ``hang_timeout`` are in seconds, no interval is shorter than the one before it.
-    ``memory_limit`` is in MiB (0: none). ``health_socket`` is absolute. ``health_address`` is a
-    host and a port, None for none.
+    Intervals and ``hang_timeout`` are in seconds. poll_interval <= drift_interval <= full_interval.
+    ``memory_limit`` is in MiB (0: no limit). ``health_socket`` is an absolute path.
+    ``health_address`` is a host and a port, None if not set.
     """
 
     poll_interval: float
@@ -110,7 +110,7 @@ class AgentSection:
         """Read the section; raises ConfigurationError."""
         values = read_options(conf, GROUP, OPTIONS)
         _check_intervals({name: values[name] for name in _INTERVALS})
-        if not values["hang_timeout"] > 0:  # nor is what is no number
+        if not values["hang_timeout"] > 0:  # also true for NaN
             raise _no_time("hang_timeout", values["hang_timeout"])
         values["isolation"] = Isolation(values["isolation"])
         values["health_socket"] = _socket(conf, values["health_socket"])
@@ -121,7 +121,7 @@ class AgentSection:
 def _check_intervals(intervals: dict[str, float]) -> None:
     before = 0.0
     for name, value in intervals.items():
-        if not value > 0:  # nor is what is no number
+        if not value > 0:  # also true for NaN
             raise _no_time(name, value)
         if value < before:
             raise _wrong(
@@ -134,12 +134,12 @@ def _check_intervals(intervals: dict[str, float]) -> None:
 
 
 def _no_time(key: str, value: float) -> ConfigurationError:
-    return _wrong(key, f"{value:g}", "this is not a duration.", "Set seconds, above 0.")
+    return _wrong(key, f"{value:g}", "this is not a duration.", "Set a number of seconds above 0.")
 
 
 def _socket(conf: cfg.ConfigOpts, given: str | None) -> Path:
     if not given:
-        # [DEFAULT] reports a state_path that cannot be used. Path.expanduser would fail for it.
+        # DefaultSection reports an invalid state_path; Path.expanduser would raise an error here.
         option = next(one for one in default.OPTIONS if one.dest == "state_path")
         state_path = read_options(conf, DEFAULT, [option])["state_path"]
         return Path(os.path.expanduser(state_path)) / "agent.sock"  # noqa: PTH111

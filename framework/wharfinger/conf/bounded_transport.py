@@ -1,4 +1,4 @@
-"""HTTP session of all clients, with limits for the size of an answer and for a whole request.
+"""HTTP session of all clients, which limits the size of an answer and the time of a request.
 
 Without it, keystoneauth, python-ironicclient and openstacksdk read a body of any size, for any
 time.
@@ -18,7 +18,7 @@ _MEBIBYTE: Final = 1024 * 1024
 
 
 class AnswerTooLarge(requests.RequestException):
-    """An answer is larger than the limit; keystoneauth wraps this error in one of its own.
+    """An answer is larger than the limit; keystoneauth raises its own error from this one.
 
     ``url`` is the URL of the request, ``status`` the HTTP status of the answer.
     """
@@ -30,16 +30,19 @@ class AnswerTooLarge(requests.RequestException):
 
 
 class RequestTimedOut(requests.RequestException):
-    """A request was not complete in time; keystoneauth wraps this error, and does not retry."""
+    """A request was not complete in time; keystoneauth raises another error from this one.
+
+    keystoneauth does not retry the request.
+    """
 
     def __init__(self, url: str, section: str) -> None:
         super().__init__(f"{url} timed out: no complete answer within [{section}] timeout")
 
 
 class BoundedSession(Session):
-    """keystoneauth's session, whose ``timeout`` is for a whole request.
+    """keystoneauth's session, but ``timeout`` limits the time of a whole request.
 
-    The time includes a token, redirects, and retries of keystoneauth.
+    The time includes the request for a token, redirects, and retries of keystoneauth.
     """
 
     def request(self, url: str, method: str, *args: Any, **kwargs: Any) -> requests.Response:
@@ -51,16 +54,19 @@ class BoundedSession(Session):
 
 
 class SessionLoader(session_loading.Session):
-    """Makes a BoundedSession from keystoneauth's options."""
+    """Creates a BoundedSession from keystoneauth's options."""
 
     @property
     def plugin_class(self) -> type[Session]:
-        """The class of the session."""
+        """Return the class of the session."""
         return BoundedSession
 
 
 class _Bounded:
-    """The body of an answer, as urllib3 has it, up to a number of MiB after decompression."""
+    """The body of an answer, up to ``limit`` MiB after decompression.
+
+    It wraps urllib3's object for the body.
+    """
 
     def __init__(self, body: Any, url: str, limit: int, section: str) -> None:
         self._body: Final = body
@@ -72,7 +78,10 @@ class _Bounded:
         return getattr(self._body, name)
 
     def stream(self, *args: Any, **kwargs: Any) -> Iterator[bytes]:
-        """Yield the body in parts; raises AnswerTooLarge, and closes the connection."""
+        """Yield the body in parts.
+
+        Raises AnswerTooLarge after closing the connection, and RequestTimedOut.
+        """
         left = self._limit * _MEBIBYTE
         try:
             for chunk in self._body.stream(*args, **kwargs):
@@ -96,7 +105,8 @@ class _Bounded:
 class BoundedTransport(TCPKeepAliveAdapter):
     """keystoneauth's transport, with a limit of ``limit`` MiB for an answer.
 
-    It keeps the deadline of BoundedSession. ``section`` has the options for both.
+    It observes the deadline of BoundedSession. ``section`` is the configuration section with the
+    limits, for errors.
     """
 
     def __init__(self, limit: int, section: str) -> None:
@@ -105,12 +115,12 @@ class BoundedTransport(TCPKeepAliveAdapter):
         super().__init__()
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Make the pool of connections, which keep the deadline."""
+        """Create the pools of connections, which observe the deadline."""
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = request_deadline.POOLS
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
-        """Return the pool of connections for a proxy, which keep the deadline too."""
+        """Return the pools of connections for a proxy, which observe the deadline, too."""
         manager = super().proxy_manager_for(proxy, **kwargs)
         if not proxy.lower().startswith("socks"):
             manager.pool_classes_by_scheme = request_deadline.POOLS
@@ -131,7 +141,7 @@ class BoundedTransport(TCPKeepAliveAdapter):
 
 
 def bound(session: Session, limit: int, section: str) -> None:
-    """Limit the answers of a session to ``limit`` MiB; ``section`` has the options for it."""
+    """Limit the answers of a session to ``limit`` MiB; ``section`` has the option, for errors."""
     transport = BoundedTransport(limit, section)
     for scheme in ("https://", "http://"):
         session.session.mount(scheme, transport)

@@ -1,4 +1,4 @@
-"""[database]: the database of objects. Most options are those of oslo.db."""
+"""Options in [database]: the database of the versioned objects. Most are options of oslo.db."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,12 +36,12 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         min=1,
         max=2**31 - 1,
         help="Seconds that a transaction on a server may take, including connecting, waiting for "
-        "locks, and reading answers. SQLite always waits 30 seconds for another writer.",
+        "locks, and reading answers. SQLite always waits up to 30 seconds for another writer.",
     ),
     *(option for option in database_opts if option.dest in _POOL),
 )
 
-#: The supported kinds of databases, each with its URL and package, for messages.
+#: The supported kinds of databases, each with the remedy if its driver is not installed.
 _KINDS: Final = {
     "sqlite": "write sqlite:////path",
     "postgresql": "write postgresql+psycopg://..., and install wharfinger[postgresql]",
@@ -52,10 +52,10 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSection:
-    """[database], validated.
+    """The options in [database], validated.
 
-    ``connection`` is None for the file in state_path. ``options`` are those of oslo.db. ``timeout``
-    is in seconds.
+    ``connection`` is None for the SQLite file in state_path. ``options`` are those of oslo.db.
+    ``timeout`` is in seconds.
     """
 
     connection: str | None = field(repr=False)
@@ -76,7 +76,7 @@ class DatabaseSection:
                 key="timeout",
                 value=timeout,
                 problem="this is not a duration.",
-                remedy="Set seconds, 1 or above.",
+                remedy="Set a number of seconds, 1 or above.",
             )
         return cls(connection, values, timeout)
 
@@ -85,7 +85,7 @@ _ABSOLUTE: Final = "Use an absolute path: sqlite:////path."
 
 
 def _check(connection: str) -> None:
-    """Raise ConfigurationError for a URL that cannot be used."""
+    """Raise ConfigurationError if the URL cannot be used."""
     # Slow to import, and not needed for the file in state_path.
     from sqlalchemy.engine import make_url  # noqa: PLC0415
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError  # noqa: PLC0415
@@ -93,7 +93,7 @@ def _check(connection: str) -> None:
     try:
         url = make_url(connection)
     except (ArgumentError, ValueError):
-        # Without the cause, whose text may contain a part of the password.
+        # Do not show the cause, whose text may contain a part of the password.
         raise _wrong("this is not a URL.") from None
     kind = url.get_backend_name()
     if kind not in _KINDS:

@@ -1,4 +1,4 @@
-"""[DEFAULT]: the driver instances, host and state directory of this service."""
+"""Options in [DEFAULT]: the driver instances, host and state directory of this service."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from wharfinger.exceptions import ConfigurationError
 
 
 def _user_state() -> str:
-    """Return the directory for the state of a user's programs."""
+    """Return the directory in which a user's programs store their state."""
     # Path.expanduser would fail for a user without a home.
     return os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111
 
@@ -40,22 +40,22 @@ OPTIONS: Final = (
         if os.geteuid() == 0
         else str(Path(_user_state()) / "wharfinger"),
         sample_default="/var/lib/wharfinger",
-        help="The directory of the state that has to survive a restart. If it is lost, nothing in "
-        "Placement is deleted, and orphaned providers are reported. Default for users other than "
-        "root: ~/.local/state/wharfinger.",
+        help="The directory for state that has to survive a restart. If it is lost, nothing in "
+        "Placement is deleted, and providers that no driver lists are reported. Default for users "
+        "other than root: ~/.local/state/wharfinger.",
     ),
     cfg.IntOpt(
         "service_down_time",
         default=60,
         min=1,
         max=2**31 - 1,
-        help="Seconds since its last report after which a service counts as down.",
+        help="Seconds without a report after which a service counts as down.",
     ),
 )
 
 #: The width of its column in the database.
 _LONGEST_HOST: Final = 255
-#: Sections that are not driver instances'.
+#: Names of sections that cannot be names of driver instances.
 _RESERVED: Final = frozenset(
     {"accelerator", "agent", "database", "default", "placement", "scheduling"}
 )
@@ -70,9 +70,10 @@ def is_instance_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DefaultSection:
-    """[DEFAULT], validated.
+    """The options in [DEFAULT], validated.
 
-    ``enabled_drivers`` are instance names, each once; ``service_down_time`` is in seconds.
+    ``enabled_drivers`` are names of driver instances, each once; ``service_down_time`` is in
+    seconds.
     """
 
     enabled_drivers: tuple[str, ...]
@@ -123,7 +124,11 @@ class DefaultSection:
 
 def _wrong_host(host: str, problem: str) -> ConfigurationError:
     return ConfigurationError(
-        section=DEFAULT, key="host", value=host, problem=problem, remedy="Set a permanent name."
+        section=DEFAULT,
+        key="host",
+        value=host,
+        problem=problem,
+        remedy="Set a permanent name for this host.",
     )
 
 

@@ -1,4 +1,4 @@
-"""[<instance>]: the options of all driver instances, whatever their driver."""
+"""Options in [<instance>] that all driver instances have, whatever their driver."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +10,7 @@ from wharfinger.conf.option_reading import read_options
 
 
 class Adopt(StrEnum):
-    """Which providers of other programs a driver instance adopts by itself."""
+    """Which providers of other programs a driver instance adopts without a command."""
 
     NONE = "none"
     MATCHING = "matching"
@@ -34,9 +34,9 @@ OPTIONS: Final = (
             (str(Adopt.NONE), "no provider; `wharfinger provider adopt` adopts single ones"),
             (
                 str(Adopt.MATCHING),
-                "each one that is untagged or has this instance's owner trait, and no trait of "
-                "another instance, if its uuid, name, parent and resource classes are those that "
-                "the driver reports; never a root with VCPU",
+                "each provider whose uuid, name, parent and resource classes are those that the "
+                "driver reports, if it has no owner trait or that of this instance, and no trait "
+                "of another instance; never a root provider with VCPU",
             ),
         ),
         help="Which providers of another program, such as nova's ironic driver, this instance "
@@ -47,15 +47,15 @@ OPTIONS: Final = (
         "removal_delay",
         default=60,
         min=0,
-        help="A provider is removed only when two complete listings, at least this many seconds "
-        "apart, both lack its device or node.",
+        help="A provider is removed only if two complete lists of the driver, at least this many "
+        "seconds apart, both lack its device or node.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceSection:
-    """The framework's options of a driver instance's section.
+    """The framework's options in the section of a driver instance.
 
     ``owner`` is None for the default owner of the driver; ``removal_delay`` is in seconds.
     """
@@ -68,7 +68,7 @@ class InstanceSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, name: str) -> Self:
-        """Read the section of an instance; raises ConfigurationError."""
+        """Read the section of a driver instance; raises ConfigurationError."""
         values = read_options(conf, name, OPTIONS)
         return cls(
             name,

@@ -1,4 +1,4 @@
-"""The options of keystoneauth in the section of a service, and the adapter made from them."""
+"""Options of keystoneauth in the section of a service, and the adapter that they configure."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -22,16 +22,16 @@ _OWN_OPTIONS: Final = (
         "max_response_size",
         default=256,
         min=1,
-        help="The largest answer of the service, in MiB after decompression. A larger answer is an "
+        help="The largest size of an answer, in MiB after decompression. A larger answer is an "
         "error. Placement's list of 100,000 providers has about 77 MiB.",
     ),
 )
-#: Seconds for a whole request. Work has to continue within 30 s after an outage, so no attempt may
-#: wait longer.
+#: Seconds for a whole request. Work has to continue within 30 s after an outage, so no request may
+#: take longer.
 _TIMEOUT: Final = 30
 _TIMEOUT_HELP: Final = (
     "Seconds for a whole request, including its token, redirects, retries of keystoneauth, and the "
-    "whole answer. Work continues within this time, and at most 30 seconds, after an outage."
+    "whole answer. After an outage, work continues within this time plus at most 30 seconds."
 )
 _AUTH_OPTIONS: Final[tuple[cfg.Opt, ...]] = tuple(loading.get_auth_common_conf_options())
 OPTIONS: Final[tuple[cfg.Opt, ...]] = (
@@ -47,27 +47,28 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
 )
 #: Options with a URL.
 _URLS: Final = ("auth_url", "endpoint", "endpoint_override")
-#: The values that keystoneauth inserts into an endpoint, and the types of auth that have none.
+#: Values that keystoneauth inserts into an endpoint, and the auth_types that have no such values.
 _FILLED_IN: Final = {"project_id": "p", "tenant_id": "p", "user_id": "u"}
 _INTERFACES: Final = frozenset({"admin", "internal", "public"})
 _WITHOUT_PROJECT: Final = frozenset({"admin_token", "http_basic", "noauth", "none"})
 
 
 def register(conf: cfg.ConfigOpts, section: str, service_type: str) -> None:
-    """Register the options of a section for a type of service."""
+    """Register keystoneauth's options in the section of a service with this service type."""
     conf.register_opts(list(OPTIONS), section)
     conf.set_default("service_type", service_type, section)
 
 
 def sample_options() -> list[cfg.Opt]:
-    """Return all options, with those of the auth_type password, for the configuration sample."""
+    """Return the options for the configuration sample, with those of the auth_type password."""
     return [*OPTIONS, *loading.get_auth_plugin_conf_options("password")]
 
 
 def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | None]:
-    """Return the section with the credentials, this one or its auth_section, and the auth_type.
+    """Return the name of the section with the credentials, and its auth_type.
 
-    The auth_type is None if it is not set. Raises ConfigurationError.
+    It is this section, or the one that auth_section names. The auth_type is None if it is not set.
+    Raises ConfigurationError.
     """
     values = read_options(conf, section, OPTIONS)
     credentials = values["auth_section"] or section
@@ -82,7 +83,7 @@ def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | Non
 
 
 def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
-    """Return the adapter for the service of a section, without sending a request.
+    """Return the adapter for the service that a section configures, without sending a request.
 
     Raises ConfigurationError.
     """
@@ -105,7 +106,10 @@ def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
 
 
 def _wrong_urls(section: str, values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
-    """Yield an error for each URL without a readable host: libraries would print its password."""
+    """Yield an error for each URL whose host cannot be found in it.
+
+    Libraries would print the password in such a URL.
+    """
     for key in _URLS:
         if not _has_host(values.get(key) or ""):
             yield ConfigurationError(
@@ -130,7 +134,7 @@ def _has_host(url: str) -> bool:
 def _problems(
     section: str, values: Mapping[str, Any], auth_type: str | None
 ) -> Iterator[ConfigurationError]:
-    """Yield the errors that would otherwise appear at the first request, as errors of Python."""
+    """Yield the errors that the first request would otherwise raise as errors of Python."""
 
     def wrong(key: str, problem: str, remedy: str) -> ConfigurationError:
         return ConfigurationError(
@@ -149,7 +153,7 @@ def _problems(
         )
     if values["version"] and (values["min_version"] or values["max_version"]):
         yield wrong("version", "it excludes min_version and max_version.", "Remove one of them.")
-    if values["timeout"] is not None and not values["timeout"] > 0:  # nor what is no number
+    if values["timeout"] is not None and not values["timeout"] > 0:  # also true for NaN
         yield wrong("timeout", "it leaves no time for an answer.", "Set a number above 0.")
     override = values["endpoint_override"] or ""
     try:
@@ -166,7 +170,7 @@ def _problems(
 
 @cache
 def _ways() -> frozenset[str]:
-    """Return the installed types of auth; the search takes longer than the rest of this module."""
+    """Return the installed auth_types; the search takes longer than the rest of this module."""
     return frozenset(entry_points(group=loading.PLUGIN_NAMESPACE).names)
 
 

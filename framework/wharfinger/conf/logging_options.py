@@ -1,8 +1,8 @@
-"""[DEFAULT]: where and how `wharfinger agent` logs. The options are those of oslo.log.
+"""Options in [DEFAULT] for the logging of `wharfinger agent`. They are options of oslo.log.
 
-Some options of oslo.log are missing on purpose. ``log_config_append`` and ``publish_errors`` lead
-to handlers that would not mask secrets. The options for rotation would have several processes
-rename one file; logrotate does that, and oslo.log opens the new file.
+Some options of oslo.log are missing on purpose. ``log_config_append`` and ``publish_errors`` would
+use handlers that do not mask secrets. With the options for rotation, several processes would rename
+one file; logrotate renames it instead, and oslo.log opens the new file.
 """
 
 import logging
@@ -31,8 +31,8 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     cfg.StrOpt(
         "log_file",
         help="The file that `wharfinger agent` and its child processes append to; relative to "
-        "log_dir, if that is set. It is opened again when logrotate has renamed it (oslo.log's "
-        "former watch_log_file = true). Also: wharfinger --log-file FILE agent.",
+        "log_dir, if that is set. When logrotate has renamed it, a new file is opened (as with "
+        "oslo.log's former watch_log_file = true). Also: wharfinger --log-file FILE agent.",
     ),
     cfg.StrOpt(
         "log_dir",
@@ -42,7 +42,7 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         "use_stderr",
         default=False,
         help="Log to standard error in the format of the options below. If no option sets where "
-        "to log, standard error gets the bare messages: warnings, and more with -v.",
+        "to log, standard error gets the messages without a format: warnings, and more with -v.",
     ),
     cfg.BoolOpt(
         "use_journal",
@@ -86,7 +86,7 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     cfg.ListOpt(
         "default_log_levels",
         default=[*QUIET_LIBRARIES, *LOUD_LIBRARIES],
-        help="Levels of single loggers, as logger=LEVEL, also with debug.",
+        help="Levels of single loggers, as logger=LEVEL; they apply also with debug = true.",
     ),
     cfg.IntOpt(
         "rate_limit_interval",
@@ -98,13 +98,14 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         "rate_limit_burst",
         default=0,
         min=0,
-        help="The most lines in rate_limit_interval seconds. 0: no limit.",
+        help="The largest number of lines in rate_limit_interval seconds. 0: no limit.",
     ),
     cfg.StrOpt(
         "rate_limit_except_level",
         default="CRITICAL",
         choices=["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", ""],
-        help="Lines of this level and above have no limit. Empty: all levels have the limit.",
+        help="The limit does not apply to lines of this level and above. Empty: it applies to all "
+        "levels.",
     ),
 )
 _FORMATS: Final = (
@@ -134,7 +135,7 @@ _FILE_NAME: Final = "wharfinger-agent.log"
 class LoggingSection:
     """The options of oslo.log in [DEFAULT], validated.
 
-    ``file`` is the log file, or None. ``values`` are the values of these options, by name.
+    ``file`` is the log file, None without one. ``values`` are all these options, by name.
     """
 
     file: Path | None
@@ -155,18 +156,18 @@ class LoggingSection:
 
     @property
     def debug(self) -> bool:
-        """Return whether to log at DEBUG."""
+        """Return whether lines at DEBUG are logged."""
         return bool(self.values["debug"])
 
     @property
     def names_output(self) -> bool:
-        """Return whether an option sets where or how to log."""
+        """Return whether an option sets where to log, or in which format."""
         chosen = ("use_stderr", "use_journal", "use_syslog", "use_json")
         return self.file is not None or any(self.values[name] for name in chosen)
 
 
 def _check_format(name: str, value: str) -> None:
-    """Raise ConfigurationError for a format that oslo.log could not apply to a line."""
+    """Raise ConfigurationError if oslo.log cannot apply a format to a log record."""
     record = logging.makeLogRecord(dict.fromkeys(_ADDED, ""))
     try:
         PercentStyle(value).format(record)

@@ -1,4 +1,4 @@
-"""Reading of options; errors of oslo.config are raised as ours."""
+"""Read options of a section; errors of oslo.config become errors of this project."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,15 +12,15 @@ from wharfinger.conf.unread_keys import DEFAULT, Options
 from wharfinger.exceptions import ConfigurationError, ConfigurationFileError
 from wharfinger.masking import MASK, learn, learn_url
 
-#: Where an option is set, as oslo.config's message has it: an object of its own.
+#: The part of oslo.config's message that says where an option is set, as the repr of an object.
 _LOCATION: Final = re.compile(r" from LocationInfo\(.*\)(?= is not valid: )", re.DOTALL)
 
 
 @contextmanager
 def reading(section: str) -> Iterator[None]:
-    """Raise errors of oslo.config in a section as ConfigurationFileError.
+    """Translate oslo.config's errors about a section to ConfigurationFileError.
 
-    It is for code that does not read a section with ``read_options``.
+    It is for code that reads the section without ``read_options``.
     """
     try:
         yield
@@ -77,7 +77,7 @@ def _learn_secrets(option: cfg.Opt, value: object) -> None:
 
 
 def _kind(wanted: object) -> str:
-    """Return the accepted values as text; "" if oslo.config describes them well."""
+    """Return a text about the accepted values; "" if oslo.config's text is good enough."""
     if isinstance(wanted, types.Boolean):
         return "It takes true or false."
     if isinstance(wanted, types.Integer) or type(wanted) is types.Float:
@@ -93,7 +93,7 @@ def _kind(wanted: object) -> str:
 def read_path(section: str, key: str, value: str) -> Path:
     """Return an absolute path, with ~ as the home directory; raises ConfigurationError.
 
-    It refuses characters with a meaning in URLs, since the path may be that of a database.
+    Characters with a meaning in URLs are refused, since the path may be that of a database.
     """
     try:
         path = Path(value).expanduser()

@@ -1,4 +1,4 @@
-"""[placement]: the Placement to use, and how to connect to it.
+"""Options in [placement]: which Placement to use, and how to connect to it.
 
 The section also has the options of keystoneauth: auth_type and its options, endpoint_override,
 region_name, cafile, timeout and so on.
@@ -20,7 +20,8 @@ OPTIONS: Final = (
         "embedded",
         default=True,
         help="Run the real Placement inside this process, on SQLite: for a first try, for tests, "
-        "and for a single host. False: use the service of the other options of this section.",
+        "and for a single host. False: use the Placement service that the other options of this "
+        "section configure.",
     ),
     cfg.StrOpt(
         "embedded_database",
@@ -32,16 +33,17 @@ OPTIONS: Final = (
         default=8,
         min=1,
         max=10,
-        help="The number of concurrent requests while trees are published.",
+        help="The number of concurrent requests to Placement while a cycle publishes trees.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementSection:
-    """[placement], validated, without the options of keystoneauth.
+    """The options in [placement], validated, without the options of keystoneauth.
 
-    ``credentials`` is the section with the credentials: this one, or that of auth_section.
+    ``credentials`` is the name of the section with the credentials: [placement], or the section
+    that auth_section names.
     """
 
     embedded: bool
@@ -86,7 +88,7 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def register_service(conf: cfg.ConfigOpts) -> None:
-    """Register keystoneauth's options."""
+    """Register keystoneauth's options in the section."""
     from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
 
     keystone.register(conf, GROUP, "placement")

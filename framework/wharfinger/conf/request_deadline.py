@@ -1,8 +1,8 @@
-"""Deadline of a whole HTTP request, which includes connecting, sending and the whole answer.
+"""Time limit of a whole HTTP request, with connecting, sending, and reading the whole answer.
 
 requests and keystoneauth only have a timeout for each operation of a socket. A service that sends
-one byte at a time could block a client for hours. A request of keystoneauth may be several
-requests: for a token, for redirects, and for its own retries. All of them share one deadline here.
+one byte at a time could block a client for hours. A request of keystoneauth may be several HTTP
+requests: for a token, for redirects, and for retries. All of them share one deadline here.
 """
 
 import http.client
@@ -17,13 +17,13 @@ from typing import Any, Final
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-#: The deadline of the request of this thread, by the monotonic clock.
+#: The deadline of the present request of this thread, in seconds of the monotonic clock.
 _END: Final[ContextVar[float | None]] = ContextVar("request_deadline", default=None)
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Limit all requests in this block to a total time; an earlier outer deadline still applies."""
+    """Limit the total time of all requests in a block; an earlier outer deadline still applies."""
     end = time.monotonic() + seconds
     outer = _END.get()
     token = _END.set(end if outer is None else min(outer, end))
@@ -34,13 +34,13 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def is_over() -> bool:
-    """Return whether there is a deadline, and it has passed."""
+    """Return whether the present request has a deadline that has passed."""
     end = _END.get()
     return end is not None and end <= time.monotonic()
 
 
 def _left(end: float | None) -> float | None:
-    """Return the remaining seconds; raises TimeoutError after the deadline."""
+    """Return the seconds until the deadline; raises TimeoutError if it has passed."""
     if end is None:
         return None
     left = end - time.monotonic()
@@ -50,7 +50,7 @@ def _left(end: float | None) -> float | None:
 
 
 class _Reader(io.RawIOBase):
-    """The bytes of an answer; each read has the remaining time as its timeout."""
+    """The bytes of an answer; each read may take only the time until the deadline."""
 
     def __init__(self, raw: io.RawIOBase, connection: socket.socket) -> None:
         self._raw: Final = raw
@@ -80,9 +80,9 @@ class _Answer(http.client.HTTPResponse):
 
 
 class _Limited:
-    """A connection of urllib3 whose timeout is the remaining time.
+    """A connection of urllib3 whose timeout is the time until the deadline.
 
-    urllib3 sets it on the socket for connecting, for sending and for the answer.
+    urllib3 sets this timeout on the socket for connecting, for sending, and for the answer.
     """
 
     response_class = _Answer
@@ -115,5 +115,5 @@ class _HTTPSPool(HTTPSConnectionPool):
     ConnectionCls = _LimitedHTTPS
 
 
-#: Pools of connections that keep the deadline, by scheme, for a manager of urllib3.
+#: Pools of connections that observe the deadline, by scheme, for a pool manager of urllib3.
 POOLS: Final = {"http": _HTTPPool, "https": _HTTPSPool}

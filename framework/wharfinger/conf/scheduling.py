@@ -1,4 +1,4 @@
-"""[scheduling]: the request filters for allocation candidates."""
+"""Options in [scheduling]: the request filters for allocation candidates."""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -20,24 +20,25 @@ OPTIONS: Final = (
         "untagged",
         default="forbid",
         choices=[
-            ("forbid", "no, except providers that share through an aggregate"),
+            ("forbid", "no, except for providers that share through an aggregate"),
             ("allow", "yes"),
         ],
-        help="Whether requests of an owner also get providers without an owner trait. They do in "
-        "any case while a service of the owner does not tag all its providers.",
+        help="Whether requests for an owner's resources also get providers without an owner trait. "
+        "They always do while a service of the owner does not tag all its providers.",
     ),
     cfg.IntOpt(
         "cache_time",
         default=30,
         min=1,
-        help="Seconds for which the known owner traits, and the gates of the owners, are cached.",
+        help="Seconds for which two things are cached: the owner traits in Placement, and whether "
+        "all services of an owner tag their providers.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulingSection:
-    """[scheduling], validated; ``cache_time`` is in seconds."""
+    """The options in [scheduling], validated; ``cache_time`` is in seconds."""
 
     request_filters: tuple[str, ...]
     allows_untagged: bool

@@ -1,6 +1,7 @@
-"""oslo.config with a list of the registered options and of the settings in its files.
+"""A ConfigOpts that knows its registered options, and all settings in its files.
 
-So an unknown key is an error instead of being ignored, and each value can be shown with its source.
+With it, an unknown key in a file is an error instead of being ignored, and each value can be shown
+with its source.
 """
 
 import os
@@ -20,7 +21,7 @@ DEFAULT: Final = "DEFAULT"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of a configuration file, or a variable of the environment."""
+    """One line of a configuration file, or an environment variable."""
 
     file: str
     section: str
@@ -39,14 +40,14 @@ class Value:
 
 
 class Options(cfg.ConfigOpts):
-    """A ConfigOpts with a list of its registered options."""
+    """A ConfigOpts that lists its registered options."""
 
     def __init__(self) -> None:
         self._by_section: Final[dict[str, list[cfg.Opt]]] = {}
-        #: Names of files in messages, where they are not those of the files that are read.
+        #: Names of files for messages, if they differ from those of the files that are read.
         self.file_names: Final[dict[str, str]] = {}
         super().__init__()
-        self._by_section.clear()  # of oslo.config's own
+        self._by_section.clear()  # drop the options that oslo.config has registered
 
     def register_opt(
         self, opt: cfg.Opt, group: str | cfg.OptGroup | None = None, *args: Any, **kwargs: Any
@@ -54,7 +55,7 @@ class Options(cfg.ConfigOpts):
         """Register an option as in ConfigOpts, and add it to the list."""
         is_new: bool = super().register_opt(opt, group, *args, **kwargs)
         name = group.name if isinstance(group, cfg.OptGroup) else group
-        if is_new and not kwargs.get("cli"):  # those are oslo.config's own
+        if is_new and not kwargs.get("cli"):  # oslo.config registers those for itself
             self._by_section.setdefault(name or DEFAULT, []).append(opt)
         return is_new
 
@@ -77,9 +78,9 @@ class Options(cfg.ConfigOpts):
                     yield from (Setting(name, section, key, value) for value in values)
 
     def setting(self, section: str, opt: cfg.Opt) -> Setting | None:
-        """Return the last line that sets an option, or None.
+        """Return the last line in a file that sets an option, or None.
 
-        The environment takes precedence over all files.
+        If an environment variable sets the option, return the variable instead.
         """
         names = set(_names(opt))
         variable = f"OS_{section}__{opt.dest}".upper()
@@ -92,7 +93,7 @@ class Options(cfg.ConfigOpts):
         return found
 
     def has_others(self, section: str, options: Iterable[cfg.Opt]) -> bool:
-        """Return whether a file or the environment sets more in a section than these options."""
+        """Return whether a file or the environment sets other options in a section than these."""
         known = {name for opt in options for name in _names(opt)}
         prefix = f"OS_{section}__".upper()
         variables = {prefix + name.upper() for name in known}
@@ -102,7 +103,7 @@ class Options(cfg.ConfigOpts):
         ) or any(name.startswith(prefix) and name not in variables for name in os.environ)
 
     def unknown(self, section: str) -> Iterator[ConfigurationFileError]:
-        """Yield an error for each unknown option of a section in a file."""
+        """Yield an error for each line in a file that sets an unknown option of a section."""
         known = {name for opt in self._by_section.get(section, ()) for name in _names(opt)}
         shown = sorted({opt.dest for opt in self._by_section.get(section, ())})
         for setting in self.settings():
@@ -117,7 +118,7 @@ class Options(cfg.ConfigOpts):
                 )
 
     def effective(self, section: str) -> Iterator[Value]:
-        """Yield the values of the options of a section."""
+        """Yield the value of each option of a section, with its source."""
         group = None if section == DEFAULT else section
         for opt in sorted(self._by_section.get(section, ()), key=lambda opt: str(opt.dest)):
             try:
@@ -139,7 +140,7 @@ def _names(opt: cfg.Opt) -> Iterator[str]:
 
 
 def _same(section: str, other: str) -> bool:
-    """Return whether two names of sections are equal; only DEFAULT is case-sensitive."""
+    """Return whether two section names are equal; only DEFAULT is case-sensitive."""
     return section == other or (section.lower() == other.lower() and other != DEFAULT)
 
 

@@ -36,10 +36,10 @@ def test_intervals_may_be_fractions_of_a_second_and_equal(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("value", "remedy"),
     [
-        ("0", "Set seconds, above 0."),
-        ("-1", "Set seconds, above 0."),
-        ("nan", "Set seconds, above 0."),
-        ("-inf", "Set seconds, above 0."),
+        ("0", "Set a number of seconds above 0."),
+        ("-1", "Set a number of seconds above 0."),
+        ("nan", "Set a number of seconds above 0."),
+        ("-inf", "Set a number of seconds above 0."),
         ("inf", "2147483647"),
         ("1e300", "2147483647"),
         ("2s", "2147483647"),

@@ -167,7 +167,7 @@ def test_profile_file_and_cyborg_together_are_refused(tmp_path: Path) -> None:
     error = caught.value
     assert (error.section, error.key) == ("accelerator", "device_profiles")
     assert error.value == "/etc/profiles.json"
-    assert error.problem == "auth_type selects Cyborg, and this option a file."
+    assert error.problem == "auth_type selects Cyborg, but this option selects a file."
     assert error.remedy == "Remove one of the two."
 
 

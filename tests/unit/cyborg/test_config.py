@@ -93,7 +93,7 @@ def test_missing_credentials_are_reported(tmp_path: Path, line: str) -> None:
         read(tmp_path, f"[fpga]\ndriver = cyborg\n{line}")
     error = caught.value
     assert (error.section, error.key) == ("fpga", "auth_type")
-    assert "authenticate to Cyborg" in error.problem
+    assert "authentication for Cyborg" in error.problem
     assert "none and endpoint" in error.remedy
 
 

@@ -204,7 +204,7 @@ def test_missing_provider_is_reported_after_all_hosts_were_read(
     asked(driver, tree(host="other"), "other")
     [problem] = driver.get_problems()
     assert PROVIDERS[1] in problem
-    assert "it is gone" in problem
+    assert "the provider is gone" in problem
 
     driver.get_available_nodes(refresh=True)
     assert driver.get_problems() == [], "no host has been read since"

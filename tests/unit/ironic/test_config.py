@@ -132,7 +132,7 @@ def test_missing_credentials_are_reported(tmp_path: Path, line: str) -> None:
         read(tmp_path, f"[metal]\ndriver = ironic\n{line}")
     error = caught.value
     assert (error.section, error.key) == ("metal", "auth_type")
-    assert "authenticate to Ironic" in error.problem
+    assert "authentication for Ironic" in error.problem
     assert "none and endpoint" in error.remedy
 
 

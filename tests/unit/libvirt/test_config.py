@@ -91,8 +91,8 @@ WRONG = {
     "small class": ("gpus:a", "resource_class", "CUSTOM_big", "cannot be offered", "upper case"),
     "no class": ("gpus:a", "resource_class", "", "cannot be offered", "Use VGPU"),
     "unknown trait": ("gpus:a", "traits", "FAST", "os-traits", "standard trait"),
-    "owner trait": ("gpus:a", "traits", "OWNER_NOVA", "set by Wharfinger", "`owner`"),
-    "custom owner": ("gpus:a", "traits", "CUSTOM_OWNER_X", "set by Wharfinger", "`owner`"),
+    "owner trait": ("gpus:a", "traits", "OWNER_NOVA", "Wharfinger sets", "`owner`"),
+    "custom owner": ("gpus:a", "traits", "CUSTOM_OWNER_X", "Wharfinger sets", "`owner`"),
     "empty number": ("gpus", "reserved_host_cpus", "", "cannot be used", "0 or above"),
     "negative limit": ("gpus:a", "max_instances", "-1", "cannot be used", "0 or above"),
 }
@@ -131,7 +131,7 @@ def test_type_enabled_twice_is_refused(tmp_path: Path) -> None:
 def test_device_named_for_two_types_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigurationError,
-        match=r"^\[gpus:b\] device_addresses = 0000:84:00.0: .* in \[gpus:a\] too.* one of them",
+        match=r"^\[gpus:b\] device_addresses = 0000:84:00.0: .* in \[gpus:a\] too.* one type only",
     ):
         read(
             tmp_path,

@@ -190,7 +190,7 @@ class TestMistakes:
             (
                 of_type("z"),
                 r"\[gpus\] enabled_mdev_types = z: no device of the host offers this type\. "
-                r"There are: a, b\. Correct it",
+                r"The offered types are: a, b\. Correct it",
             ),
         ],
     )

@@ -396,7 +396,7 @@ def test_move_without_room_is_an_error_and_changes_nothing(
     before = deepcopy(allocations)
     with pytest.raises(
         BackendError,
-        match=f"^driver gpus: moving VGPU from the host's own provider .* {message}",
+        match=f"^driver gpus: moving VGPU from the root provider .* {message}",
     ):
         move(*shares).apply(allocations)
     assert allocations == before
