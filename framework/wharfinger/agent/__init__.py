@@ -1,6 +1,6 @@
-"""The long-running process: it supervises driver instances, and answers for their health.
+"""The agent: a long-running process that supervises driver instances and reports their health.
 
-The cycles are those of ``wharfinger.reconcile``. ``agent`` supervises the instances; a ``runner``
-runs each of them in a process or a thread, where a ``worker`` runs the cycles. All that the agent
-shows is made from the values of ``status``. Nothing is printed here.
+``agent`` supervises the driver instances. A ``runner`` runs each of them in a process or a thread,
+where a ``worker`` runs the cycles of ``wharfinger.reconcile``. All that the agent shows is computed
+from the values of ``status``. This package prints nothing.
 """

@@ -1,4 +1,4 @@
-"""All driver instances of a host, and the service that is reported as up while they work."""
+"""Supervise all driver instances of a host, and report its service as up while they work."""
 
 import time
 from collections import Counter
@@ -25,20 +25,20 @@ from wharfinger.tracker import service_record
 from wharfinger.tracker.heartbeat import Heartbeat
 
 LOG: Final = logging.getLogger(__name__)
-#: Seconds that the instances have, together, to end. systemd and operators get 30.
+#: Seconds that all instances together have to end. systemd and operators grant 30.
 PATIENCE: Final = 25.0
-#: Seconds that a report of the service has to end after them.
+#: Seconds that a report of the service may take after the end of the instances.
 _PATIENCE_FOR_REPORT: Final = 2.0
-#: Seconds after which the agent logs what it waits for.
+#: Seconds after which the agent logs which instances it waits for.
 _SAYS_WHAT_IT_WAITS_FOR: Final = 2.0
-#: Seconds between two looks after the instances.
+#: Seconds between two checks of the instances.
 TICK: Final = 1.0
-#: Seconds between two looks whether the instances have ended.
+#: Seconds between two checks whether the instances have ended.
 _STEP: Final = 0.05
 #: States in which an instance does not work.
 _BROKEN: Final = frozenset({State.WEDGED, State.ENDED, State.CRASH_LOOP})
 
-#: Makes what runs the instance of that name.
+#: Creates the runner of the driver instance with this name.
 RunnerFactory = Callable[[Snapshot, str], Runner]
 
 
@@ -49,12 +49,12 @@ class _Event(Enum):
 
 
 class Agent:
-    """Runs every enabled driver instance, and keeps the host's service up.
+    """Runs every enabled driver instance, and reports the host's service as up.
 
-    The service is up for as long as one instance works: otherwise other hosts would take over the
-    nodes of the instances that still work. ``begin_check`` reads the configuration of this moment,
-    given the one in use, and begins to check it; it raises WharfingerError if the new one cannot be
-    used. Raises ConfigurationError.
+    The service is up as long as one instance works: otherwise other hosts would take over the nodes
+    of the instances that still work. ``begin_check`` reads the present configuration files and
+    begins to check them; its argument is the configuration in use. It raises WharfingerError if the
+    new configuration cannot be used. Raises ConfigurationError.
     """
 
     def __init__(
@@ -73,40 +73,41 @@ class Agent:
         self._context: Final = context
         self._begin_check: Final = begin_check
         self._check: Check | None = None
-        #: Whether the configuration was to be read again while one was checked.
+        #: Whether a reload was requested while a configuration was being checked.
         self._reads_again = False
         self._systemd: Final = systemd
         self._alive_at = 0.0
         self._runners: dict[str, Runner] = {
             name: make_runner(snapshot, name) for name in default.enabled_drivers
         }
-        #: Runners that are to end, with the moment at which they are killed.
+        #: Runners that have to end, each with the time at which it is killed.
         self._leaving: dict[Runner, float] = {}
-        #: Runners that start when the one before, of the same name, has ended.
+        #: New runners that start when the former runner of the same instance has ended.
         self._waiting: list[Runner] = []
-        # Unlike an Event, it may be written by a signal's handler while this thread waits for it.
+        # Unlike an Event, a signal handler may write to it while this thread waits for it.
         self._events: Final = SimpleQueue[_Event]()
         self._looked_at = now = time.monotonic()
         self._status = AgentStatus(started_at=now, looked_at=now, intervals=_intervals(snapshot))
-        #: The error of the last report of the service, empty after a success, and its moment.
+        #: The error of the last report of the service, "" after a success, and the time of that
+        #: report.
         self._service: tuple[str, float | None] = ("", None)
 
-    # For any thread, and for the handlers of signals.
+    # Methods for any thread, and for signal handlers.
 
     def stop(self) -> None:
-        """Make ``run`` end."""
+        """Tell the agent to end ``run``."""
         self._events.put(_Event.STOP)
 
     def reload(self) -> None:
-        """Make the agent read its configuration again."""
+        """Tell the agent to read its configuration again."""
         self._events.put(_Event.RELOAD)
 
     def look(self) -> None:
-        """Make the agent look after its instances at once."""
+        """Tell the agent to check its instances at once."""
         self._events.put(_Event.LOOK)
 
     def status(self) -> AgentStatus:
-        """Return the status of this moment; it asks nothing."""
+        """Return the present status of the agent, without waiting for another process."""
         instances = tuple(runner.status() for runner in list(self._runners.values()))
         error, reported_at = self._service
         return replace(
@@ -117,13 +118,13 @@ class Agent:
             service_reported_at=reported_at,
         )
 
-    # For the main thread.
+    # Methods for the main thread.
 
     def run(self) -> tuple[str, ...]:
-        """Run until the agent is stopped; return the names of the parts that did not end.
+        """Run until the agent is stopped; return the names of the parts that have not ended.
 
-        These are hanging instances in threads, killed instances in processes, and a report of the
-        service that waits for the database. The end of the process ends them. Raises
+        Such parts are hanging instances in threads, killed instances in processes, and a report of
+        the service that waits for the database. They end with this process. Raises
         ConfigurationError if the agent cannot listen for requests.
         """
         LOG.info("the agent of %s runs %s", self._host, ", ".join(self._runners))
@@ -162,14 +163,14 @@ class Agent:
         return left
 
     def _next_event(self) -> _Event:
-        """Wait for an event; an agent without events looks after its instances every second."""
+        """Wait for an event; without one, return LOOK after a second."""
         try:
             return self._events.get(timeout=TICK)
         except Empty:
             return _Event.LOOK
 
     def _report(self) -> None:
-        """Report the service; raise WharfingerError if no instance works."""
+        """Report the service as up; raises WharfingerError if no instance works."""
         try:
             self._report_service()
         except Exception as error:
@@ -206,7 +207,7 @@ class Agent:
             self._systemd.ready()
 
     def _continue_reload(self) -> None:
-        """Use the new configuration when it was checked, or refuse it whole."""
+        """If the check of a new configuration has ended, use the configuration or refuse it."""
         if self._check is None:
             return
         try:
@@ -239,7 +240,7 @@ class Agent:
         )
 
     def _replace_instances(self, new: Snapshot) -> None:
-        """End the instances that the configuration changes or removes, and start new ones."""
+        """Stop the instances that the configuration changes or removes, and start new ones."""
         names = DefaultSection.read(new.conf).enabled_drivers
         changed = self._snapshot.changed_instances(new, names)
         before = self._runners
@@ -248,7 +249,7 @@ class Agent:
             name: before[name] if name in kept else self._make_runner(new, name) for name in names
         }
         started = [runner for name, runner in self._runners.items() if name not in kept]
-        # An instance that waits for the end of the one before it may be unchanged this time.
+        # A runner that has not started yet may be unchanged in this configuration.
         self._waiting = [one for one in self._waiting if one in self._runners.values()] + started
         for name, runner in before.items():
             if name not in kept:
@@ -267,7 +268,7 @@ class Agent:
         )
 
     def _look_after_instances(self) -> None:
-        """Start, watch and end instances."""
+        """Check running instances, start new ones, and kill those that do not end in time."""
         for runner in self._runners.values():
             if runner not in self._waiting:
                 runner.check()
@@ -290,7 +291,7 @@ class Agent:
             self._systemd.alive()
             self._alive_at = now
 
-    # The end.
+    # Methods that end the agent.
 
     def _stop(self) -> tuple[str, ...]:
         """End all instances; return the names of those that cannot be ended."""
@@ -319,8 +320,8 @@ class Agent:
 
 def _kill(runner: Runner) -> None:
     LOG.warning(
-        "%s: still at work after %g seconds, and ended. The next cycle of the instance completes "
-        "what it has begun.",
+        "%s: still at work after %g seconds, so it is killed. The next cycle of the instance "
+        "completes what it has begun.",
         runner.name,
         PATIENCE,
     )
@@ -328,7 +329,7 @@ def _kill(runner: Runner) -> None:
 
 
 def _work_of(runners: Iterable[Runner]) -> str:
-    """Return a text with the cycle and the driver call of each instance."""
+    """Return a text with the cycle and the driver call in progress of each instance."""
     parts = []
     for runner in runners:
         status = runner.status()

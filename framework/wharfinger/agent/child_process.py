@@ -9,23 +9,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-#: Seconds that a killed process has to end. One in a call that the kernel does not interrupt stays.
+#: Seconds that a killed process has to end. It may be in a call that the kernel does not interrupt.
 KILL_TIMEOUT: Final = 1.0
 _STEP: Final = 0.01
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-#: Pages that several processes share count as a part for each.
+#: In this figure, each process has its share of the pages that several processes use.
 _PROPORTIONAL: Final = re.compile(r"^Pss: *(\d+) kB$", re.MULTILINE)
 
 
 def has_exited(pid: int) -> bool:
-    """Return whether a child has ended; it is not reaped, so its id is still its own."""
+    """Return whether a child process has exited, without reaping it: its process id stays valid."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def kill_session(pid: int) -> bool:
-    """Kill a child that is not reaped yet, and all other processes of its session.
+    """Kill a child process that is not reaped yet, and all other processes of its session.
 
-    Return whether the child has ended within ``KILL_TIMEOUT``.
+    Return whether the child process has ended within ``KILL_TIMEOUT``.
     """
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
@@ -41,10 +41,10 @@ def kill_session(pid: int) -> bool:
 
 
 def memory(pid: int, limit: int) -> int:
-    """Return the resident memory of all processes of a child's session in bytes.
+    """Return the resident memory, in bytes, of all processes in a child process's session.
 
-    A page that several processes share counts for each of them. If that sum exceeds ``limit``, the
-    result is the sum in which each process has its share of the page.
+    A page that several processes share counts for each of them. Only if that sum exceeds ``limit``,
+    the result is the sum in which each process has its share of the page.
     """
     members = list(_session(pid))
     total = sum(map(_resident, members))

@@ -1,7 +1,7 @@
-"""Check of a new configuration before a running agent uses it.
+"""Check a new configuration before a running agent uses it.
 
-Another process imports the drivers and looks through all that they read. A driver may do anything
-there: it may hang, print or end the process. The agent goes on meanwhile.
+Another process imports the drivers and checks all sections. A driver may do anything there: it may
+hang, print, or end the process. The agent continues to work meanwhile.
 """
 
 import os
@@ -20,7 +20,7 @@ from wharfinger.exceptions import WharfingerError, printable
 LOG: Final = logging.getLogger(__name__)
 #: Seconds that a check may take.
 TIMEOUT: Final = 60.0
-#: Characters of the problems in one message.
+#: The largest number of characters of the problems in one message.
 _LONGEST: Final = 2000
 _decode: Final = msgspec.json.Decoder(list[str]).decode
 
@@ -29,9 +29,9 @@ class Check(Protocol):
     """A check in progress. The main thread of the agent calls all methods."""
 
     def result(self) -> Snapshot | None:
-        """Return the new configuration, or None while it is checked.
+        """Return the new configuration, or None while the check is in progress.
 
-        Raises WharfingerError if it cannot be used.
+        Raises WharfingerError if the configuration cannot be used.
         """
 
     def end(self) -> None:
@@ -42,8 +42,8 @@ class ProcessCheck:
     """Checks a configuration in another process.
 
     ``command`` starts a program that checks the file of its ``--config-file``, and calls ``answer``
-    with the problems. ``use`` is called with a configuration without problems; it may raise
-    WharfingerError too. Raises WharfingerError if the process cannot be started.
+    with the problems found. ``use`` is called with a configuration without problems; it may raise
+    WharfingerError, too. Raises WharfingerError if the process cannot be started.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ProcessCheck:
         )
 
     def result(self) -> Snapshot | None:
-        """Return the new configuration, or None while it is checked; raises WharfingerError."""
+        """Return the new configuration, None while it is checked; raises WharfingerError."""
         if not child_process.has_exited(self._process.pid):
             if time.monotonic() < self._end_at:
                 return None
@@ -99,7 +99,7 @@ class ProcessCheck:
         return self._new
 
     def end(self) -> None:
-        """End the process, and all that it has started in its session."""
+        """End the process, and all processes in its session."""
         self._answer.close()
         if child_process.kill_session(self._process.pid):
             self._process.wait()
@@ -112,6 +112,6 @@ class ProcessCheck:
 
 
 def answer(descriptor: int, problems: Sequence[str]) -> None:
-    """Write the problems that a check has found, for the agent; of its process."""
+    """Send the problems that a check has found to the agent; the checking process calls it."""
     with open(descriptor, "wb") as file:
         file.write(msgspec.json.encode([str(one) for one in problems]))

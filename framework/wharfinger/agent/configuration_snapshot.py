@@ -1,7 +1,7 @@
-"""The configuration as the agent has validated it.
+"""A copy of the configuration files in memory, as the agent has checked them.
 
-Processes of driver instances read this copy. So a file that was changed reaches them only after the
-agent has validated and taken it.
+The processes of driver instances read this copy. So they see a changed file only after the agent
+has checked and accepted it.
 """
 
 import os
@@ -15,32 +15,31 @@ from wharfinger.conf import Options, agent, database, placement
 from wharfinger.conf.unread_keys import DEFAULT
 from wharfinger.exceptions import ConfigurationFileError, WharfingerError
 
-#: Options that the agent reads once, at its start, by section.
+#: Options that the agent reads only when it starts, by section.
 FIXED: Final[Mapping[str, Sequence[str]]] = {
     DEFAULT: ("host", "state_path", "service_down_time"),
     database.GROUP: tuple(option.dest for option in database.OPTIONS),
     agent.GROUP: ("isolation", "health_socket", "health_address"),
     placement.GROUP: ("embedded", "embedded_database"),
 }
-#: Options whose lines change no instance.
+#: Options whose change does not affect driver instances.
 _AGENT_ONLY: Final = frozenset(
     {
         (DEFAULT, "enabled_drivers"),
-        # They may be written in another way, and have the same value.
+        # Their text may differ although their values are the same.
         *((section, key) for section, keys in FIXED.items() for key in keys),
     }
 )
 
-#: Values of options in their order, by section and option.
+#: The values that each option has in the files, by section and option, in their order.
 _Values = dict[tuple[str, str], list[str]]
 
 
 class Snapshot:
-    """Copy of configuration files, in memory. ``conf`` is the configuration of the copy.
+    """Copy of the configuration files, in memory. ``conf`` has the options of the copy.
 
-    ``files`` are the names of those files, and ``name`` names them in messages. If no file is
-    given, and no directory either, the usual ones are read. Raises ConfigurationError and
-    ConfigurationFileError.
+    ``files`` are the names of the files, and ``name`` names them in messages. Without arguments,
+    the default files are read. Raises ConfigurationError and ConfigurationFileError.
     """
 
     def __init__(
@@ -63,11 +62,11 @@ class Snapshot:
 
     @property
     def path(self) -> str:
-        """The path of the copy, for this process and for those that inherit the descriptor."""
+        """Return the path of the copy, for this process and those that inherit its descriptor."""
         return f"/proc/self/fd/{self.descriptor}"
 
     def changed_instances(self, new: "Snapshot", names: Sequence[str]) -> list[str]:
-        """Return those of these instances that another configuration changes."""
+        """Return those of these driver instances whose options differ in another configuration."""
         instances = self._instances() | new._instances()
         return [
             name
@@ -87,14 +86,17 @@ class Snapshot:
             )
 
     def _instances(self) -> set[str]:
-        """Return the names of the instances, also of those that are not enabled."""
+        """Return the names of all driver instances, also of those that are not enabled."""
         return {
             *(one.section.lower() for one in self.conf.settings() if one.key == "driver"),
             *configuration.DefaultSection.read(self.conf).enabled_drivers,
         }
 
     def _read_by(self, name: str, instances: set[str]) -> _Values:
-        """Return what an instance may read: all but the sections of other instances."""
+        """Return the options that a driver instance may read.
+
+        They are those of all sections except the sections of other driver instances.
+        """
         values: _Values = {}
         for one in self.conf.settings():
             section = one.section if one.section == DEFAULT else one.section.lower()
@@ -104,7 +106,7 @@ class Snapshot:
         return values
 
     def _fixed(self) -> dict[str, object]:
-        """Return the values that the agent reads only at its start, by the name of the option."""
+        """Return the values that the agent reads only when it starts, by name of the option."""
         return {
             f"[{section}] {key}": (self.conf if section == DEFAULT else self.conf[section])[key]
             for section, keys in FIXED.items()

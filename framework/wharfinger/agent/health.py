@@ -1,12 +1,12 @@
-"""Health and readiness of the agent, made from its status.
+"""Compute the health and readiness of the agent from its status. Pure.
 
-Pure: it asks nothing, and claims no more than what the last completed cycles showed. A check passes
-only while nothing is known against it. The texts of drivers and services stay out, since they may
-name hosts: ``wharfinger agent status`` shows them.
+A result relies only on what the last completed cycles showed. A check passes if nothing is known
+against it. Texts of drivers and services are omitted, since they may contain names of hosts:
+``wharfinger agent status`` shows them.
 
-The form is that of draft-inadarei-api-health-check-06, as in nova's specification
-"per-process-healthchecks", with one difference from the latter: each name of a check has a list of
-results, as the draft says, one for each driver instance.
+The format is that of draft-inadarei-api-health-check-06, as in nova's specification
+"per-process-healthchecks", with one difference from nova's: each name of a check has a list of
+results, as in the draft, with one result for each driver instance.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,13 +18,15 @@ from typing import Any, Final, TypedDict
 from wharfinger.agent.schedule import CycleType
 from wharfinger.agent.status import AgentStatus, CycleCounts, InstanceStatus, Intervals, State
 
-#: Intervals without a completed cycle after which its type is stale.
+#: A type of cycle is stale after this many intervals without a completed cycle.
 STALE_INTERVALS: Final = 2
-#: Cycles in a row without an answer of Placement that are a warning; one more is a failure.
+#: The largest number of cycles in a row without an answer of Placement that is a warning; one more
+#: is a failure.
 TOLERATED_UNREACHABLE_CYCLES: Final = 3
-#: Seconds that a first full cycle may take until it is a failure. Nothing says how long it takes.
+#: Seconds after which a first full cycle that is in progress is a failure: its usual time is
+#: unknown.
 FIRST_FULL_CYCLE: Final = 3600.0
-#: Seconds after which an agent that does not look after its instances, usually each second, hangs.
+#: Seconds without a check of its instances after which the agent hangs. It checks them each second.
 AGENT_HANGS_AFTER: Final = 30.0
 #: States in which an instance runs cycles.
 _AT_WORK: Final = frozenset({State.STARTING, State.RUNNING})
@@ -32,7 +34,7 @@ _NO_CYCLES: Final = CycleCounts()
 
 
 class Verdict(StrEnum):
-    """Result of a check, or of all; a later one is worse."""
+    """Result of one check, or the worst result of all; a later one in this list is worse."""
 
     PASS = "pass"
     WARN = "warn"
@@ -40,7 +42,7 @@ class Verdict(StrEnum):
 
 
 class CheckName(StrEnum):
-    """Names of the checks. The set is closed: monitoring may name each."""
+    """Names of the checks. No names are added at run time, so that monitoring can rely on them."""
 
     AGENT_STATE = "agent:state"
     CONFIGURATION = "agent:configuration"
@@ -58,9 +60,9 @@ class CheckName(StrEnum):
 class Check:
     """Result of one check.
 
-    ``instance`` is the name of a driver instance, empty for the agent itself. ``at`` is the moment
-    of the fact, in seconds of ``time.monotonic()``. ``age`` is the number of seconds since a cycle
-    was completed, for checks of cycles. ``output`` explains a result that is no pass.
+    ``instance`` is the name of a driver instance, empty for the agent itself. ``at`` is the time of
+    the observed event, in seconds of ``time.monotonic()``. ``age`` is the number of seconds since a
+    cycle was completed, for checks of cycles. ``output`` explains a result other than PASS.
     """
 
     name: CheckName
@@ -79,14 +81,14 @@ class Health:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst result."""
+        """Return the worst result."""
         return max((one.verdict for one in self.checks), key=list(Verdict).index)
 
     def as_json(self, now: float, clock: float) -> dict[str, Any]:
-        """Return the body of an answer.
+        """Return the results as JSON data for the body of an answer.
 
-        ``now`` is the moment in seconds of ``time.monotonic()``, ``clock`` the same moment in
-        seconds of ``time.time()``.
+        ``now`` is the present time in seconds of ``time.monotonic()``, ``clock`` in seconds of
+        ``time.time()``.
         """
         checks: dict[str, list[dict[str, Any]]] = {}
         for one in self.checks:
@@ -95,7 +97,7 @@ class Health:
 
 
 def health(status: AgentStatus, now: float) -> Health:
-    """Return whether the agent and its driver instances do their work."""
+    """Return the results of the checks whether the agent and its driver instances work."""
     checks = list(_agent_checks(status, now))
     for one in status.instances:
         checks += _instance_checks(one, status.intervals, now)
@@ -103,10 +105,10 @@ def health(status: AgentStatus, now: float) -> Health:
 
 
 def ready(status: AgentStatus) -> Health:
-    """Return whether the agent has published everything once, and goes on with it.
+    """Return the results of the checks whether the agent has published all nodes.
 
-    It is ready when each instance has completed a full cycle since the agent was started, and none
-    is wedged or in a crash loop. An agent that stops is not ready.
+    It is ready when each driver instance has completed a full cycle since the agent was started,
+    and none hangs or is in a crash loop. An agent that stops is not ready.
     """
     checks = [_agent_state(status, Verdict.FAIL)]
     checks += [_readiness(one) for one in status.instances]
@@ -193,7 +195,8 @@ def _state(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
 def _full_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
     completed = one.completed_at.get(CycleType.FULL)
     if completed is None:
-        # An instance that runs has completed one, also where its report has begun anew.
+        # A running instance has completed one, even if its report does not contain it after a
+        # restart.
         completed = one.since if one.state is State.RUNNING else one.started_at
     allowance = _usual_seconds(one) if one.report.cycle is CycleType.FULL else 0.0
     return Check(
@@ -205,7 +208,7 @@ def _full_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
 
 
 def _drift_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
-    """Check drift cycles; a full one counts as such.
+    """Check the age of the last drift cycle; a full cycle counts, too.
 
     Until the first full cycle is completed, no other cycle is due.
     """
@@ -218,7 +221,7 @@ def _drift_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check
     if moments:
         completed = max(moments)
     elif known is not None or one.state is State.RUNNING:
-        # Its report has begun anew with its last start.
+        # Its report was reset by its last restart.
         completed = one.since if one.state in _AT_WORK else _known(known, one.since)
     else:
         return Check(name=CheckName.DRIFT_CYCLE, instance=one.name, at=one.started_at)
@@ -239,7 +242,7 @@ class _Age(TypedDict):
 def _age(
     one: InstanceStatus, kind: CycleType, age: float, interval: float, allowance: float
 ) -> _Age:
-    """Judge the seconds since a cycle was completed.
+    """Return the result for a cycle that was completed ``age`` seconds ago.
 
     ``allowance`` is the number of seconds that the cycle in progress may take.
     """
@@ -254,7 +257,7 @@ def _age(
 
 
 def _poll(one: InstanceStatus, now: float) -> Check:
-    """Check polls. A drift cycle does all that a poll does, so a poll is never stale."""
+    """Check polls. A poll is never stale, since a drift cycle replaces it."""
     counts = one.report.cycles.get(CycleType.POLL, _NO_CYCLES)
     completed = one.completed_at.get(CycleType.POLL)
     return Check(
@@ -302,7 +305,7 @@ def _readiness(one: InstanceStatus) -> Check:
 def _usual_seconds(one: InstanceStatus) -> float:
     """Return the seconds that the cycle in progress may take: those of the last one of its type.
 
-    Nothing for an instance that does not work, or whose last cycle of this type failed.
+    0 for an instance that does not work, or whose last cycle of this type failed.
     """
     kind = one.report.cycle
     if kind is None or one.state not in _AT_WORK:

@@ -1,8 +1,8 @@
-"""HTTP server of the agent: its health, readiness, metrics and status.
+"""HTTP server of the agent for its health, readiness, metrics and status.
 
-One thread serves all connections. It answers from the agent's status and waits for nothing but its
-clients, each of which has a few seconds for its whole request and answer. The standard library
-reads the requests and writes the answers.
+One thread serves all connections. It answers from the agent's status and waits only for its
+clients, each of which has a few seconds for its whole request and answer. Python's standard library
+parses the requests and formats the answers.
 """
 
 import asyncio
@@ -31,26 +31,26 @@ from wharfinger.exceptions import printable
 LOG: Final = logging.getLogger(__name__)
 #: Seconds that a client has for its request, and for reading the answer.
 DEADLINE: Final = 5.0
-#: Connections at one time. A further one ends the oldest.
+#: The largest number of connections. A further connection ends the oldest.
 CONNECTIONS: Final = 64
-#: Bytes that a request may have, with its headers.
+#: The largest number of bytes of a request with its headers.
 LONGEST_REQUEST: Final = 16 * 1024
-#: Seconds after the answer in which the client may end the connection, so that none is reset.
+#: Seconds after the answer in which the client may close the connection, so that it is not reset.
 _FAREWELL: Final = 1.0
 _JSON: Final = "application/json"
 _HEALTH_JSON: Final = "application/health+json"
 
 #: Content type and body of an answer.
 _Content = tuple[str, bytes]
-#: A function that answers a path. It takes the value of the header Accept.
+#: A function that returns the answer for a path. Its argument is the value of the header Accept.
 _Route = Callable[[str], tuple[HTTPStatus, _Content]]
 
 
 class HealthServer:
-    """Context manager that answers requests while its block runs.
+    """Context manager that answers requests until the context ends.
 
-    ``status`` returns the status of the agent at once; the thread of this server calls it. The Unix
-    socket also has ``/status``, whose texts may name hosts; an address does not have it.
+    ``status`` returns the status of the agent without waiting; the thread of this server calls it.
+    Only the Unix socket has the path ``/status``, whose texts may contain names of hosts.
     """
 
     def __init__(self, section: AgentSection, status: Callable[[], AgentStatus]) -> None:
@@ -59,7 +59,7 @@ class HealthServer:
         self._metrics: Final = Metrics(status)
         self._resources: Final = ExitStack()
         self._servers: Final[list[asyncio.Server]] = []
-        #: The connections, from the oldest one.
+        #: The connections, oldest first.
         self._connections: Final[dict[asyncio.Task[None], None]] = {}
 
     def __enter__(self) -> Self:
@@ -70,7 +70,7 @@ class HealthServer:
         self.stop()
 
     def start(self) -> None:
-        """Begin to answer; raises ConfigurationError if it cannot listen."""
+        """Start to answer requests; raises ConfigurationError if the server cannot listen."""
         public: dict[str, _Route] = {
             "/health": self._health,
             "/ready": self._ready,
@@ -108,7 +108,7 @@ class HealthServer:
             )
 
     async def _end_connections(self) -> None:
-        """Close the servers and cancel all tasks, after the loop was stopped."""
+        """Close the servers and cancel all tasks; the event loop has been stopped before."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -142,7 +142,7 @@ class HealthServer:
                         while await reader.read(LONGEST_REQUEST):
                             pass
         except OSError as error:
-            LOG.debug("a client was too slow, or has gone: %r", error)
+            LOG.debug("a client was too slow, or has closed the connection: %r", error)
         finally:
             self._connections.pop(task, None)
             # The answer was sent, or the client does not read it.
@@ -163,7 +163,7 @@ class HealthServer:
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
-    """Return a request up to the end of its headers, or the part that arrived."""
+    """Return a request up to the end of its headers, or the part that has arrived."""
     request = b""
     while len(request) <= LONGEST_REQUEST and not _is_whole(request):
         more = await reader.read(LONGEST_REQUEST)
@@ -174,7 +174,7 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
 
 
 def _is_whole(request: bytes) -> bool:
-    """Return whether a request has an end. Blank lines before it do not count."""
+    """Return whether a request has all its headers. Blank lines before it do not count."""
     request = request.lstrip()
     return b"\r\n\r\n" in request or b"\n\n" in request
 
@@ -193,13 +193,13 @@ def _answer(request: bytes, routes: Mapping[str, _Route]) -> bytes:
 
 
 class _Exchange(BaseHTTPRequestHandler):
-    """A request and its answer, in memory."""
+    """Parses a request in memory, and formats the answer."""
 
     protocol_version = "HTTP/1.1"
     wfile: BytesIO
 
     def __init__(self, request: bytes, routes: Mapping[str, _Route]) -> None:
-        # Neither the address of the client nor the server of the library is of use here.
+        # This class does not use the address of the client and the server of the library.
         self.rfile = BytesIO(request.lstrip())
         self.wfile = BytesIO()
         self._routes: Final = routes
@@ -208,21 +208,21 @@ class _Exchange(BaseHTTPRequestHandler):
         self.handle_one_request()
 
     def parse_request(self) -> bool:
-        """Refuse a request that is too long or has no end; the library checks the others."""
+        """Refuse a request that is too long or incomplete; the library checks other requests."""
         if self._is_whole:
             return super().parse_request()
         self.requestline = ""
         if self._is_too_long:
             self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         else:
-            self.send_error(HTTPStatus.BAD_REQUEST, "The request has no end.")
+            self.send_error(HTTPStatus.BAD_REQUEST, "The request is incomplete.")
         return False
 
     def do_GET(self) -> None:
-        """Answer a GET."""
+        """Answer a GET request."""
         has_body = self.headers.get("Content-Length", "0") != "0"
         if has_body or "Transfer-Encoding" in self.headers:
-            self.send_error(HTTPStatus.BAD_REQUEST, "A request here has no body.")
+            self.send_error(HTTPStatus.BAD_REQUEST, "A request must not have a body.")
             return
         try:
             route = self._routes.get(urlsplit(self.path).path)
@@ -230,27 +230,27 @@ class _Exchange(BaseHTTPRequestHandler):
             route = None
         if route is None:
             known = ", ".join(self._routes)
-            self.send_error(HTTPStatus.NOT_FOUND, f"There is no such path. There are: {known}.")
+            self.send_error(HTTPStatus.NOT_FOUND, f"There is no such path. The paths are: {known}.")
             return
         try:
             code, content = route(self.headers.get("Accept", ""))
         except Exception:
-            # One answer fails; the next may not.
+            # The error affects only this answer.
             LOG.exception(
                 "the health server cannot answer %s. This is a fault; the agent goes on",
                 printable(self.path),
             )
-            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "The log of the agent says why.")
+            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "The agent's log has the error.")
             return
         self._send(code, *content)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer with an error as JSON."""
         allow = {}
-        # The library takes a first line that it cannot read for one of HTTP/0.9, without headers.
+        # The library treats a first line that it cannot parse as HTTP/0.9, which has no headers.
         self.request_version = self.protocol_version
         if code == HTTPStatus.NOT_IMPLEMENTED:  # as the library calls a method without a function
-            code, message = HTTPStatus.METHOD_NOT_ALLOWED, "The only method here is GET."
+            code, message = HTTPStatus.METHOD_NOT_ALLOWED, "The only method is GET."
             allow = {"Allow": "GET"}
         status = HTTPStatus(code)
         error = {"code": status.value, "title": status.phrase, "detail": message or explain or ""}
@@ -270,7 +270,7 @@ class _Exchange(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def version_string(self) -> str:
-        """Return the header Server, without versions."""
+        """Return the value of the header Server, without versions."""
         return "wharfinger"
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:

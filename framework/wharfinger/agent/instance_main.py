@@ -1,4 +1,4 @@
-"""The process of one driver instance, which ``wharfinger agent`` starts."""
+"""The program of the process in which ``wharfinger agent`` runs one driver instance."""
 
 import argparse
 import faulthandler
@@ -18,12 +18,12 @@ from wharfinger.agent import parent_process
 from wharfinger.agent.instance_process import STACKS
 from wharfinger.agent.shared_report import ReportWriter
 
-#: Seconds between two looks whether the instance is to end.
+#: Seconds between two checks whether the driver instance has to end.
 _TICK: Final = 0.5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the instance until SIGTERM; return the exit code."""
+    """Run the driver instance until SIGTERM; return the exit code."""
     parser = argparse.ArgumentParser(prog="wharfinger-agent-instance")
     parser.add_argument("--instance", required=True)
     parser.add_argument("--config-file", required=True)
@@ -61,12 +61,12 @@ def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
     worker = Worker(conf, arguments.instance, client, connect(conf), report)
     thread = threading.Thread(target=worker.run, name=arguments.instance, daemon=True)
     thread.start()
-    gc.freeze()  # modules stay
-    # A signal that arrives just before a wait without a timeout would not end it.
+    gc.freeze()  # do not search the imported modules for garbage
+    # A signal that arrives just before a wait without a timeout would not end the wait.
     while ending.empty() and thread.is_alive():
         report.alive()
         time.sleep(_TICK)
-    has_failed = ending.empty()  # by itself, the thread ends only with a fault
+    has_failed = ending.empty()  # the thread ended without a signal: this is a fault
     worker.stop()
     while thread.is_alive():
         report.alive()
@@ -75,7 +75,7 @@ def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
 
 
 def _exit(code: int) -> NoReturn:
-    """End the process, and do not wait for threads that the driver has left behind."""
+    """End the process without waiting for threads that the driver has not ended."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # the driver may have closed it

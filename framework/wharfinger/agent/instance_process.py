@@ -1,4 +1,4 @@
-"""A driver instance in a process of its own, seen from the agent."""
+"""Run a driver instance in a separate process, and restart the process when it ends."""
 
 import os
 import signal
@@ -17,38 +17,38 @@ from wharfinger.agent.status import InstanceStatus, State
 from wharfinger.conf import AgentSection
 
 LOG: Final = logging.getLogger(__name__)
-#: Module that the process runs.
+#: The module that the process runs.
 _PROGRAM: Final = "wharfinger.agent.instance_main"
 #: Seconds between SIGTERM and SIGKILL.
 GRACE: Final = 10.0
-#: Seconds until a process that has ended is started again, at first and at most.
+#: The shortest and the longest wait, in seconds, before a process that has ended is restarted.
 _FIRST_WAIT: Final = 1.0
 _LONGEST_WAIT: Final = 300.0
-#: Ends in a row that make the wait longer.
+#: After this many ends in a row, the wait does not become longer.
 _COUNTED_ENDS: Final = 10
-#: A process that ran for so many seconds does not count as one that ended soon.
+#: After a run of this many seconds, an end is the first one in a row again.
 _STEADY: Final = 600.0
-#: Ends in a row from which on an instance is in a crash loop.
+#: After this many ends in a row, the instance is in a crash loop.
 _LOOP: Final = 3
-#: Signal at which the process writes the stacks of its threads.
+#: The signal at which the process writes the stacks of its threads.
 STACKS: Final = signal.SIGUSR1
-#: Advice after an end of that kind.
+#: Advice for the log, by the way in which the process ended.
 _HINTS: Final = {
     "signal SIGKILL": " The kernel does so if memory is short; look into its log.",
 }
-#: Bytes of stacks that one look logs.
+#: The largest number of bytes of stacks that are logged at once.
 _LONGEST_STACKS: Final = 256 * 1024
-#: Its descriptor: Python has no name for it where it was closed at the start.
+#: The descriptor of standard error: sys.stderr is None if it was closed when the agent started.
 _STANDARD_ERROR: Final = 2
 _MEBIBYTE: Final = 1024 * 1024
 
 
 class ProcessRunner:
-    """Runs a driver instance in a process, and starts the process again when it ends.
+    """Runs a driver instance in a process, and restarts the process when it ends.
 
-    The process ends with the agent. It has a session of its own. When it has ended, the agent kills
-    the processes that its driver has started in the session. A process that has left the session
-    stays, and all of them stay if the agent is killed; systemd or the container ends them.
+    The process ends with the agent. It has its own session. When it has ended, the agent kills the
+    processes that its driver has started in the session. A process that has left the session stays,
+    and all of them stay if the agent is killed; systemd or the container ends them.
     """
 
     def __init__(
@@ -60,15 +60,16 @@ class ProcessRunner:
         self._arguments: Final = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: ReportReader | None = None
-        #: File to which the process writes the stacks of its threads, and its bytes in the log.
+        #: The file to which the process writes the stacks of its threads, and how many bytes were
+        #: logged.
         self._stacks: BinaryIO | None = None
         self._logged_stacks = 0
         self._began = 0.0
         self._early_ends = 0
         self._last_wait = 0.0
-        #: Moment of the last look after the process.
+        #: The time of the last check of the process.
         self._looked_at = 0.0
-        #: Reason for which the process has to end, and the moment of the signal.
+        #: The reason for which the agent ends the process, and the time of the signal.
         self._ending = ""
         self._ending_since = 0.0
         #: Whether the process does not end after SIGKILL.
@@ -112,7 +113,10 @@ class ProcessRunner:
         )
 
     def check(self) -> None:
-        """Look after the process; called about every second."""
+        """Check the process: log its stacks, restart it, or end it if it hangs or is too large.
+
+        The agent calls it about every second.
+        """
         self._log_stacks()
         now = time.monotonic()
         if self._process is None:
@@ -132,19 +136,19 @@ class ProcessRunner:
         self._looked_at = now
 
     def stop(self) -> None:
-        """Ask the process to end after the cycle in progress; do not start it again."""
+        """Tell the process to end after the cycle in progress; do not restart it."""
         self._is_stopping = True
         self._become(State.STOPPING)
         self._signal(signal.SIGTERM)
 
     def has_ended(self) -> bool:
-        """Return whether the process has ended; afterwards nothing of it is left."""
+        """Return whether the process has ended; if so, end the other processes of its session."""
         if self._process is not None and child_process.has_exited(self._process.pid):
             self._after_end(_end_of(self._reap()))
         return self._process is None
 
     def kill(self) -> None:
-        """End the process at once, and log if it does not end."""
+        """Kill the process and its session; log an error if the process does not end."""
         if self._process is None or self._survives:
             return
         if child_process.kill_session(self._process.pid):
@@ -161,7 +165,7 @@ class ProcessRunner:
         )
 
     def status(self) -> InstanceStatus:
-        """Return the status of this moment."""
+        """Return the present status of the driver instance."""
         status, reader = self._status, self._reader
         if reader is None:
             return status
@@ -171,7 +175,7 @@ class ProcessRunner:
         )
 
     def _check_limits(self, now: float) -> None:
-        """End a process that hangs or is too large; note that one has published."""
+        """End the process if it hangs or is too large; set RUNNING after its first full cycle."""
         status = self.status()
         if hang := self._hang(status, now):
             self._signal(STACKS)
@@ -200,7 +204,7 @@ class ProcessRunner:
             self._become(State.RUNNING)
 
     def _hang(self, status: InstanceStatus, now: float) -> str:
-        """Return the reason why the process counts as hanging; empty if it does not.
+        """Return the reason why the process counts as hanging; "" if it does not.
 
         A process that is stopped, or in which a thread keeps Python's lock, shows no sign of life.
         """
@@ -209,7 +213,7 @@ class ProcessRunner:
         if began is not None and now - began >= timeout:
             return f"the driver did not return from {status.driver_call} for {now - began:.0f} s"
         alive_at = self._reader.alive_at() if self._reader is not None else None
-        # Compare with the agent's last look: a pause of the machine stops the agent, too.
+        # Compare with the agent's last check: a pause of the machine stops the agent, too.
         if alive_at is not None and self._looked_at - alive_at >= timeout:
             return f"its process has done nothing for {now - alive_at:.0f} s"
         return ""
@@ -220,7 +224,7 @@ class ProcessRunner:
         self._signal(signal.SIGTERM)
 
     def _after_end(self, end: str, event: str = "its process has ended") -> None:
-        """Note that the process has ended, and when it is to be started again."""
+        """Store that the process has ended, and when it will be restarted; log both."""
         now = time.monotonic()
         status = self.status()
         self._log_stacks()
@@ -256,21 +260,21 @@ class ProcessRunner:
         )
 
     def _reap(self) -> int:
-        """End all processes that are left in its session, and return its exit code."""
+        """Kill all processes that are left in the session; return the exit code of the process."""
         assert self._process is not None
         child_process.kill_session(self._process.pid)
         return self._process.wait()
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
-            # Not send_signal, which reaps a process that has ended.
+            # send_signal would reap a process that has ended.
             os.kill(self._process.pid, number)
 
     def _log_stacks(self) -> None:
-        """Log the stacks that the process has written since the last look.
+        """Log the stacks that the process has written since the last check.
 
-        The process does not log them itself: its log file may have been renamed by now, and
-        faulthandler does not use the configured format.
+        The process does not log them itself: its log file may have been renamed, and faulthandler
+        does not use the configured format.
         """
         if self._stacks is None:
             return
@@ -291,12 +295,12 @@ class ProcessRunner:
 
 
 def _create_stacks() -> BinaryIO:
-    """Return a new file in memory; raises OSError."""
+    """Create the file for stacks in memory; raises OSError."""
     return open(os.memfd_create("wharfinger-stacks"), "rb")  # noqa: PTH123 - no path
 
 
 def _end_of(code: int) -> str:
-    """Return the end of a process in words: an exit code, or a signal (negative)."""
+    """Return a text about the end of a process: its exit code, or a signal if it is negative."""
     if code >= 0:
         return f"exit code {code}"
     try:

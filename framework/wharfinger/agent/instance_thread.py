@@ -1,6 +1,6 @@
-"""A driver instance in a thread of the agent: for tests, and for tiny hosts.
+"""Run a driver instance in a thread of the agent: for tests, and for tiny hosts.
 
-A driver that hangs is reported, and cannot be ended; one that ends its process ends the agent.
+A driver that hangs is reported, but cannot be ended. A driver that ends its process ends the agent.
 """
 
 import time
@@ -33,7 +33,7 @@ class ThreadRunner:
         self._hang_timeout: Final = AgentSection.read(conf).hang_timeout
         self._latest: Final = _LatestReport()
         self._worker: Final = Worker(conf, name, client, context, self._latest)
-        # A driver that hangs does not keep the process from its end.
+        # The agent can end even if the driver hangs.
         self._thread: Final = Thread(target=self._worker.run, name=name, daemon=True)
         now = time.monotonic()
         self._status = InstanceStatus(name=name, state=State.STARTING, since=now, started_at=now)
@@ -43,7 +43,7 @@ class ThreadRunner:
         self._thread.start()
 
     def check(self) -> None:
-        """Log once if the driver does not return from a call, and once when it does."""
+        """Log once if a call to the driver does not return, and once when it has returned."""
         call, began = self._latest.call()
         now = time.monotonic()
         hangs = began is not None and now - began >= self._hang_timeout
@@ -63,7 +63,7 @@ class ThreadRunner:
             self._become(State.RUNNING)
 
     def stop(self) -> None:
-        """Ask the thread to end after the cycle in progress."""
+        """Tell the thread to end after the cycle in progress."""
         self._worker.stop()
         self._become(State.STOPPING)
 
@@ -72,10 +72,10 @@ class ThreadRunner:
         return not self._thread.is_alive()
 
     def kill(self) -> None:
-        """Do nothing: only the end of the process ends a thread."""
+        """Do nothing: a thread ends only with its process."""
 
     def status(self) -> InstanceStatus:
-        """Return the status of this moment."""
+        """Return the present status of the driver instance."""
         call, began = self._latest.call()
         return replace(self._status, driver_call=call, driver_call_began_at=began).with_report(
             self._latest.report
@@ -86,7 +86,7 @@ class ThreadRunner:
 
 
 class _LatestReport:
-    """The latest report of the instance, and the calls to its driver that are in progress."""
+    """The latest report of the driver instance, and the calls to its driver in progress."""
 
     def __init__(self) -> None:
         self.report = InstanceReport()
@@ -102,6 +102,6 @@ class _LatestReport:
         self._calls.pop()
 
     def call(self) -> tuple[str, float | None]:
-        """Return the call in progress and its begin; "" and None without one."""
+        """Return the call in progress and its start; "" and None without one."""
         calls = self._calls[-1:]
         return calls[0] if calls else ("", None)

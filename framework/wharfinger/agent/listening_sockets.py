@@ -1,7 +1,7 @@
-"""Sockets on which the agent answers: a Unix socket, and perhaps an address.
+"""Sockets on which the agent answers: a Unix socket and, if configured, an address.
 
 A Unix socket is opened relative to the descriptor of its directory. So its path may be longer than
-the 107 bytes that a socket's address has.
+107 bytes, the limit for the address of a socket.
 """
 
 import contextlib
@@ -23,16 +23,16 @@ from wharfinger.private_files import make_directory
 _MODE: Final = 0o660
 #: Connections that wait to be accepted.
 _BACKLOG: Final = 128
-#: Seconds that an agent which starts waits for another one that starts.
+#: Seconds that a starting agent waits for another starting agent.
 _PATIENCE: Final = 5.0
 
 
 @contextmanager
 def unix_socket(path: Path) -> Iterator[socket.socket]:
-    """Listen on a Unix socket, which is deleted at the end.
+    """Listen on a Unix socket, and delete it when the context ends.
 
     The socket of an agent that has died is replaced. Raises ConfigurationError if another process
-    listens there, if there is something else, or if the socket cannot be created.
+    listens there, if the path is not a socket, or if the socket cannot be created.
     """
     with ExitStack() as stack:
         try:
@@ -44,7 +44,7 @@ def unix_socket(path: Path) -> Iterator[socket.socket]:
                 listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
                 listener.bind(_address(directory, path.name))
                 stack.callback(_delete, directory, path.name, _identity(directory, path.name))
-                # The umask does not matter so. No client can connect before it listens.
+                # chmod ignores the umask. No client can connect before the socket listens.
                 os.chmod(path.name, _MODE, dir_fd=directory)
                 listener.listen(_BACKLOG)
         except OSError as error:
@@ -140,7 +140,7 @@ def _delete_stale(directory: int, path: Path) -> None:
     except ConnectionRefusedError:
         os.unlink(path.name, dir_fd=directory)
     except OSError:
-        # It listens, and has no place for one more connection.
+        # Its process listens, but its queue of connections is full.
         raise _running(path) from None
     else:
         raise _running(path)
@@ -152,7 +152,7 @@ def _identity(directory: int, name: str) -> tuple[int, int]:
 
 
 def _delete(directory: int, name: str, identity: tuple[int, int]) -> None:
-    """Delete our socket, but not another one that has taken its place."""
+    """Delete our socket, but not another socket that has replaced it."""
     with contextlib.suppress(FileNotFoundError):
         if _identity(directory, name) == identity:
             os.unlink(name, dir_fd=directory)

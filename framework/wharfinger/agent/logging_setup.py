@@ -1,4 +1,4 @@
-"""Logging of the agent and of its child processes, by oslo.log and its options."""
+"""Set up the logging of the agent and of its child processes with oslo.log and its options."""
 
 import logging
 import sys
@@ -17,18 +17,18 @@ from wharfinger.exceptions import ConfigurationError
 from wharfinger.masking import mask_handlers
 
 _PRODUCT: Final = "wharfinger"
-#: Levels of standard error, where no option says how to log, by how often -v was given.
+#: The levels for standard error if no option sets how to log, by the number of -v given.
 _BARE_LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
-#: The embedded Placement logs with its own ids.
+#: The logger of the embedded Placement, which logs with its own request ids.
 _PLACEMENT: Final = "placement"
 
 
 def configure(conf: cfg.ConfigOpts, verbose_level: int = 0, log_file: str | None = None) -> None:
-    """Set the logging of this process up, in place of what it has.
+    """Set up the logging of this process, and replace the former handlers.
 
-    ``verbose_level`` is how often -v was given, ``log_file`` the file of --log-file. Each process
-    of the agent calls it, again after a reload, and they may share a file. Raises
-    ConfigurationError, and leaves the logging as it is then.
+    ``verbose_level`` is the number of -v given, ``log_file`` the file of --log-file. Each process
+    of the agent calls it, and calls it again after a reload; several processes may share a file.
+    Raises ConfigurationError; the logging then stays as it is.
     """
     section = LoggingSection.read(conf)
     debug = section.debug or verbose_level >= len(_BARE_LEVELS) - 1
@@ -55,7 +55,7 @@ def configure(conf: cfg.ConfigOpts, verbose_level: int = 0, log_file: str | None
 
 
 def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_stderr: bool) -> None:
-    """Let oslo.log create the handlers; raises ConfigurationError."""
+    """Create the handlers with oslo.log; raises ConfigurationError."""
     path = log_file or (section.file and str(section.file))
     if not path and not (section.values["use_journal"] or section.values["use_syslog"]):
         to_stderr = True
@@ -86,15 +86,17 @@ def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_st
         ) from error
     root = logging.getLogger()
     for handler in root.handlers[:]:
-        # oslo.log adds it beside syslog, and commands keep standard output for their results.
+        # oslo.log adds such a handler for syslog, but standard output is for the results of
+        # commands.
         if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
             root.removeHandler(handler)
 
 
 def _add_request_id(record: logging.LogRecord) -> bool:
-    """Give a record the id of the cycle in which it was logged, where oslo.log looks for it.
+    """Add the request id of the cycle to a log record, where oslo.log expects it.
 
-    Without it, oslo.log would take the last request of the embedded Placement in this thread.
+    Without it, oslo.log would use the id of the last request to the embedded Placement in this
+    thread.
     """
     if record.name.partition(".")[0] != _PLACEMENT:
         current = request_id.current()

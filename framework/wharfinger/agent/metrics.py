@@ -1,7 +1,7 @@
-"""Metrics of the agent for Prometheus, made from its status at each request.
+"""Metrics of the agent for Prometheus, computed from its status at each request.
 
 A driver instance is the label ``driver_instance``: Prometheus itself uses ``instance`` for targets.
-Counters of an instance begin at 0 with each of its starts, as Prometheus expects of counters.
+Counters of a driver instance restart at 0 when it is restarted, as Prometheus expects of counters.
 """
 
 import re
@@ -24,11 +24,11 @@ from wharfinger.agent import health
 from wharfinger.agent.schedule import CycleType
 from wharfinger.agent.status import AgentStatus, InstanceStatus, State
 
-#: Label of all reservations whose reason has no label of its own.
+#: The label of all reservations whose reason has no label.
 OTHER_REASONS: Final = "other reasons"
-#: Reasons of an instance that have a label of their own, for as long as the agent runs.
+#: The largest number of reasons of a driver instance that get a label.
 REASONS: Final = 40
-#: A reason that can be a label: a few words. Another text of a driver may hold names.
+#: A reason that can be a label: a few words. Another text of a driver may contain names.
 _LABEL: Final = re.compile(r"[A-Za-z][A-Za-z _-]{0,39}\Z")
 _CYCLES: Final = {
     CycleType.FULL: "full",
@@ -42,9 +42,9 @@ def _clocks() -> tuple[float, float]:
 
 
 class Metrics:
-    """Page of metrics, in a format that the client accepts.
+    """The page of metrics, in a format that the client accepts.
 
-    ``clocks`` returns this moment, in seconds of ``time.monotonic()`` and of ``time.time()``.
+    ``clocks`` returns the present time in seconds of ``time.monotonic()`` and of ``time.time()``.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Metrics:
 
 
 class _StatusCollector(Collector):
-    """Makes the metrics from the status of the agent."""
+    """Computes the metrics from the status of the agent."""
 
     def __init__(
         self, status: Callable[[], AgentStatus], clocks: Callable[[], tuple[float, float]]
@@ -73,11 +73,11 @@ class _StatusCollector(Collector):
         self._labels: Final = _ReasonLabels()
 
     def describe(self) -> Iterable[Metric]:
-        """Return no metrics, so that registering asks for no status."""
+        """Return no metrics, so that registering the collector does not read the status."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Return all metrics of this moment."""
+        """Yield all metrics for the present status."""
         status = self._status()
         now, clock = self._clocks()
         offset = clock - now
@@ -115,17 +115,16 @@ class _StatusCollector(Collector):
 
 
 class _ReasonLabels:
-    """Labels for the reasons of reservations, of which there are few for each instance.
+    """Labels for the reasons of reservations; the first REASONS of a driver instance get one.
 
-    The first reasons have labels of their own, so that a label does not change while the agent
-    runs.
+    A reason keeps its label while the agent runs.
     """
 
     def __init__(self) -> None:
         self._known: Final[dict[str, set[str]]] = {}
 
     def label(self, instance: str, reason: str) -> str:
-        """Return the label of a reason: its words without an explanation in brackets."""
+        """Return the label of a reason: its text before brackets, or OTHER_REASONS."""
         label = reason.partition(" (")[0]
         known = self._known.setdefault(instance, set())
         if label not in known:

@@ -1,16 +1,16 @@
-"""Processes that the agent starts end with it, whatever ends it."""
+"""End the child processes of the agent with it, even if it is killed."""
 
 import ctypes
 import os
 import signal
 from typing import Final
 
-#: prctl(2): the signal that a process gets when its parent ends.
+#: The option of prctl(2) for the signal that a process gets when its parent ends.
 _PR_SET_PDEATHSIG: Final = 1
 
 
 def end_with(parent: int) -> None:
-    """Make the kernel kill this process when its parent ends; ``parent`` is the parent's id."""
+    """Make the kernel kill this process when its parent, the process ``parent``, ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it has ended meanwhile
+    if os.getppid() != parent:  # the parent has ended already
         os._exit(1)

@@ -1,4 +1,4 @@
-"""Problems, logged when they begin and when they are over, and not in between."""
+"""Log a problem when it begins and when it is over, but not in between."""
 
 import re
 from collections.abc import Hashable, Iterable, Mapping
@@ -18,16 +18,16 @@ from wharfinger.exceptions import (
 )
 
 LOG: Final = logging.getLogger(__name__)
-#: Parts of a text that differ each time: addresses of objects, ids of requests.
+#: Parts of a text that differ in each occurrence: addresses of objects, ids of requests.
 _CHANGING: Final = re.compile(r"\b0x[0-9a-f]+|\breq-[0-9a-f-]+")
 
 
 class Problems:
-    """Problems of one ``subject``, as several checks find them.
+    """The present problems of one ``subject``, such as a driver instance.
 
-    Each check, such as the cycles of one type, reports all problems that it found. A problem of
-    several checks is one problem; it is over when no check reports it. Two errors are one problem
-    if their texts are the same, or if both come from one outage: see ``outage_of``.
+    Several checks find problems; each check, such as the cycles of one type, reports all problems
+    that it found. A problem is over when no check reports it. Two errors are one problem if their
+    texts are the same, or if both come from one outage: see ``outage_of``.
     """
 
     def __init__(self, subject: str) -> None:
@@ -37,9 +37,9 @@ class Problems:
     def found(
         self, by: Hashable, errors: Iterable[BaseException] = (), *, is_whole: bool = False
     ) -> None:
-        """Note all problems that a check found, in place of its former ones.
+        """Replace the problems that a check found before; log problems that are new or over.
 
-        ``is_whole`` says that an error ended the whole check, not a part of it.
+        ``is_whole`` is whether the error ended the whole check, not a part of it.
         """
         before = self._all()
         self._found[by] = self._log_new(errors, before, is_whole=is_whole)
@@ -49,13 +49,13 @@ class Problems:
                 LOG.warning("%s: over: %s", self._subject, text)
 
     def also_found(self, by: Hashable, errors: Iterable[BaseException]) -> None:
-        """Note problems of a check that did not look at everything."""
+        """Add problems of a check that did not examine everything; log new ones."""
         self._found.setdefault(by, {}).update(self._log_new(errors, self._all(), is_whole=False))
 
     def _log_new(
         self, errors: Iterable[BaseException], known: Mapping[str, str], *, is_whole: bool
     ) -> dict[str, str]:
-        """Return the texts of problems by their identity; log the new ones."""
+        """Return the texts of the problems by their identity; log those not in ``known``."""
         found: dict[str, str] = {}
         for error in errors:
             text = _text(error)
@@ -74,12 +74,12 @@ class Problems:
 
 
 def outage_of(error: BaseException, *, is_whole: bool) -> str | None:
-    """Return the dependency that is away by this error; None if the error is of another kind.
+    """Return which dependency an error shows to be down; None for other errors.
 
-    During one outage, a dependency may refuse, hang, and answer with errors or nonsense, and the
-    requests differ. Some classes of errors mean an outage only if they ended the whole cycle
-    (``is_whole``): a driver reports the problem of a single node by the same class as an outage of
-    its backend, and Placement may fail for a single tree.
+    During one outage, a dependency may refuse connections, hang, or answer with errors or invalid
+    data, and the requests differ. Some classes of errors mean an outage only if they ended the
+    whole cycle (``is_whole``): a driver uses the same class for the problem of a single node and
+    for an outage of its backend, and Placement may fail for a single tree.
     """
     match error:
         case PlacementUnavailable() | UnexpectedAnswer():
@@ -94,7 +94,7 @@ def outage_of(error: BaseException, *, is_whole: bool) -> str | None:
 
 
 def is_outage(problem: WharfingerError) -> bool:
-    """Return whether a problem of a part shows that a dependency is away."""
+    """Return whether a problem of a part of the cycle shows that a dependency is down."""
     return outage_of(problem, is_whole=False) is not None
 
 

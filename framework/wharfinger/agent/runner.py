@@ -1,4 +1,4 @@
-"""Runner of a driver instance: a thread of the agent, or a process of its own."""
+"""Interface of the runner of a driver instance: a thread of the agent, or a separate process."""
 
 from typing import Protocol
 
@@ -6,26 +6,26 @@ from wharfinger.agent.status import InstanceStatus
 
 
 class Runner(Protocol):
-    """Runs one driver instance. All methods are called by the main thread of the agent."""
+    """Runs one driver instance. The main thread of the agent calls the methods."""
 
     @property
     def name(self) -> str:
-        """The name of the driver instance."""
+        """Return the name of the driver instance."""
 
     def start(self) -> None:
         """Start the instance."""
 
     def check(self) -> None:
-        """Look after the instance: notice that it has ended or hangs, and start it again."""
+        """Check whether the driver instance has ended or hangs; restart it if it has ended."""
 
     def stop(self) -> None:
-        """Ask the instance to end after the cycle in progress; do not start it again."""
+        """Tell the driver instance to end after the cycle in progress; do not restart it."""
 
     def has_ended(self) -> bool:
-        """Return whether the instance has ended."""
+        """Return whether the driver instance has ended."""
 
     def kill(self) -> None:
-        """End the instance at once, if that is possible."""
+        """End the driver instance at once, if that is possible."""
 
     def status(self) -> InstanceStatus:
-        """Return the status of this moment; for any thread."""
+        """Return the present status; any thread may call this method."""

@@ -1,17 +1,18 @@
-"""Times at which the cycles of a driver instance are due."""
+"""When the cycles of a driver instance are due."""
 
 from enum import StrEnum
 from typing import Final
 
 from wharfinger.conf import AgentSection
 
-#: Seconds from the beginning of a failed attempt to the next one: at first, and at most.
+#: The shortest and the longest time, in seconds, from the start of a failed attempt to the next
+#: one.
 FIRST_RETRY: Final = 1.0
 LONGEST_RETRY: Final = 30.0
 
 
 class CycleType(StrEnum):
-    """The types of cycle, each of which does more than those after it."""
+    """The types of cycles; each type also does the work of the types after it."""
 
     FULL = "full cycle"
     DRIFT = "drift cycle"
@@ -19,9 +20,9 @@ class CycleType(StrEnum):
 
 
 class Backoff:
-    """Interval between attempts that fail: it doubles with each, up to ``longest`` seconds.
+    """Interval between failed attempts, which doubles with each failure up to ``longest`` seconds.
 
-    It begins with an attempt, not with its end: an attempt that waited for a timeout has waited.
+    The interval starts with the attempt, not with its end: a wait for a timeout is part of it.
     """
 
     def __init__(self, longest: float = LONGEST_RETRY) -> None:
@@ -29,14 +30,14 @@ class Backoff:
         self._failures = 0
 
     def failed(self) -> float:
-        """Count a failed attempt; return the seconds from its beginning to the next one."""
-        # Beyond some exponent, a float has no room for the power.
+        """Count a failed attempt; return the seconds from its start to the next attempt."""
+        # A float cannot hold higher powers.
         interval = FIRST_RETRY * 2.0 ** min(self._failures, 60)
         self._failures += 1
         return min(interval, self._longest)
 
     def succeeded(self) -> None:
-        """Begin with the shortest interval again."""
+        """Reset the interval to the shortest one."""
         self._failures = 0
 
 
@@ -44,11 +45,12 @@ class Timetable:
     """Times at which the cycles of one driver instance are due, in seconds of a monotonic clock.
 
     The first full cycle is due at once. Until it succeeds, no other cycle is due. An interval
-    begins at the end of a cycle; missed cycles are not caught up. A full cycle counts as a drift
-    cycle and a poll too, and a drift cycle counts as a poll.
+    starts at the end of a cycle; missed cycles are not repeated. A full cycle counts as a drift
+    cycle and a poll, too, and a drift cycle counts as a poll.
 
     A failed cycle is due again after a backoff, which is never longer than the interval of the
-    drift cycles. A failed poll also waits for its own interval. Both begin with the failed cycle.
+    drift cycles. A failed poll also waits for its own interval. Both times start with the failed
+    cycle.
     """
 
     def __init__(self, section: AgentSection) -> None:
@@ -63,16 +65,16 @@ class Timetable:
 
     @property
     def next(self) -> float:
-        """The time of the next cycle."""
+        """Return the time at which the next cycle is due."""
         return min(self._due.values())
 
     def due(self, now: float) -> CycleType | None:
-        """Return the cycle that is due, if any; the caller begins it now."""
+        """Return the type of cycle that is due, or None; the caller starts the cycle now."""
         self._began = now
         return next((kind for kind in CycleType if self._due.get(kind, now + 1) <= now), None)
 
     def ended(self, kind: CycleType, now: float, *, failed: bool = False) -> None:
-        """Note that the cycle that was due has succeeded, or has failed."""
+        """Set when the next cycles are due, after a cycle of this type has succeeded or failed."""
         if failed:
             interval = self._backoffs[kind].failed()
             if kind is CycleType.POLL:

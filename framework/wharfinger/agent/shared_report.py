@@ -1,8 +1,8 @@
-"""A page of memory in which the process of a driver instance shows what it does.
+"""Shared memory in which the process of a driver instance shows its work to the agent.
 
-The process writes its report there, each call to its driver that is in progress, and signs of life.
-The agent reads the page when it likes. Neither waits for the other, and a driver that closes
-descriptors, prints, forks or hangs in C with Python's lock changes nothing about that.
+The process writes its report, each call to its driver in progress, and signs of life. The agent
+reads them at any time. Neither process waits for the other. This works even if a driver closes
+descriptors, prints, forks, or hangs in C code with Python's lock.
 """
 
 import mmap
@@ -19,10 +19,10 @@ from wharfinger.agent import status
 from wharfinger.agent.status import InstanceReport
 from wharfinger.exceptions import printable
 
-#: Moment of the last sign of life, 0 before the first one.
+#: The time of the last sign of life, 0 before the first one.
 _ALIVE: Final = struct.Struct("d")
-#: Moment at which the driver was called (0: no call), and the operation; length and checksum of
-#: the report that follows.
+#: The start of the driver call (0: no call) and its name; then the length and the checksum of the
+#: report that follows.
 _CALL: Final = struct.Struct("d64s")
 _REPORT: Final = struct.Struct("II")
 _OPERATION_BYTES: Final = 64
@@ -33,14 +33,17 @@ _SIZE: Final = 1024 * 1024
 
 
 def create() -> BinaryIO:
-    """Create the memory for the report of an instance as an open file. Raises OSError."""
+    """Create the memory for the report of a driver instance as an open file. Raises OSError."""
     page = open(os.memfd_create("wharfinger-report"), "wb")  # noqa: PTH123, SIM115 - no path
     page.truncate(_SIZE)
     return page
 
 
 class ReportWriter:
-    """Writes the page; an observer of the calls to the driver. Takes over the descriptor."""
+    """Writes to the shared memory; an observer of the calls to the driver.
+
+    It closes the descriptor.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._page: Final = mmap.mmap(descriptor, _SIZE)
@@ -49,16 +52,16 @@ class ReportWriter:
         self._calls: Final[list[tuple[float, bytes]]] = []
 
     def alive(self) -> None:
-        """Show a sign of life."""
+        """Write the present time as a sign of life."""
         _ALIVE.pack_into(self._page, 0, time.monotonic())
 
     def began(self, operation: str) -> None:
-        """Note that a call to the driver has begun."""
+        """Write that a call to the driver has started."""
         self._calls.append((time.monotonic(), operation.encode()[:_OPERATION_BYTES]))
         _CALL.pack_into(self._page, _CALL_START, *self._calls[-1])
 
     def ended(self) -> None:
-        """Note that the latest call has returned or raised."""
+        """Write that the latest call to the driver has returned or raised an error."""
         self._calls.pop()
         call = self._calls[-1] if self._calls else (0.0, b"")
         _CALL.pack_into(self._page, _CALL_START, *call)
@@ -72,10 +75,10 @@ class ReportWriter:
 
 
 class ReportReader:
-    """Reads the page of another process, for any thread. The page is freed with the reader.
+    """Reads the shared memory of another process, in any thread.
 
-    A driver may write anywhere in its process. So an impossible moment is read as 0, which is long
-    ago.
+    The memory is freed with this object. A driver may write to any memory of its process, so a time
+    in the future is read as 0, which is long ago.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -84,19 +87,19 @@ class ReportReader:
         self._report = InstanceReport()
 
     def call(self) -> tuple[str, float | None]:
-        """Return the call to the driver in progress and its begin; "" and None without one."""
+        """Return the driver call in progress and its start; "" and None without one."""
         began, operation = _CALL.unpack_from(self._page, _CALL_START)
         if not began:
             return "", None
         return printable(operation.rstrip(b"\0").decode(errors="replace")), _past(began)
 
     def alive_at(self) -> float | None:
-        """Return the moment of the last sign of life; None before the first one."""
+        """Return the time of the last sign of life; None before the first one."""
         (moment,) = _ALIVE.unpack_from(self._page)
         return _past(moment) if moment else None
 
     def report(self) -> InstanceReport:
-        """Return the latest report; the one before while another is being written."""
+        """Return the latest complete report."""
         length, checksum = _REPORT.unpack_from(self._page, _REPORT_START)
         if checksum != self._checksum and length <= _SIZE - _DATA_START:
             data = self._page[_DATA_START : _DATA_START + length]

@@ -1,19 +1,19 @@
-"""Standard error whose reader does not hold up the agent."""
+"""Standard error that drops lines instead of blocking the agent."""
 
 import os
 import select
 from typing import Final
 
-#: Seconds that a line may wait for its reader.
+#: Seconds that a line may wait until it can be written.
 PATIENCE: Final = 1.0
 
 
 class StandardError:
-    """Stream of a log handler. It drops a line if the pipe, socket or terminal stays full.
+    """Stream of a log handler that drops a line if the pipe, socket or terminal stays full.
 
-    A write would otherwise wait until the log is read, and the agent could not look after its
-    instances. Further lines are dropped at once until there is room again; then a line says how
-    many there were.
+    Otherwise, a write would wait until another program reads the log, and the agent could not check
+    its instances. Further lines are dropped at once until there is room again. Then a line states
+    how many were dropped.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -33,6 +33,6 @@ class StandardError:
             if not self._poll.poll(patience * 1000):
                 self._dropped += 1
                 return
-            # A pipe or socket that has room takes so many bytes at once.
+            # A pipe or socket that has room accepts this many bytes without blocking.
             data = data[os.write(self._descriptor, data[: select.PIPE_BUF]) :]
         self._dropped = 0

@@ -1,11 +1,11 @@
-"""Status of the agent and of its driver instances.
+"""Status of the agent and of its driver instances, as values.
 
-Values only. An instance reports an ``InstanceReport`` after each change; the agent adds what it
-knows of the thread or process in which the instance runs. Health, metrics and ``agent status`` are
-made from an ``AgentStatus`` and ask nothing.
+A driver instance reports an ``InstanceReport`` after each change; the agent adds what it knows of
+the thread or process in which the instance runs. Health, metrics and ``agent status`` are computed
+only from an ``AgentStatus``.
 
-Moments are in seconds of ``time.monotonic()``, which all processes of a machine share and which no
-change of the clock moves.
+Times are in seconds of ``time.monotonic()``, which all processes of a machine share, and which does
+not jump when the clock is set.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ from wharfinger.agent.schedule import CycleType
 class State(StrEnum):
     """State of a driver instance."""
 
-    #: It runs, and has not completed a full cycle since it was started.
+    #: It has not completed a full cycle since it was started.
     STARTING = "starting"
     RUNNING = "running"
     #: A call to its driver has not returned, or its process has shown no sign of life, for
-    #: ``hang_timeout``. It is being ended.
+    #: ``hang_timeout``. The agent ends it.
     WEDGED = "wedged"
-    #: It has ended, and will be started again.
+    #: It has ended, and will be restarted.
     ENDED = "ended"
     #: It has ended several times in a row, each time soon after its start.
     CRASH_LOOP = "crash loop"
@@ -36,11 +36,11 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleCounts:
-    """Cycles of one type since the instance was started.
+    """Numbers and times of the cycles of one type since the driver instance was started.
 
-    ``seconds`` is the sum of the durations of all of them, ``last_seconds`` the duration of the
-    last one that was completed, ``completed_at`` the moment of its end. ``error`` is the text of
-    the last failure, empty after a completed cycle.
+    ``seconds`` is the total duration of all these cycles. ``last_seconds`` is the duration of the
+    last completed cycle, ``completed_at`` its end. ``error`` is the text of the last failure, ""
+    after a completed cycle.
     """
 
     completed: int = 0
@@ -55,7 +55,7 @@ class CycleCounts:
 class ReservationCount:
     """Number of providers that are reserved for one reason.
 
-    ``oldest_since`` is the begin of the oldest of these reservations.
+    ``oldest_since`` is the start of the oldest of these reservations.
     """
 
     providers: int
@@ -64,11 +64,11 @@ class ReservationCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderCounts:
-    """Providers of an instance by state.
+    """Numbers of the providers of a driver instance, by state.
 
-    ``published`` are all that it publishes; ``reserved`` are those of them that are fully reserved,
-    ``absent`` those that the last complete listing lacked, ``fought`` those with a value that
-    another program undoes again and again.
+    ``published`` counts all that it publishes. ``reserved`` counts fully reserved ones among them,
+    ``absent`` those that were missing from the last complete list, and ``fought`` those with a
+    value that another program undoes again and again.
     """
 
     published: int = 0
@@ -79,16 +79,17 @@ class ProviderCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceReport:
-    """Report of a driver instance on its work.
+    """Report of a driver instance about its work.
 
-    ``driver`` and ``owner`` are None until the driver is loaded. ``is_complete``: the last full
-    cycle published all nodes and devices. ``cycle`` is the cycle in progress, and
-    ``cycle_began_at`` its begin. ``cycles`` are counted by type. ``problems`` are the texts of the
-    current problems. ``conflicts`` is the number of trees that another process changed at the same
-    time. ``requests`` are those sent to Placement, by method, then by HTTP status (``0``: no
-    answer). ``unreachable_cycles`` is the number of cycles in a row that failed since Placement did
-    not answer. ``reserving_seconds`` is the sum, for ``reserving_count`` reservations, of the
-    time from the begin of the cycle that found the change until Placement had the reservation.
+    ``driver`` and ``owner`` are None until the driver is loaded. ``is_complete`` is whether the
+    last full cycle published all nodes and devices. ``cycle`` is the cycle in progress,
+    ``cycle_began_at`` its start. ``cycles`` has the counts by type of cycle. ``problems`` are the
+    texts of the present problems. ``conflicts`` is the number of trees that another process changed
+    at the same time. ``requests`` are the numbers of requests to Placement, by method, then by HTTP
+    status (``0``: no answer). ``unreachable_cycles`` is the number of cycles in a row that failed
+    because Placement did not answer. ``reserving_seconds`` is a sum over ``reserving_count``
+    reservations: the time from the start of the cycle that found the change until Placement had the
+    reservation.
     """
 
     driver: str | None = None
@@ -108,7 +109,7 @@ class InstanceReport:
 
     @property
     def has_published(self) -> bool:
-        """Whether a full cycle was completed."""
+        """Return whether a full cycle was completed."""
         counts = self.cycles.get(CycleType.FULL)
         return counts is not None and counts.completed > 0
 
@@ -117,13 +118,13 @@ class InstanceReport:
 class InstanceStatus:
     """Status of a driver instance, as the agent sees it.
 
-    ``since`` is the begin of ``state``, ``started_at`` the first start by this agent.
-    ``completed_at`` has the end of the last completed cycle of each type since then, also before it
-    was started again. ``pid`` is None in a thread of the agent, and while no process
-    runs. ``restarts`` counts the starts after the first one. ``last_end`` says how it ended last
-    ("exit code 3", "signal SIGSEGV"), ``next_start_at`` when it will be started again.
-    ``driver_call`` is the call to its driver in progress, empty without one, and
-    ``driver_call_began_at`` its begin.
+    ``since`` is the start of ``state``, ``started_at`` the first start by this agent.
+    ``completed_at`` has the end of the last completed cycle by type, also from before a restart.
+    ``pid`` is None if the instance runs in a thread of the agent, and while no process runs.
+    ``restarts`` counts the starts after the first one. ``last_end`` is how it ended last ("exit
+    code 3", "signal SIGSEGV"), ``next_start_at`` when it will be restarted. ``driver_call`` is the
+    call to its driver in progress, "" without one, and ``driver_call_began_at`` the start of this
+    call.
     """
 
     name: str
@@ -140,7 +141,7 @@ class InstanceStatus:
     report: InstanceReport = InstanceReport()
 
     def with_report(self, report: InstanceReport) -> "InstanceStatus":
-        """Return the status with a newer report."""
+        """Return this status with a newer report."""
         completed = {
             kind: counts.completed_at
             for kind, counts in report.cycles.items()
@@ -161,14 +162,13 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStatus:
-    """Status of an agent: of all its driver instances, in the order of the configuration.
+    """Status of an agent and of all its driver instances, in the order of the configuration.
 
-    ``looked_at`` is the moment at which the agent looked after its instances last.
-    ``reloads`` counts the configurations that were taken after the first one. ``refused_reload`` is
-    the text of the problems for which the last new configuration was refused, empty if it was
-    taken; ``reloaded_at`` is the moment of either. ``service_error`` is the error of the last
-    report of the host's service, empty after a success; ``service_reported_at`` is the moment of
-    either.
+    ``looked_at`` is the time of the agent's last check of its instances. ``reloads`` counts the
+    configurations that were accepted after the first one. ``refused_reload`` is the text of the
+    problems for which the last new configuration was refused, "" if it was accepted;
+    ``reloaded_at`` is the time of either. ``service_error`` is the error of the last report of the
+    host's service, "" after a success; ``service_reported_at`` is the time of that report.
     """
 
     started_at: float
@@ -184,10 +184,9 @@ class AgentStatus:
 
 
 def encode(report: InstanceReport) -> bytes:
-    """Return a report as one line of JSON, without its end."""
+    """Return a report as JSON."""
     return msgspec.json.encode(report)
 
 
-#: Return the report of one line of JSON; raise msgspec.ValidationError or msgspec.DecodeError for
-#: any other line.
+#: Decode a report from JSON; raises msgspec.ValidationError or msgspec.DecodeError.
 decode: Final = msgspec.json.Decoder(InstanceReport).decode

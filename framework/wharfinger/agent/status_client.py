@@ -1,4 +1,4 @@
-"""Client of the agent on this host: it asks for the agent's status on the Unix socket."""
+"""Client that reads the agent's status from the Unix socket on the same host."""
 
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -10,9 +10,9 @@ from wharfinger.agent import listening_sockets
 from wharfinger.agent.status import AgentStatus
 from wharfinger.exceptions import WharfingerError, shown
 
-#: Seconds without a byte of the answer after which the agent counts as stuck.
+#: Seconds without a byte of the answer after which the client gives up.
 TIMEOUT: Final = 5.0
-#: Bytes that an answer may have.
+#: The largest number of bytes of an answer.
 _LONGEST: Final = 64 * 1024 * 1024
 _OK: Final = 200
 
@@ -64,7 +64,7 @@ def read_status(path: Path) -> AgentStatus:
 
 
 class _Connection(HTTPConnection):
-    """A connection to a Unix socket."""
+    """An HTTP connection over a Unix socket."""
 
     def __init__(self, path: Path) -> None:
         super().__init__("localhost")

@@ -1,7 +1,7 @@
-"""The agent's notifications to systemd: sd_notify(3) over a datagram socket, without a C library.
+"""Notify systemd about the agent: sd_notify(3) over a datagram socket, without a C library.
 
-It sends only what the service's unit file asks for. A failure to send is logged once, and never
-ends the agent.
+It sends only what the service's unit file requests. If a notification cannot be sent, that is
+logged once, and does not end the agent.
 """
 
 import os
@@ -16,20 +16,20 @@ from wharfinger.exceptions import WharfingerError, printable, shown
 
 #: A count of microseconds has 64 bits.
 _DIGITS: Final = re.compile(r"[0-9]{1,20}")
-#: Seconds that a full queue of systemd's may hold up the caller.
+#: Seconds that a notification may wait if systemd's queue is full.
 _PATIENCE: Final = 1.0
-#: Bytes of a status. systemd ignores messages above 4096 bytes.
+#: The largest number of bytes of a status. systemd ignores messages above 4096 bytes.
 _STATUS_SIZE: Final = 2048
 
 
 class SystemdNotifier:
     """Notifies systemd of the agent's state; without systemd it sends nothing.
 
-    Made once at the start, from ``os.environ``. It removes what systemd has put there: otherwise
-    child processes would inherit it, and speak for the agent.
+    Created once at the start with ``os.environ``, from which it removes systemd's variables:
+    otherwise child processes would inherit them, and notify systemd for the agent.
 
     ``watchdog_interval`` is the number of seconds between two calls of ``alive``, half of what
-    systemd allows; None without a watchdog. Each method may be called from one thread at a time.
+    systemd allows; None without a watchdog. Only one thread at a time may call a method.
     """
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
@@ -46,7 +46,7 @@ class SystemdNotifier:
 
     def reloading(self) -> None:
         """Notify that the agent reads its configuration again; ``ready`` ends this."""
-        # The clock of systemd, which ignores what was sent before it asked for the reload.
+        # systemd uses this time to ignore messages from before its request to reload.
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
@@ -54,13 +54,13 @@ class SystemdNotifier:
         self._send("STOPPING=1")
 
     def status(self, text: str) -> None:
-        """Set the line that ``systemctl status`` prints; the same line again is not sent."""
+        """Set the line that ``systemctl status`` prints; an unchanged line is not sent again."""
         if text != self._status:
             line = printable(text).encode()[:_STATUS_SIZE].decode(errors="ignore")
             self._status = text if self._send(f"STATUS={line}") else None
 
     def alive(self) -> None:
-        """Restart the watchdog's clock, where there is one."""
+        """Reset the watchdog's timer, if there is a watchdog."""
         if self.watchdog_interval is not None:
             self._send("WATCHDOG=1")
 

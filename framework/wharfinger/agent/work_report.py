@@ -1,4 +1,4 @@
-"""Report of a driver instance, kept up to date while its cycles run."""
+"""Keep the report of a driver instance up to date while its cycles run."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -20,16 +20,20 @@ from wharfinger.providers.plan import SetInventories, Step
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle import CycleResult
 
-#: Problems that a report has at most, the characters of each, and the reasons of reservations.
+#: The largest numbers of problems in a report, of characters of each, and of reasons of
+#: reservations.
 _PROBLEMS: Final = 20
 _LONGEST: Final = 500
 _REASONS: Final = 50
-#: Reason of the reservations whose own reason is not among those.
+#: The reason under which all further reasons are counted.
 OTHER_REASONS: Final = "other reasons"
 
 
 class WorkReport:
-    """The report of one driver instance. ``client`` is the one that the instance alone uses."""
+    """The report of one driver instance.
+
+    ``client`` is the Placement client that only this instance uses: its requests are counted.
+    """
 
     def __init__(self, client: PlacementClient) -> None:
         self._client: Final = client
@@ -39,21 +43,21 @@ class WorkReport:
 
     @property
     def current(self) -> InstanceReport:
-        """The report of this moment."""
+        """Return the present report."""
         return self._report
 
     def loaded(self, driver: str, owner: str) -> None:
-        """Note that the driver is loaded, and the owner trait with which it publishes."""
+        """Store that the driver is loaded, and the owner trait that it publishes with."""
         self._report = replace(self._report, driver=driver, owner=owner)
 
     def begin(self, kind: CycleType) -> None:
-        """Note that a cycle begins."""
+        """Store that a cycle starts."""
         self._steps = 0
         self._requests_before = dict(self._client.counts)
         self._report = replace(self._report, cycle=kind, cycle_began_at=time.monotonic())
 
     def written(self, step: Step) -> None:
-        """Note that a step of the cycle was written to Placement."""
+        """Store that a step of the cycle was written to Placement."""
         self._steps += 1
         began = self._report.cycle_began_at
         if became_reserved(step) and began is not None:
@@ -64,16 +68,16 @@ class WorkReport:
             )
 
     def failed(self, error: BaseException) -> None:
-        """Note that the cycle in progress failed, or that no cycle could be run."""
+        """Store that the cycle in progress failed, or that no cycle could be started."""
         if self._report.cycle is None:
             self._report = replace(self._report, problems=_texts([error]))
         counts = self._counts()
         self._end(replace(counts, failed=counts.failed + 1, error=_text(error)), [error])
 
     def completed(self, result: CycleResult, records: Mapping[str, Record]) -> None:
-        """Note that the cycle in progress was completed.
+        """Store that the cycle in progress was completed.
 
-        ``records`` are those of the instance after the cycle.
+        ``records`` are the provider records of the driver instance after the cycle.
         """
         kind, began = self._report.cycle, self._report.cycle_began_at
         counts, now = self._counts(), time.monotonic()
@@ -126,7 +130,7 @@ class WorkReport:
     def _unreachable_cycles(self, errors: Iterable[BaseException]) -> int:
         """Return the number of cycles in a row in which Placement did not answer.
 
-        A cycle that sent no request leaves the number as it is.
+        A cycle that sent no request does not change the number.
         """
         before = self._requests_before
         statuses = {
@@ -164,7 +168,7 @@ def _provider_counts(records: Iterable[Record]) -> ProviderCounts:
 
 
 def _reservation_counts(records: Iterable[Record]) -> dict[str, ReservationCount]:
-    """Count the reservations by reason; moments since the epoch become monotonic ones."""
+    """Count the reservations by reason; convert their starts to the monotonic clock."""
     offset = time.monotonic() - time.time()
     counts: dict[str, ReservationCount] = {}
     for record in records:

@@ -1,6 +1,6 @@
-"""Work of one driver instance: cycle after cycle, until it is stopped.
+"""Run the cycles of one driver instance until it is stopped.
 
-It runs in a thread of the agent or in a process of its own; it does not know in which.
+The code does not depend on whether it runs in a thread of the agent or in a separate process.
 """
 
 import time
@@ -26,23 +26,23 @@ from wharfinger.reconcile.cycle import CycleResult, Reconciler
 from wharfinger.request_id import same_request
 
 LOG: Final = logging.getLogger(__name__)
-#: Providers that one log line names.
+#: The largest number of providers that one log line names.
 _NAMED: Final = 10
 
 
 class Reporter(driver_calls.CallObserver, Protocol):
-    """Takes the reports of an instance, and observes the calls to its driver."""
+    """Receives the reports of a driver instance, and observes the calls to its driver."""
 
     def publish(self, report: InstanceReport) -> None:
-        """Take a report in place of the one before."""
+        """Replace the former report by this one."""
 
 
 class Worker:
     """Runs the cycles of a driver instance, one after the other, until it is stopped.
 
-    It logs each failure and tries again. The instance belongs to this process meanwhile; the
-    worker loads it again only if it could not be loaded or connected. ``client`` is for this
-    instance alone. ``reporter`` gets each new report, and observes the calls to the driver.
+    It logs each failure and tries again. Meanwhile, no other process may run this driver instance.
+    The worker loads the instance again only if it could not be loaded or connected. ``client`` is
+    only for this instance. ``reporter`` gets each new report, and observes the calls to the driver.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Worker:
         self._stopping: Final = Event()
 
     def stop(self) -> None:
-        """End after the cycle in progress; for any thread."""
+        """End ``run`` after the cycle in progress; any thread may call this method."""
         self._stopping.set()
 
     def run(self) -> None:
-        """Run until it is stopped."""
+        """Run cycles until ``stop`` is called."""
         driver_calls.observer.set(self._reporter)
         backoff = Backoff(self._section.drift_interval)
         while not self._stopping.is_set():
@@ -77,14 +77,14 @@ class Worker:
             try:
                 self._serve()
             except BaseException as error:
-                # Isolates the other instances from this one's driver, one that exits too.
+                # This isolates other instances from the driver, even if it calls sys.exit().
                 self._problems.found("start", [error], is_whole=True)
                 self._report.failed(error)
             self._reporter.publish(self._report.current)
             self._stopping.wait(max(0.0, began + backoff.failed() - time.monotonic()))
 
     def _serve(self) -> None:
-        """Load and connect the instance, and run its cycles until the end."""
+        """Load and connect the driver instance, and run its cycles until the worker is stopped."""
         with driver_calls.observed("import"):
             instance = driver_instance_loader.load(self._conf, self.name)
         owner = instance.publisher.owner
@@ -150,7 +150,7 @@ class Worker:
     def _note_problems(
         self, kind: CycleType, result: CycleResult | None, error: BaseException | None
     ) -> bool:
-        """Log what begins and what is over; return whether the cycle met no failure or outage."""
+        """Log problems that begin or are over; return whether there was no failure or outage."""
         problems = result.problems if result is not None else ()
         outages = [problem for problem in problems if is_outage(problem)]
         others = [problem for problem in problems if problem not in outages]
@@ -161,13 +161,13 @@ class Worker:
         if result is not None and kind is CycleType.FULL:
             self._problems.found("cycles", others)
         elif result is not None:
-            # The other cycles see what has changed, and know nothing of the rest.
+            # Drift cycles and polls examine only changes, so other problems may persist.
             self._problems.also_found("cycles", others)
         return not failure
 
 
 def _summary(steps: Sequence[Step]) -> str:
-    """Return how much was written, and which providers are reserved or released by it."""
+    """Return how many changes were written, and which providers they reserve or release."""
     parts = [f"{len(steps)} {'change' if len(steps) == 1 else 'changes'} written"]
     for word, changes in (("reserved", became_reserved), ("released", became_free)):
         names = sorted({printable(step.name) for step in steps if changes(step)})

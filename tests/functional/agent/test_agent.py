@@ -487,7 +487,7 @@ def test_agent_that_ends_names_and_abandons_a_hanging_instance(
     running.stop()
 
     assert running.left == ("metal",)
-    assert running.log.lines("metal: still at work after 3 seconds, and ended")
+    assert running.log.lines("metal: still at work after 3 seconds, so it is killed")
     threads = [one for one in threading.enumerate() if one.name == "metal"]
     assert threads
     hanging.let_go()

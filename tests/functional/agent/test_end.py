@@ -65,7 +65,7 @@ def test_agent_stopped_while_drivers_are_imported_ends(tmp_path: Path, url: str)
         )
         ends(agent)
         assert agent.lines("the agent waits at most 3 s for hanging (its end, driver call import)")
-        assert agent.lines("hanging: still at work after 3 seconds, and ended")
+        assert agent.lines("hanging: still at work after 3 seconds, so it is killed")
 
 
 @starting
@@ -174,7 +174,7 @@ def test_agent_stopped_while_placement_hangs_ends(tmp_path: Path) -> None:
             connection, _ = silent.accept()
             with closing(connection):
                 ends(agent)
-            assert agent.lines("one: still at work after 3 seconds, and ended")
+            assert agent.lines("one: still at work after 3 seconds, so it is killed")
 
 
 @starting
@@ -185,7 +185,7 @@ def test_instance_that_is_stopped_by_a_signal_is_killed_with_the_agent(
         agent.wait_for("changes written")
         os.kill(agent.pids()["one"], signal.SIGSTOP)
         ends(agent)
-        assert agent.lines("one: still at work after 3 seconds, and ended")
+        assert agent.lines("one: still at work after 3 seconds, so it is killed")
 
 
 # Before there is an agent.

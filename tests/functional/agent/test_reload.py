@@ -244,7 +244,7 @@ def test_instance_that_is_removed_and_does_not_end_is_killed(
     wait_until(lambda: "kill b" in stand_in.calls)
 
     assert stand_in.calls == ["stop b", "kill b"]
-    stand_in.log.wait_for("b: still at work after 0.2 seconds, and ended")
+    stand_in.log.wait_for("b: still at work after 0.2 seconds, so it is killed")
 
 
 def test_stop_during_a_check_ends_the_check(stand_in: StandIn) -> None:

@@ -101,7 +101,7 @@ def test_instance_that_hangs_is_ended_before_the_changed_one_starts(
         )
         agent.configure(more="total = 2\n")
         agent.reload()
-        agent.wait_for("one: still at work after 3 seconds, and ended")
+        agent.wait_for("one: still at work after 3 seconds, so it is killed")
         agent.fleets["one"].let_go()
         agent.wait_until(lambda: totals() == {2}, "the new configuration")
 
