@@ -1,1 +1,1 @@
-"""The command line: one module for each noun."""
+"""The commands of the ``wharfinger`` program: one module for each noun."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ProviderAdopt(ObjectCommand):
-    """Adopt providers of another program for a driver instance, which publishes them from then on.
+    """Adopt providers of another program: a driver instance publishes them from now on.
 
     The instance updates them, and deletes them when its backend no longer has them. Stop the other
     program first. Each provider needs the uuid, name, parent and resource classes that the driver
@@ -70,7 +70,7 @@ class ProviderAdopt(ObjectCommand):
         self._print(plan)
         for row in takeovers:
             self._console.print(
-                f"~ {row.hypervisor_hostname} ({row.uuid}) is first taken over from driver "
+                f"~ {row.hypervisor_hostname} ({row.uuid}) has to be taken over first, from driver "
                 f"instance {row.driver_instance} on host {row.host}",
                 markup=False,
             )
@@ -86,7 +86,7 @@ class ProviderAdopt(ObjectCommand):
         return DONE
 
     def _print(self, plan: "Plan") -> None:
-        """Print the first plan that has steps, which is that of the adoption."""
+        """Print the first plan that has steps: it is the plan of the adoption."""
         from wharfinger.console import plan as drawing
 
         if not self._planned:

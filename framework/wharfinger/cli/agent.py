@@ -1,4 +1,4 @@
-"""``wharfinger agent``: publish what the drivers report until it is stopped."""
+"""``wharfinger agent``: publish what the drivers report, until the agent is stopped."""
 
 import argparse
 import gc
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class AgentCommand(ObjectCommand):
     """Run the enabled driver instances until SIGTERM or SIGINT.
 
-    SIGHUP reads the configuration again. Prints nothing; problems are logged, and with -v what was
-    written. Exits with 0 when it was stopped, with 1 where it cannot start.
+    SIGHUP reads the configuration again. The command prints nothing; it logs problems, and with -v
+    also the written changes. Exits with 0 if it was stopped, with 1 if it cannot start.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
@@ -56,7 +56,8 @@ class AgentCommand(ObjectCommand):
             signals.give_to(agent)
             left = agent.run()
         if left:
-            # Python waits for threads that those have started, and may crash over others.
+            # Do not wait for threads of hanging drivers, as Python would; it may also crash while
+            # they run.
             logging.shutdown()
             sys.stderr.flush()
             os._exit(DONE)
@@ -108,16 +109,16 @@ class AgentCommand(ObjectCommand):
 
     @cached_property
     def _embedded(self) -> "Adapter":
-        """The embedded Placement, of which a process has one; a reload does not change it."""
+        """The adapter for the embedded Placement; the process keeps it after a reload."""
         from wharfinger.placement.session import make_adapter
 
         return make_adapter(self.conf)
 
 
 class _Signals:
-    """Signals to the agent, from before there is one.
+    """Handles signals from the start of the program on.
 
-    A stop ends the program at once then, and a reload waits for the agent.
+    Before the agent is created, SIGTERM and SIGINT end the program at once, and a reload waits.
     """
 
     def __init__(self) -> None:
@@ -125,14 +126,14 @@ class _Signals:
         self._reloads = False
 
     def give_to(self, agent: "Agent") -> None:
-        """Let the agent act on each signal from now on, and on a reload before."""
+        """Pass signals to the agent from now on, and a reload that has waited."""
         self._agent = agent
         if self._reloads:
             agent.reload()
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle the signals in a block."""
+        """Handle the signals until the context ends."""
         actions = {
             signal.SIGTERM: self._stop,
             signal.SIGINT: self._stop,
@@ -164,7 +165,8 @@ class _Signals:
 def _open_standard_streams() -> None:
     """Open /dev/null for standard streams that are closed.
 
-    Other files would get their descriptors, which the processes of instances have of their own.
+    Otherwise, other files would get their descriptors, and a child process would use these files as
+    standard streams.
     """
     for descriptor in range(3):
         try:

@@ -1,4 +1,4 @@
-"""``wharfinger agent status``: the work and the health of the agent on this host."""
+"""``wharfinger agent status``: show the work and the health of the agent on this host."""
 
 import argparse
 from collections.abc import Iterator
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from wharfinger.agent.health import Check
     from wharfinger.agent.status import AgentStatus, InstanceStatus
 
-#: Seconds of a unit, and its name. An age of two units or more has that unit.
+#: The seconds of each unit, and its name. An age of two units or more is shown in that unit.
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
 class Age(FormattableColumn[float | None]):
-    """Age in words in a table, in seconds in the other formats; None for never."""
+    """Age: a text in a table, seconds in the other formats; None means never."""
 
     def human_readable(self) -> str:
-        """Return the age in words."""
+        """Return the age as text."""
         if self._value is None:
             return "never"
         for seconds, unit in _UNITS:
@@ -38,7 +38,7 @@ class Age(FormattableColumn[float | None]):
 
 
 class Texts(FormattableColumn[list[str]]):
-    """Texts: in a table, each on its own line; in the other formats, a list."""
+    """A list of texts; a table has each on its own line."""
 
     def human_readable(self) -> str:
         return "\n".join(self._value)
@@ -47,8 +47,8 @@ class Texts(FormattableColumn[list[str]]):
 class AgentStatusCommand(WharfingerCommand, Lister):
     """Show the work of the agent on this host: one row for each driver instance.
 
-    Exits with 0 if the agent is healthy, perhaps with warnings, and with 1 if it is not or if no
-    agent answers.
+    Exits with 0 if the agent is healthy or has only warnings, and with 1 if it is not healthy or if
+    no agent answers.
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -61,7 +61,8 @@ class AgentStatusCommand(WharfingerCommand, Lister):
         from wharfinger.agent.status_client import read_status
         from wharfinger.conf import AgentSection
 
-        # The rest of the configuration may be wrong by now; the agent runs with the one before.
+        # Other sections may be invalid by now; the agent then still runs with the former
+        # configuration.
         status = read_status(AgentSection.read(self.app.parsed).health_socket)
         now = monotonic()
         found = health.health(status, now)
@@ -115,7 +116,7 @@ def _row(one: "InstanceStatus", checks: "list[Check]", now: float) -> tuple[Any,
 
 
 def _instance_errors(one: "InstanceStatus", checks: "list[Check]") -> Iterator[str]:
-    """Return what the checks found, with the texts of the driver and of Placement."""
+    """Yield the outputs of failed checks, with the errors of the driver and of Placement."""
     from wharfinger.agent.health import CheckName
     from wharfinger.agent.schedule import CycleType
 

@@ -1,6 +1,7 @@
-"""The ``wharfinger`` program.
+"""The ``wharfinger`` program with its global options.
 
 Exit codes: 0 done or nothing to do, 1 failed, 2 there is a difference, 64 wrong usage.
+
 Modules that are slow to import are imported by the commands that need them.
 """
 
@@ -27,7 +28,7 @@ DONE: Final = 0
 FAILED: Final = 1
 DIFFERENCE: Final = 2
 WRONG_USAGE: Final = 64
-#: The exit code of argparse and cliff for wrong usage, which is our DIFFERENCE.
+#: The exit code of argparse and cliff for wrong usage, which means DIFFERENCE here.
 _THEIR_WRONG_USAGE: Final = 2
 
 
@@ -75,14 +76,14 @@ class WharfingerApp(App):
 
     @cached_property
     def parsed(self) -> "Options":
-        """The configuration, parsed but not validated; raises ConfigurationFileError."""
+        """The configuration without a check of its values; raises ConfigurationFileError."""
         from wharfinger import conf
 
         return conf.parse(self.options.config_file, self.options.config_dir)
 
     @cached_property
     def conf(self) -> "Options":
-        """The configuration, validated at the first access.
+        """The configuration, which is checked at the first access.
 
         Raises ConfigurationError, ConfigurationFileError.
         """
@@ -113,7 +114,7 @@ def _print_thread_error(error: threading.ExceptHookArgs) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
-    if argv is None:  # the process is ours, not that of a test
+    if argv is None:  # not in a test
         threading.excepthook = _print_thread_error
     try:
         return WharfingerApp().run(list(sys.argv[1:] if argv is None else argv))

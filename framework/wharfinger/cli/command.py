@@ -1,4 +1,4 @@
-"""Base class of the commands, and JSON cells of tables."""
+"""Base class of all commands, and JSON cells of tables."""
 
 import json
 from functools import cached_property
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Json(FormattableColumn[Any]):
-    """JSON in a table, data in the other formats."""
+    """JSON text in a table, data in the other formats."""
 
     def human_readable(self) -> str:
         """Return the JSON text."""
@@ -23,12 +23,13 @@ class Json(FormattableColumn[Any]):
 
 
 class WharfingerCommand(Command):
-    """A command with the configuration and a client for the configured Placement."""
+    """Base class of commands, with the configuration and a Placement client."""
 
     app: WharfingerApp
 
     def get_epilog(self) -> str:
-        # cliff would read the metadata of all distributions to name the distribution.
+        # cliff would name the distribution here, for which it reads the metadata of all
+        # distributions.
         return self._epilog or ""
 
     @property
@@ -38,7 +39,7 @@ class WharfingerCommand(Command):
 
     @cached_property
     def placement(self) -> "PlacementClient":
-        """The client for Placement; raises ConfigurationError."""
+        """The Placement client; raises ConfigurationError."""
         from wharfinger.conf import PlacementSection
         from wharfinger.placement.client import PlacementClient
         from wharfinger.placement.session import make_adapter

@@ -1,4 +1,4 @@
-"""The commands of the program; each is imported only when it runs."""
+"""Find the commands of the program; each is imported only when it runs."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from stevedore.named import NamedExtensionManager
 
 
 class Commands(CommandManager):
-    """cliff's command manager, without its import of the modules of all commands."""
+    """cliff's command manager, but it does not import the modules of all commands."""
 
     def load_commands(self, namespace: str) -> None:
-        """Register the names of the commands in a namespace."""
+        """Register the names of the commands in an entry point group."""
         self.group_list.append(namespace)
-        # With an empty list of names, it loads no command and lists all of them.
+        # With an empty list of names, the manager loads no command, but can list all of them.
         found: NamedExtensionManager[Any] = NamedExtensionManager(namespace, [])
         for entry_point in found.list_entry_points():
             self.commands[entry_point.name.replace("_", " ")] = entry_point

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def check(conf: "Options") -> "Check":
-    """Check the whole configuration, with the drivers and request filters that it names.
+    """Check the whole configuration, including the drivers and request filters that it names.
 
-    It also checks the configuration of the client for Placement. It sends no request.
+    It sends no request.
     """
     from wharfinger.conf import SchedulingSection
     from wharfinger.placement import session
@@ -26,7 +26,7 @@ def check(conf: "Options") -> "Check":
     from wharfinger.scheduling.request_filters import loader
 
     found = driver_instance_loader.check(conf)
-    # A section that cannot be read is among the problems already.
+    # An invalid section is reported only once.
     problems = {str(problem): problem for problem in found.problems}
     for look in (
         lambda: loader.find(SchedulingSection.read(conf).request_filters),
@@ -40,7 +40,7 @@ def check(conf: "Options") -> "Check":
 
 
 class ConfigShow(WharfingerCommand, Lister):
-    """Show the value and the source of every option; secrets are masked.
+    """Show the value and the source of each option; secrets are masked.
 
     Exits with 1 if an option is invalid; `wharfinger config validate` lists the problems.
     """
@@ -68,7 +68,8 @@ class ConfigShow(WharfingerCommand, Lister):
 class ConfigValidate(WharfingerCommand, Lister):
     """Check the whole configuration and the drivers that it enables.
 
-    It connects to no service. Prints one row per problem. Exits with 1 if there is a problem.
+    The command connects to no service. It prints one row per problem, and exits with 1 if there is
+    one.
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The process that checks a new configuration, which ``wharfinger agent`` starts."""
+"""The program with which ``wharfinger agent`` checks a new configuration."""
 
 import argparse
 import sys
@@ -8,7 +8,7 @@ from wharfinger.agent import configuration_check, parent_process
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Check a configuration, and answer with its problems."""
+    """Check a configuration, and send its problems to the agent."""
     parser = argparse.ArgumentParser(prog="wharfinger-agent-check")
     parser.add_argument("--config-file", required=True)
     parser.add_argument("--config-name", required=True, help="name of that file in messages")

@@ -1,4 +1,4 @@
-"""``wharfinger conformance``: check a driver against the rules of the contract."""
+"""``wharfinger conformance``: check a driver against the rules of the conformance kit."""
 
 import argparse
 import signal
@@ -12,9 +12,10 @@ from wharfinger.exceptions import WharfingerError
 
 
 class ConformanceRun(WharfingerCommand):
-    """Check a driver against the rules of the contract.
+    """Check a driver against the rules of the conformance kit.
 
-    Exits with 0 if it conforms, with 1 if it breaks a rule, and with 6 if a rule was not checked.
+    Exits with 0 if the driver conforms, with 1 if it breaks a rule, and with 6 if a rule was not
+    checked.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -44,7 +45,7 @@ class ConformanceRun(WharfingerCommand):
 
         asked = Asked.read(parsed_args.name, parsed_args)
         rules = [one for one in all_rules() if not parsed_args.rule or one.id in parsed_args.rule]
-        # A service manager or a CI ends a run with SIGTERM. The report keeps the results so far.
+        # A service manager or a CI ends a run with SIGTERM: write the results so far to the report.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         problem = ""
         try:
@@ -69,7 +70,7 @@ class ConformanceRun(WharfingerCommand):
 
 
 class ConformanceRules(WharfingerCommand, Lister):
-    """List the rules that a driver must, should or may keep."""
+    """List the rules of the conformance kit, which a driver must, should or may follow."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         _check_installed()

@@ -1,4 +1,4 @@
-"""``wharfinger conformance init``: the package of a new driver."""
+"""``wharfinger conformance init``: create the package of a new driver."""
 
 import argparse
 from pathlib import Path
@@ -8,9 +8,10 @@ from wharfinger.cli.command import WharfingerCommand
 
 
 class ConformanceInit(WharfingerCommand):
-    """Write the package of a new driver, with a harness, that keeps all rules of the kit.
+    """Create the package of a new driver, with a test harness, that passes all rules of the kit.
 
-    The driver publishes machines that an HTTP service lists. Change it until it publishes yours.
+    The driver publishes machines that an HTTP service lists. Change it until it publishes your
+    machines.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

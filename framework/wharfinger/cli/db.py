@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DbUpgrade(WharfingerCommand):
-    """Create the database, or upgrade it to the newest version."""
+    """Create the database, or upgrade its schema to the newest version."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.objects import database_context
@@ -37,7 +37,7 @@ class DbUpgrade(WharfingerCommand):
 
 
 class DbVersion(WharfingerCommand, ShowOne):
-    """Show the version of the database, and the newest version of this release."""
+    """Show the schema version of the database, and the newest version of this release."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.objects import database_context
@@ -51,7 +51,7 @@ class DbVersion(WharfingerCommand, ShowOne):
 
 
 class DbCheck(WharfingerCommand, Lister):
-    """Check that the database has all tables and columns of this release; write nothing.
+    """Check that the database has all tables and columns of this release, without changing it.
 
     Prints one row per missing part. Exits with 2 if `wharfinger db upgrade` is needed, and with 1
     if parts are missing that the upgrade does not add.

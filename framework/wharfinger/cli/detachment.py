@@ -1,4 +1,4 @@
-"""``wharfinger provider detach``: make a child a root, so that its former root can be deleted."""
+"""``wharfinger provider detach``: make a child provider a root, so that its root can be deleted."""
 
 import argparse
 from datetime import timedelta
@@ -7,13 +7,13 @@ from wharfinger.cli.object_command import ObjectCommand, print_done
 
 
 class ProviderDetach(ObjectCommand):
-    """Make a child provider a root of its own, fully reserved, until its node has a new root.
+    """Make a child provider a root provider, fully reserved, until its node has a new root.
 
-    A child with allocations keeps the program that publishes the root from deleting it: nova
-    deletes a compute service, but leaves the root, and the new nova-compute cannot create its own
-    root, since the name is taken (ResourceProviderCreationFailed in its log). Detach each such
-    child, delete the former root, and start nova-compute. The first sync that sees the new root
-    puts the child below it and ends the reservation. Allocations and other reservations stay.
+    While a child provider has allocations, Placement refuses to delete its root. So nova can delete
+    a compute service, but not the root. A new nova-compute cannot create its own root, since the
+    name is taken (ResourceProviderCreationFailed in its log). Detach each such child, delete the
+    former root, and start nova-compute. The first sync that sees the new root moves the child below
+    it and ends the reservation. Allocations and other reservations stay.
 
     Needs microversion 1.37. Refuses roots, and providers that no driver instance publishes.
     """

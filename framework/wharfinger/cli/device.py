@@ -1,4 +1,4 @@
-"""``wharfinger device``: program devices, list the jobs and resolve interrupted ones."""
+"""``wharfinger device``: program devices, list programming jobs and resolve interrupted jobs."""
 
 import argparse
 import signal
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _DeviceCommand(ObjectCommand):
-    """A command on one device."""
+    """Base class of commands on one device."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -39,7 +39,7 @@ class _DeviceCommand(ObjectCommand):
 
     @contextmanager
     def connected(self, provider: "ProviderSummary") -> "Iterator[ComputeDriver]":
-        """Yield the driver that publishes a device on this host, after it listed its devices.
+        """Yield the driver that publishes a device on this host; it has listed its nodes.
 
         Raises WharfingerError.
         """
@@ -89,14 +89,15 @@ class DeviceProgram(_DeviceCommand):
             metavar="ID",
             type=text(),
             help="the function of the image; its trait CUSTOM_FPGA_FUNCTION_ID_* replaces the "
-            "former one of the provider. Default: the function that the driver reports, if any",
+            "former function trait of the provider. Default: the function that the driver "
+            "reports, if any",
         )
         parser.add_argument(
             "--wait-for-idle",
             metavar="SECONDS",
             type=seconds,
             default=0.0,
-            help="wait up to this time until its allocations end; default: refuse at once",
+            help="wait up to this time until the device has no allocations; default: do not wait",
         )
         return parser
 
@@ -125,7 +126,7 @@ class DeviceProgram(_DeviceCommand):
 
 
 def _down_time(command: ObjectCommand) -> timedelta:
-    """Return the time without reports after which the job of a process counts as interrupted."""
+    """Return the time without a report after which a job counts as interrupted."""
     from wharfinger.conf import DefaultSection
 
     return timedelta(seconds=DefaultSection.read(command.conf).service_down_time)
@@ -133,7 +134,7 @@ def _down_time(command: ObjectCommand) -> timedelta:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Handle SIGTERM and SIGHUP like Ctrl+C: the job stores its state and releases if it may."""
+    """Handle SIGTERM and SIGHUP like Ctrl+C, so that the job stores its state before it ends."""
     former = {
         one: signal.signal(one, signal.default_int_handler)
         for one in (signal.SIGTERM, signal.SIGHUP)
@@ -149,8 +150,8 @@ def _terminated_as_interrupted() -> Iterator[None]:
 class DeviceJobs(ObjectLister):
     """List the last programming job of each device, with its state.
 
-    A device is reserved unless its job is programmed or failed. After an interrupted job, or one of
-    unknown outcome, it stays reserved until `device resolve`.
+    While a job is neither programmed nor failed, the device is reserved. After an interrupted job,
+    or one of unknown outcome, it stays reserved until `device resolve` sets the outcome.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -223,7 +224,7 @@ class DeviceResolve(_DeviceCommand):
             "--function",
             metavar="ID",
             type=text(),
-            help="with --programmed: the function of the image; default: that of the job",
+            help="with --programmed: the function of the image; default: the function of the job",
         )
         return parser
 
@@ -261,7 +262,10 @@ class DeviceResolve(_DeviceCommand):
         sys.stdout.write(f"{printable(f'{full_name(provider) if provider else name}: {done}')}\n")
 
     def _former(self, name: str) -> str | None:
-        """Return the uuid of a deleted provider; None if no job has the name."""
+        """Return the uuid of a deleted provider, given by uuid or name.
+
+        None if no job has the name.
+        """
         from wharfinger.objects import DeviceJobList
 
         jobs = DeviceJobList.get_by_filters(self.objects, provider_name=name)

@@ -1,4 +1,4 @@
-"""``wharfinger driver``: list drivers and check them against the contract."""
+"""``wharfinger driver``: list drivers, and check that they implement the driver interface."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ class DriverList(WharfingerCommand, Lister):
         return ("Driver", "Class", "Package", "Instances", "State"), rows
 
     def _instances(self) -> dict[str, list[str]]:
-        """Return the enabled driver instances by driver."""
+        """Return the names of the enabled driver instances, by driver."""
         from wharfinger.conf import DefaultSection, InstanceSection
 
         instances: dict[str, list[str]] = {}
@@ -46,7 +46,7 @@ class DriverList(WharfingerCommand, Lister):
 
 
 class DriverCheck(WharfingerCommand, Lister):
-    """Check that a driver implements the contract, and that its configuration is valid.
+    """Check that a driver implements the driver interface, and that its configuration is valid.
 
     Prints one row per problem. Exits with 1 if there is a problem.
     """
@@ -56,7 +56,8 @@ class DriverCheck(WharfingerCommand, Lister):
         parser.add_argument(
             "name",
             metavar="NAME",
-            help="an installed driver; or an enabled instance, to check its configuration, too",
+            help="an installed driver; or an enabled driver instance, whose configuration is "
+            "checked, too",
         )
         return parser
 

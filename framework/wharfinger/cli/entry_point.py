@@ -1,4 +1,4 @@
-"""Entry point of the ``wharfinger`` program; it answers ``--version`` before slow imports."""
+"""Entry point of the ``wharfinger`` program; it prints ``--version`` without slow imports."""
 
 import gc
 import sys
@@ -15,8 +15,8 @@ def main() -> int:
 
         sys.stdout.write(f"wharfinger {version('wharfinger')}\n")
         return 0
-    # By default, Python collects garbage after every 700 objects: 5 % of the start time. The agent,
-    # which runs for long, restores the default thresholds.
+    # By default, Python collects garbage after every 700 objects, which takes 5 % of the start
+    # time. The agent, which runs for a long time, restores the default thresholds.
     gc.set_threshold(100_000, 50, 50)
     from wharfinger.cli import app as program
 

@@ -1,4 +1,4 @@
-"""``wharfinger status``: values that driver instances write and other programs undo."""
+"""``wharfinger status``: show values that driver instances write and other programs undo."""
 
 import argparse
 from typing import Any
@@ -9,9 +9,9 @@ from wharfinger.cli.object_command import ObjectLister, row, values
 class Status(ObjectLister):
     """List the values that driver instances write and other programs undo repeatedly.
 
-    Prints one row for each value that was undone in three successive cycles. The instance then
-    writes the provider only in full cycles. The row disappears when a full cycle finds the value
-    of the instance.
+    Prints one row for each value that was undone in three successive cycles. From then on, the
+    instance writes the provider only in full cycles. The row disappears when a full cycle finds the
+    value of the instance in Placement.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wharfinger.objects import Context, Flavor
 
 _AUTO: Final = "auto"
-#: The patterns of nova.
+#: nova's patterns for the ids of flavors and the keys of extra specs.
 _ID: Final = re.compile(r"(?! )[a-zA-Z0-9. _-]{1,255}(?<! )\Z")
 _KEY: Final = re.compile(r"[a-zA-Z0-9 _.:-]{1,255}\Z")
 
@@ -114,7 +114,7 @@ class FlavorCreate(ObjectShow):
         return self.shown(flavor)
 
     def _taken(self, flavor: "Flavor") -> WharfingerError | None:
-        """Return the error for an id or name that another flavor has."""
+        """Return an error that names the id or name if another flavor has it."""
         from wharfinger.objects import Flavor
 
         for kind, value, get in (
@@ -147,7 +147,7 @@ class FlavorList(ObjectLister):
 
 
 class FlavorShow(ObjectShow):
-    """Show one flavor, or the extra specs that confine it to nova's providers."""
+    """Show one flavor, or extra specs with which nova takes only its own providers for it."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -157,7 +157,7 @@ class FlavorShow(ObjectShow):
             dest="program",
             choices=["nova"],
             help="print the command that sets extra specs with which nova takes nothing of "
-            "another owner; in other formats than table, the extra specs alone",
+            "another owner; in formats other than table, only the extra specs",
         )
         return parser
 
@@ -185,7 +185,7 @@ class FlavorShow(ObjectShow):
 
 
 class FlavorDelete(ObjectCommand):
-    """Delete flavors; instances and migrations keep their copies.
+    """Delete flavors; instances and migrations keep their own copies.
 
     If one flavor cannot be deleted, the command deletes the others and exits with 1.
     """
@@ -213,7 +213,7 @@ class FlavorDelete(ObjectCommand):
 
 
 class _Properties(argparse.Action):
-    """Collects KEY=VALUE arguments and refuses a key that occurs twice."""
+    """Collects KEY=VALUE arguments; refuses a key that occurs twice."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
@@ -226,7 +226,7 @@ class _Properties(argparse.Action):
 
 
 def find(context: "Context", wanted: str) -> "Flavor":
-    """Return the flavor with an id or a name; raises ObjectNotFound."""
+    """Return the flavor with this id or name; raises ObjectNotFound."""
     from wharfinger.objects import Flavor
 
     try:

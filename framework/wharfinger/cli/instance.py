@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 #: The default project and user of an instance.
 _OPERATOR: Final = "operator"
-#: The shortest down time, since times are stored in whole seconds.
+#: The shortest time after which a process counts as dead: times are stored in whole seconds.
 _LEAST: Final = 3
 
 
 class InstanceCommand(ObjectCommand):
-    """A command that uses claims or moves."""
+    """Base class of commands that claim, release or move instances."""
 
     @cached_property
     def _made(self) -> "tuple[AllocationClaims, Moves]":
@@ -53,16 +53,16 @@ class InstanceCommand(ObjectCommand):
 
     @property
     def claims(self) -> "AllocationClaims":
-        """Return the claims; raises ConfigurationError, StateError."""
+        """The object that claims and releases instances; raises ConfigurationError, StateError."""
         return self._made[0]
 
     @property
     def moves(self) -> "Moves":
-        """Return the moves; raises ConfigurationError, StateError."""
+        """The object that moves instances; raises ConfigurationError, StateError."""
         return self._made[1]
 
     def say(self, subject: str, done: str, reserved: "Iterable[Reservation]" = ()) -> None:
-        """Print the result for an instance or migration, and the reservations for cleaning."""
+        """Print the result for an instance or migration, and providers reserved for cleaning."""
         lines = [f"{subject}: {done}"]
         for one in reserved:
             found = self.placement.list_providers(uuid=one.provider_uuid)
@@ -72,12 +72,15 @@ class InstanceCommand(ObjectCommand):
 
 
 class _OneShown(InstanceCommand, ObjectShow):
-    """A command that shows an instance with its allocations."""
+    """Base class of commands that show an instance with its allocations."""
 
     def with_allocations(
         self, one: "Instance", *, is_brief: bool = True
     ) -> tuple[Sequence[str], Sequence[Any]]:
-        """Return an instance with its allocations; all its fields unless ``is_brief``."""
+        """Return the names and values of an instance's fields, and its allocations.
+
+        If ``is_brief``, only the most important fields.
+        """
         from wharfinger.allocations.operation_states import moves_of
 
         moves = moves_of(self.objects, one.uuid)
@@ -98,7 +101,7 @@ class _OneShown(InstanceCommand, ObjectShow):
     def _allocations(
         self, one: "Instance", moves: "Iterable[Migration]"
     ) -> Iterator[dict[str, Any]]:
-        """Yield the allocations of the instance and of its migrations, by provider."""
+        """Yield the allocations of the instance and of its migrations, one for each provider."""
         from wharfinger.allocations.allocation_writer import Consumers
 
         consumers = Consumers(self.placement)
@@ -115,7 +118,7 @@ class _OneShown(InstanceCommand, ObjectShow):
 
 
 class _Words(FormattableColumn[list[str]]):
-    """Uuids, in a table on one line."""
+    """Uuids; a table has them on one line."""
 
     def human_readable(self) -> str:
         """Return the text."""
@@ -123,7 +126,7 @@ class _Words(FormattableColumn[list[str]]):
 
 
 class _Lines(FormattableColumn[list[dict[str, Any]]]):
-    """Allocations of consumers, in a table one line per provider."""
+    """Allocations of consumers; a table has one line for each provider."""
 
     def human_readable(self) -> str:
         """Return the text."""
@@ -138,7 +141,7 @@ class _Lines(FormattableColumn[list[dict[str, Any]]]):
 class InstanceClaim(_OneShown):
     """Claim the resources of a flavor for an instance, and show the instance.
 
-    Allocates on the first node with all resources free; starts no instance there.
+    The command allocates on the first node that has all resources free. It does not start a server.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -149,8 +152,8 @@ class InstanceClaim(_OneShown):
             "--uuid",
             metavar="UUID",
             type=uuid,
-            help="uuid of the instance; a complete claim stays as it is, and an interrupted one is "
-            "completed. Default: a new uuid",
+            help="uuid of the instance. If it has a complete claim already, nothing changes; an "
+            "interrupted claim is completed. Default: a new uuid",
         )
         for name in ("project", "user"):
             parser.add_argument(
@@ -174,13 +177,16 @@ class InstanceClaim(_OneShown):
 
 
 class InstanceList(ObjectLister):
-    """List the instances with their hosts, nodes and moves, without requests to Placement."""
+    """List the instances with their hosts, nodes and moves; send no request to Placement."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         for name in ("host", "node"):
             parser.add_argument(
-                f"--{name}", metavar=name.upper(), type=text(), help=f"only those on this {name}"
+                f"--{name}",
+                metavar=name.upper(),
+                type=text(),
+                help=f"only instances on this {name}",
             )
         return parser
 
@@ -222,7 +228,7 @@ class InstanceShow(_OneShown):
 class InstanceRelease(InstanceCommand):
     """Release an instance: delete its allocations and those of its migrations.
 
-    Providers that have to be cleaned are reserved before that, until they are clean.
+    Providers that have to be cleaned are reserved before, until they are clean.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -236,8 +242,8 @@ class InstanceRelease(InstanceCommand):
 class InstanceRepair(InstanceCommand):
     """Repair an instance whose allocation another program has deleted from Placement.
 
-    Allocates the same resources of the same providers again. The cycle that found the loss reserved
-    these providers fully; the reservation ends when the allocation is complete.
+    The command allocates the same resources of the same providers again. The cycle that found the
+    loss reserved these providers fully; the reservation ends when the allocation is complete.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -245,8 +251,8 @@ class InstanceRepair(InstanceCommand):
         parser.add_argument(
             "--release",
             action="store_true",
-            help="release the instance; providers stay reserved until they are cleaned, if they "
-            "have to be",
+            help="release the instance instead; providers that have to be cleaned stay reserved "
+            "until they are clean",
         )
         return parser
 
@@ -265,10 +271,10 @@ class InstanceRepair(InstanceCommand):
 
 
 class _Start(_OneShown):
-    """A command that starts a move."""
+    """Base class of commands that start a move."""
 
     def begun(self, instance: str, **more: Any) -> tuple[Sequence[str], Sequence[Any]]:
-        """Start the move, and show the instance."""
+        """Start the move, and return the fields of the instance to show."""
         from wharfinger.objects import Instance
 
         migration = self.moves.start(instance, **more)
@@ -281,9 +287,10 @@ class _Start(_OneShown):
 
 
 class InstanceResize(_Start):
-    """Claim the resources of another flavor for an instance, beside its present ones.
+    """Claim the resources of another flavor for an instance, in addition to its present ones.
 
-    Any node is possible, also its own, and the owners may differ. Confirm or revert the move then.
+    The new resources may be on any node, also on the present one, and may have another owner.
+    Confirm or revert the move afterwards.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -300,9 +307,9 @@ class InstanceResize(_Start):
 
 
 class InstanceMigrate(_Start):
-    """Claim the resources of an instance on another node, beside its present ones.
+    """Claim the resources of an instance on another node, in addition to its present ones.
 
-    Confirm or revert the move then.
+    Confirm or revert the move afterwards.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -314,7 +321,7 @@ class InstanceMigrate(_Start):
 
 
 class _Decision(InstanceCommand):
-    """A command that ends a move."""
+    """Base class of commands that end a move."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         return _takes_instance(super().get_parser(prog_name))
@@ -348,7 +355,7 @@ class InstanceRevert(_Decision):
 
 
 def describe(one: "Instance", moves: "Sequence[Migration]", *, is_lost: bool) -> str:
-    """Return the state of an instance, or its moves in progress."""
+    """Return a text about the state of an instance: its operation or moves in progress, if any."""
     from wharfinger.allocations.operation_states import state_of
 
     if state := state_of(one):
@@ -361,7 +368,7 @@ def describe(one: "Instance", moves: "Sequence[Migration]", *, is_lost: bool) ->
 
 
 def _lost(context: "Context") -> set[str | None]:
-    """Return the uuids of the instances whose allocation is lost, as a cycle has found."""
+    """Return the uuids of the instances whose allocation a cycle has found to be lost."""
     from wharfinger.objects import ReservationList
     from wharfinger.reconcile.lost_allocations import is_lost
 
@@ -374,7 +381,7 @@ def _flavor_of(one: "Instance") -> Any:
 
 
 def _on(context: "Context", node: str | None) -> "Suits":
-    """Return the condition for the node with a name or uuid; any node if it is None."""
+    """Return a condition on nodes: that with this name or uuid; any node if it is None."""
     from wharfinger.allocations.candidate_attempts import anywhere
     from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 
@@ -383,7 +390,7 @@ def _on(context: "Context", node: str | None) -> "Suits":
     try:
         wanted = {find_node(context, node).uuid}
     except ObjectNotFound:
-        # A node whose root another service publishes has no row.
+        # A node whose root another program publishes has no row.
         overlaid = overlaid_nodes(context)
         wanted = {one.uuid for one in overlaid if node in {one.uuid, one.hypervisor_hostname}}
         if not wanted:
@@ -404,7 +411,5 @@ def _takes_flavor(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _takes_node(parser: argparse.ArgumentParser, meaning: str) -> argparse.ArgumentParser:
-    parser.add_argument(
-        "--node", metavar="NODE", type=text(), help=f"{meaning}; its uuid, or its name"
-    )
+    parser.add_argument("--node", metavar="NODE", type=text(), help=f"{meaning}, by uuid or name")
     return parser

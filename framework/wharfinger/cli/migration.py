@@ -94,10 +94,11 @@ class MigrationShow(ObjectShow):
 class MigrationRecover(InstanceCommand):
     """Finish the moves of processes that died.
 
-    Confirms moves whose confirmation was in progress, and reverts all others. Deletes the
-    allocations of a move whose instance is deleted. Does not change moves that wait to be confirmed
-    or reverted. A process counts as dead if it has not reported progress for service_down_time. If
-    one move cannot be finished, the command finishes the others and exits with 1.
+    The command confirms moves whose confirmation was in progress, and reverts all others. It
+    deletes the allocations of a move whose instance is deleted. It does not change moves that wait
+    to be confirmed or reverted. A process counts as dead if it has not reported progress for
+    service_down_time. If one move cannot be finished, the command finishes the others and exits
+    with 1.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""``wharfinger node``: list and show the nodes of drivers, one for each root provider."""
+"""``wharfinger node``: list and show nodes, each of which has one root provider."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NodeList(ObjectLister):
-    """List the nodes that driver instances have found."""
+    """List the nodes that driver instances publish."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -83,7 +83,7 @@ class NodeShow(ObjectShow):
 
 
 def find(context: "Context", wanted: str) -> "ComputeNode":
-    """Return the node with a uuid or a name; raises ObjectNotFound, WharfingerError."""
+    """Return the node with this uuid or name; raises ObjectNotFound, WharfingerError."""
     from wharfinger.objects import ComputeNodeList
 
     uuid = as_uuid(wanted)

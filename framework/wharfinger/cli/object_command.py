@@ -1,4 +1,4 @@
-"""Base classes of commands on objects, cells of their tables and types of their arguments."""
+"""Base classes of commands that use the database, with table cells and argument types."""
 
 import argparse
 import re
@@ -24,18 +24,21 @@ _NUMBER: Final = re.compile(r"[0-9]{1,10}\Z")
 
 
 class ObjectCommand(WharfingerCommand):
-    """A command on objects, which closes the database at its end."""
+    """Base class of commands that use the database, which is closed at the end."""
 
     @cached_property
     def objects(self) -> "Context":
-        """Access to the database; raises ConfigurationError, StateError."""
+        """The database, which is opened at the first access.
+
+        Raises ConfigurationError, StateError.
+        """
         from wharfinger.objects import connect
 
         return connect(self.conf)
 
     @property
     def has_opened(self) -> bool:
-        """Return whether the database is open."""
+        """Return whether the command has opened the database."""
         return "objects" in vars(self)
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -47,19 +50,19 @@ class ObjectCommand(WharfingerCommand):
 
 
 class ObjectLister(ObjectCommand, Lister):
-    """A command that lists objects."""
+    """Base class of commands that list objects."""
 
 
 class ObjectShow(ObjectCommand, ShowOne):
-    """A command that shows all fields of an object."""
+    """Base class of commands that show all fields of an object."""
 
     def shown(self, one: "WharfingerObject") -> tuple[Sequence[str], Sequence[Any]]:
-        """Return the names and cells of all fields; warn of each unset field."""
+        """Return the names and cells of all fields; log a warning for each unset field."""
         fields = self._data(one)
         return tuple(fields), tuple(map(_cell, fields.values()))
 
     def _data(self, value: Any) -> Any:
-        """Return a value as JSON data."""
+        """Convert a value to JSON data."""
         from wharfinger.objects import PciDeviceList, WharfingerObject
 
         if isinstance(value, datetime):
@@ -79,7 +82,7 @@ class ObjectShow(ObjectCommand, ShowOne):
 
 
 def known(value: Callable[[], Any]) -> Any:
-    """Return the computed value, UNSET if a field that it needs is unset."""
+    """Call a function; return its result, or UNSET if a field that it needs is unset."""
     try:
         return value()
     except FieldUnset:
@@ -92,7 +95,7 @@ def given(**filters: Any) -> dict[str, Any]:
 
 
 def values(one: "WharfingerObject", *names: str) -> list[Any]:
-    """Return fields of an object, UNSET for unset ones."""
+    """Return the values of these fields of an object, UNSET for unset fields."""
     return [known(partial(getattr, one, name)) for name in names]
 
 
@@ -102,7 +105,7 @@ def row(*cells: Any) -> tuple[Any, ...]:
 
 
 def as_uuid(name: str) -> str | None:
-    """Return a uuid in its stored form, None for a text that is not a uuid."""
+    """Return a uuid in its stored form; None if the text is not a uuid."""
     try:
         return uuid(name)
     except argparse.ArgumentTypeError:
@@ -110,14 +113,14 @@ def as_uuid(name: str) -> str | None:
 
 
 def ambiguous(kind: str, name: str, those: Iterable[str]) -> WharfingerError:
-    """Return the error for a name that several objects have."""
+    """Return the error for a name that several objects have; ``those`` describes the objects."""
     return WharfingerError(
         reason=f"several objects of kind {kind} are named {name}: use {' or '.join(those)}"
     )
 
 
 def number(least: int) -> Callable[[str], int]:
-    """Return the argument type of whole numbers from ``least``."""
+    """Return the argument type of whole numbers of at least ``least``."""
 
     def take(text: str) -> int:
         from wharfinger.objects.field_types import MAX_COUNT
@@ -147,7 +150,7 @@ def text(longest: int = 255, shortest: int = 1) -> Callable[[str], str]:
 
 
 def uuid(text: str) -> str:
-    """Argument type of uuids."""
+    """Argument type of a uuid."""
     from wharfinger.objects.field_types import Identifier
 
     try:
@@ -158,7 +161,7 @@ def uuid(text: str) -> str:
 
 
 def owner(text: str) -> str:
-    """Argument type of owner traits."""
+    """Argument type of an owner trait."""
     from wharfinger.providers.ownership import check_owner
 
     try:
@@ -168,7 +171,7 @@ def owner(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """Argument type of seconds, 0 or more."""
+    """Argument type of a number of seconds, 0 or more."""
     try:
         number = float(text)
     except ValueError:

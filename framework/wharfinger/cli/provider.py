@@ -109,7 +109,7 @@ class ProviderShow(WharfingerCommand, ShowOne):
         data = tree.provider_data(found)
         data["name"] = printable(data["name"])
         data["aggregates"] = sorted(self.placement.get_aggregates(provider.uuid).aggregates)
-        # Placement refuses to delete the root, and nova does not report that.
+        # Placement refuses to delete the root of such a provider, and nova does not report that.
         is_used = provider.parent_provider_uuid and any((found.usages or {}).values())
         data["blocks_deletion_of"] = provider.root_provider_uuid if is_used else None
         return tuple(data), tuple(
@@ -170,7 +170,7 @@ class ProviderTreeCommand(ObjectCommand):
             self.app.LOG.warning("There are no resource providers in Placement.")
 
     def _with_reservations(self, providers: "list[Details]") -> "list[Details]":
-        """Return the providers with their reservations if these can be read; create nothing."""
+        """Add the reservations to the providers if the database can be read; do not create it."""
         from wharfinger.objects.database_context import look
         from wharfinger.scheduling import provider_details
 

@@ -1,4 +1,4 @@
-"""Options of commands for a request: those of its groups, and those of the whole request."""
+"""Options of commands that describe a request: for its groups, and for the whole request."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from wharfinger.exceptions import InvalidRequest, shown
 if TYPE_CHECKING:
     from wharfinger.scheduling import RequestGroup, ResourceRequest
 
-#: The options of a group with their values, in their order.
+#: The options of a group and their values, in the order of the command line.
 GroupOptions = tuple[tuple[str, Any], ...]
 
 #: The default limit of candidates, as in nova's scheduler.
@@ -23,7 +23,7 @@ _AGAIN: Final = "repeatable"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options; parsing collects those of groups in ``groups``, by suffix."""
+    """Add all options to the parser; it collects the options of groups by suffix in ``groups``."""
     parser.set_defaults(groups={"": ()})
     groups = parser.add_argument_group(
         "groups",
@@ -58,7 +58,8 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="TRAITS",
         type=required,
         action=_OfGroup,
-        help=f"traits that its providers must have (without a suffix: together): {SYNTAX}",
+        help="traits that its provider must have; the providers of the group without a suffix "
+        f"must have them together: {SYNTAX}",
     )
     add(
         "--forbidden",
@@ -73,7 +74,8 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="AGG[,AGG]",
         type=_aggregates,
         action=_OfGroup,
-        help=f"its providers must be in one of these aggregates, by uuid ({_AGAIN}; all apply)",
+        help=f"its providers must be in one of these aggregates, by uuid ({_AGAIN}; all conditions "
+        "apply)",
     )
     add(
         "--not-member-of",
@@ -94,8 +96,8 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar=f"TRAIT|{_NOBODY}",
         type=_owner,
         action=_Once,
-        help="the owner of the requested resources; none: providers without an owner, as for "
-        "network ports. Default: the owner trait of --required, or else OWNER_NOVA",
+        help="the owner of the requested resources; none: providers without an owner trait, as for "
+        "network ports. Default: the owner trait in --required, or else OWNER_NOVA",
     )
 
 
@@ -104,7 +106,7 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
         "--group-policy",
         choices=("none", "isolate"),
         help="whether one provider may serve several groups with suffixes (none) or not "
-        "(isolate); default: that of the flavor, or else none",
+        "(isolate); default: the policy of the flavor, or else none",
     )
     group.add_argument(
         "--same-subtree",
@@ -112,7 +114,8 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
         type=_suffixes,
         action="append",
         default=[],
-        help=f"the providers of these groups must be in the subtree of one of them ({_AGAIN})",
+        help="the provider of one of these groups must be an ancestor of the providers of the "
+        f"other groups ({_AGAIN})",
     )
     group.add_argument(
         "--root-required",
@@ -126,14 +129,15 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
         "--limit",
         metavar="N",
         type=number(1),
-        help=f"the most candidates to return; default: {LIMIT}",
+        help=f"the largest number of candidates to return; default: {LIMIT}",
     )
 
 
 def written(groups: Mapping[str, GroupOptions], find: Callable[[str], str]) -> "list[RequestGroup]":
-    """Return the groups of the options; ``find`` returns the uuid of a provider by its name.
+    """Return the groups that the options request.
 
-    Raises InvalidRequest, and the errors of ``find``.
+    ``find`` returns the uuid of a provider by its name. Raises InvalidRequest, and the errors of
+    ``find``.
     """
     return [_group(suffix, chosen, find) for suffix, chosen in groups.items() if suffix or chosen]
 
@@ -143,7 +147,7 @@ def whole(
     sources: "Sequence[ResourceRequest]",
     groups: "Sequence[RequestGroup]",
 ) -> "ResourceRequest":
-    """Return the requests of a flavor, a profile and the options as one. Raises InvalidRequest."""
+    """Combine the requests of a flavor or profile with the options. Raises InvalidRequest."""
     from wharfinger.scheduling import ResourceRequest
     from wharfinger.scheduling.request import invalid, policy_needed
 
@@ -167,7 +171,7 @@ def whole(
 
 
 class _Group(argparse.Action):
-    """Starts a group."""
+    """Starts a group of the request."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
@@ -188,11 +192,11 @@ class _OfGroup(argparse.Action):
         namespace.groups = {**namespace.groups, suffix: (*chosen, (self.dest, values))}
 
     def check(self, chosen: GroupOptions, value: Any) -> None:
-        """Raise ArgumentError if the group's options do not allow this value."""
+        """Raise ArgumentError if the former options of the group do not allow this value."""
 
 
 class _Once(_OfGroup):
-    """Adds an option that a group may have once."""
+    """Adds an option that each group may have once."""
 
     def check(self, chosen: GroupOptions, value: Any) -> None:
         if self.dest in dict(chosen):
@@ -200,7 +204,7 @@ class _Once(_OfGroup):
 
 
 class _Resource(_OfGroup):
-    """Adds a resource class, which a group may have once."""
+    """Adds a resource class, which each group may have once."""
 
     def check(self, chosen: GroupOptions, value: Any) -> None:
         if value[0] in dict(_all_of(chosen, self.dest)):

@@ -41,7 +41,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def _end(given: str) -> datetime:
-    """Argument type of a future time, or of a time span from now."""
+    """Argument type of a future time, given as a time or as a time span from now."""
     from wharfinger.objects.field_types import Moment, now
 
     present = now()
@@ -82,7 +82,7 @@ class End(FormattableColumn[datetime | str | None]):
 class ReservationList(ObjectLister):
     """List the full reservations of operators, jobs and drivers, with reason and holder.
 
-    Sends no request to Placement, so reservations of other programs are not listed.
+    The command sends no request to Placement, so it does not list reservations of other programs.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -128,8 +128,8 @@ class ReservationList(ObjectLister):
 class ProviderReserve(ObjectCommand):
     """Reserve a provider fully, so that it gets no more allocations.
 
-    Present allocations stay. The reservation lasts until it is released, also after the time of
-    --until.
+    Present allocations stay. The reservation lasts until it is released, even if the time of
+    --until passes.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -242,7 +242,7 @@ class ProviderRelease(ObjectCommand):
         print_done(provider, f"still reserved: {'; '.join(left)}" if left else "free")
 
     def _forget(self, name: str, holder: str) -> bool:
-        """End the reservation of a deleted provider; return whether there was one."""
+        """End the holder's reservation of a deleted provider; return whether there was one."""
         uuid = as_uuid(name)
         held = _stored(self, uuid, holder) if uuid else ()
         for one in held:
@@ -289,12 +289,13 @@ def _takes_holder(parser: argparse._ActionsContainer) -> None:
         metavar="NAME",
         type=text(),
         default=_OPERATOR,
-        help="the holder, who can reserve a provider once; default: %(default)s",
+        help="the holder of the reservation; each can reserve a provider once; default: "
+        "%(default)s",
     )
 
 
 def _refuse_jobs(holder: str) -> None:
-    """Raise WharfingerError for the holder that only jobs use."""
+    """Raise WharfingerError if the holder is the one that only programming jobs use."""
     from wharfinger.jobs import HOLDER
 
     if holder == HOLDER:
@@ -308,7 +309,7 @@ def _refuse_jobs(holder: str) -> None:
 def _stored(
     command: ObjectCommand, provider_uuid: str, holder: str
 ) -> "Reservations | Sequence[Any]":
-    """Return the reservation of a provider by a holder, as a list of one or none."""
+    """Return the reservation of a provider by a holder, as a list with one item or none."""
     from wharfinger.objects import ReservationList as Reservations
 
     return Reservations.get_by_filters(command.objects, provider_uuid=provider_uuid, holder=holder)

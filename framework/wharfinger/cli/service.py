@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Gates(FormattableColumn[dict[str, bool]]):
-    """The state of the gate of each owner: text in a table, data in the other formats."""
+    """The gate of each owner, on or off: text in a table, data in the other formats."""
 
     def human_readable(self) -> str:
         """Return the text."""
@@ -37,7 +37,7 @@ class Gates(FormattableColumn[dict[str, bool]]):
 class ServiceList(ObjectLister):
     """List the services with version, gates, status and state.
 
-    An owner's gate is on when all services that publish for the owner have version 2. Requests of
+    An owner's gate is on when all services that publish for the owner have version 2. Requests for
     the owner then get only providers with its owner trait.
     """
 
@@ -132,11 +132,11 @@ class ServiceEnable(ObjectCommand):
 
 
 class ServiceDelete(ObjectCommand):
-    """Delete the record of a service that no longer runs; its providers stay."""
+    """Delete the record of a service that no longer runs; its providers stay in Placement."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = _takes_service(super().get_parser(prog_name))
-        parser.add_argument("--force", action="store_true", help="even if it is up")
+        parser.add_argument("--force", action="store_true", help="delete it even if it is up")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -164,7 +164,7 @@ def _takes_service(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _find(context: "Context", wanted: str) -> "Service":
-    """Return the service with a uuid, host or name; raises ObjectNotFound, WharfingerError."""
+    """Return the service with this uuid, host or name; raises ObjectNotFound, WharfingerError."""
     from wharfinger.objects import ServiceList as Services
 
     found = [one for one in Services.get_by_filters(context) if _is_meant(one, wanted)]

@@ -1,4 +1,4 @@
-"""``wharfinger sync``: run one cycle of driver instances."""
+"""``wharfinger sync``: run one full cycle of each driver instance."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Sync(ObjectCommand):
-    """Update Placement with the reports of the drivers.
+    """Update Placement so that it has what the drivers report.
 
     Prints the written changes as a diff. Exits with 1 if an instance failed.
     """
@@ -45,14 +45,14 @@ class Sync(ObjectCommand):
             "--removal-delay",
             metavar="SECONDS",
             type=seconds,
-            help="seconds for which a device or node must be missing, from one complete listing "
-            "to another, before its provider is deleted; default: as configured",
+            help="delete a provider only if two complete lists of the driver, at least this many "
+            "seconds apart, both lack its device or node; default: as configured",
         )
         parser.add_argument(
             "--allow-mass-removal",
             action="store_true",
-            help="delete providers even if more than four, and more than a fifth of an instance's, "
-            "are absent at once",
+            help="delete providers even if more than four, and more than a fifth of those of an "
+            "instance, are missing at once",
         )
         parser.add_argument(
             "-f", "--format", choices=("text", "json"), default="text", help="default: text"
@@ -104,7 +104,7 @@ class Sync(ObjectCommand):
         return DONE
 
     def _begin(self, default: "DefaultSection") -> None:
-        """Report the service as up, so that no other host takes over its nodes as a dead one's."""
+        """Report the service as up, so that no other host takes over its nodes."""
         from wharfinger.tracker import service_record
 
         try:
@@ -115,9 +115,9 @@ class Sync(ObjectCommand):
 
     @contextmanager
     def _reporting(self, default: "DefaultSection", dry_run: bool) -> Iterator[Callable[[], None]]:
-        """Report that the service is up while the cycles run; not in a dry run.
+        """Report the service as up while the cycles run, but not in a dry run.
 
-        Yields the function that cycles call when they make progress.
+        Yield the function that cycles call when they make progress.
         """
         from wharfinger.tracker import service_record
         from wharfinger.tracker.heartbeat import Heartbeat
@@ -145,7 +145,7 @@ class Sync(ObjectCommand):
     def _run(
         self, name: str, parsed_args: argparse.Namespace, on_progress: Callable[[], None]
     ) -> "CycleResult":
-        """Run the cycle of one instance; return its failure as a result."""
+        """Run the cycle of one driver instance; return a failure as a result."""
         from wharfinger.console import progress
         from wharfinger.providers.removal import RemovalPolicy
         from wharfinger.reconcile import driver_instance_loader
@@ -192,7 +192,7 @@ class Sync(ObjectCommand):
 def _with_progress(
     on_progress: Callable[[], None], call: Callable[[T], None]
 ) -> Callable[[T], None]:
-    """Return a callback of a cycle that also notes progress."""
+    """Return the callback ``call`` of a cycle, extended by a call of ``on_progress``."""
 
     def called(what: T) -> None:
         on_progress()

@@ -18,9 +18,9 @@ SYNTAX: Final = (
     "a trait, or as in the Placement API: T1,T2 (both), in:T1,T2 (one or both), !T (not that one); "
     "repeatable, all conditions apply"
 )
-#: Options whose names differ from the keys in errors.
+#: Options that have another name than the key in an error.
 _OPTIONS: Final = {"resources": "resource", "suffix": "group"}
-#: The subject of options in errors.
+#: The subject of an error about an option.
 SUBJECT: Final = "request"
 
 
@@ -45,7 +45,7 @@ def forbidden(text: str) -> "TraitConditions":
 
 
 def together(conditions: Iterable["TraitConditions"], key: str = "required") -> "TraitConditions":
-    """Return all conditions as one; raises InvalidRequest with ``key`` if they conflict."""
+    """Combine trait conditions into one; raises InvalidRequest with this key if they conflict."""
     from wharfinger.placement.trait_conditions import TraitConditions
 
     return TraitConditions.parse((value for one in conditions for value in one.values()), key)
@@ -58,7 +58,7 @@ def refused(text: str, error: InvalidRequest) -> argparse.ArgumentTypeError:
 
 @contextmanager
 def usage(parser: argparse.ArgumentParser) -> Iterator[None]:
-    """Report an InvalidRequest as wrong usage of the options."""
+    """Report an InvalidRequest as wrong usage of an option."""
     try:
         yield
     except InvalidRequest as error:
@@ -72,7 +72,7 @@ def usage(parser: argparse.ArgumentParser) -> Iterator[None]:
 def naming_unknown(
     client: "PlacementClient", traits: "Named", classes: "Named" = ()
 ) -> Iterator[None]:
-    """If Placement refuses a request, raise an error that names what Placement does not know."""
+    """If Placement refuses a request, raise an error with the name that it does not know."""
     try:
         yield
     except PlacementError as error:

@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from wharfinger.reconcile.driver_instance_loader import Instance
 
 UNCHECKED: Final = 255
-#: The exit code of argparse for wrong usage, which is upgradecheck's failure.
+#: The exit code of argparse for wrong usage, which means failures in oslo.upgradecheck.
 _THEIR_WRONG_USAGE: Final = 2
-#: The most names in one result.
+#: The largest number of names in one result.
 _NAMED: Final = 10
-#: The most providers that are read one by one.
+#: The largest number of providers that are read one by one.
 _FEW: Final = 50
-#: The classes of network ports, whose requests have no owner and to which no gate applies.
+#: Resource classes of network ports: their requests have no owner, so no gate applies to them.
 _NETWORK: Final = ("NET_", "IPV4_ADDRESS")
 _SHARED: Final = "MISC_SHARES_VIA_AGGREGATE"
 
 
 def _as_result(check: "Callable[[Checks], Result]") -> "Callable[[Checks], Result]":
-    """Return the check with errors as failures, and without unprintable characters."""
+    """Decorate a check: an error becomes a failure, and unprintable characters are escaped."""
 
     @functools.wraps(check)
     def checked(self: "Checks") -> Result:
@@ -55,7 +55,7 @@ def _as_result(check: "Callable[[Checks], Result]") -> "Callable[[Checks], Resul
 
 
 class Checks(UpgradeCommands):
-    """The checks of one configuration."""
+    """The upgrade checks of one configuration."""
 
     def __init__(self, conf: "Options") -> None:
         self._conf: Final = conf
@@ -68,7 +68,7 @@ class Checks(UpgradeCommands):
 
     @cached_property
     def _placement(self) -> "PlacementClient | None":
-        """A client; None if Placement is embedded and was never used."""
+        """The Placement client; None if Placement is embedded and was never used."""
         from wharfinger.conf import PlacementSection
         from wharfinger.placement.client import PlacementClient
         from wharfinger.placement.session import check, make_adapter
@@ -170,7 +170,10 @@ class Checks(UpgradeCommands):
         )
 
     def _not_read(self) -> Result | None:
-        """Return the result of a check that cannot read the database; None if it can."""
+        """Return a result if the database has no data to check, or needs an upgrade.
+
+        Otherwise None.
+        """
         schema = self._database.schema
         if schema.current is None:
             return Result(Code.SUCCESS, "No service publishes yet.")
@@ -179,7 +182,10 @@ class Checks(UpgradeCommands):
         return None
 
     def _services(self) -> tuple[dict[str, int], dict[str, list[str]]]:
-        """Return the oldest version, and the services that do not tag all providers, by owner."""
+        """Return, by owner, the lowest service version and the services that are too old.
+
+        Services that are too old do not tag all their providers.
+        """
         from wharfinger.objects import OWNER_TAG_VERSION, Service, ServiceList, connect
 
         context = connect(self._conf)
@@ -248,7 +254,7 @@ class Checks(UpgradeCommands):
 
 
 def _judged(found: "Condition") -> Result:
-    """Return the result of the check of a database that has tables."""
+    """Return the result for a database that has tables."""
     schema = found.schema
     lacking = "; ".join(f"table {table} {lacks}" for table, lacks in found.lacks.items())
     there = f"{found.name} is at {schema.current}"
@@ -278,9 +284,9 @@ def _judged(found: "Condition") -> Result:
 
 
 def _untagged(client: "PlacementClient") -> "tuple[list[ProviderSummary], bool]":
-    """Return the providers with inventory and without an owner trait, and whether that is all.
+    """Return the providers that have inventory but no owner trait, and whether they are all.
 
-    If there are many, it returns only those with free resources, by one listing per class.
+    If there are many, it finds only providers with free resources, with one list request per class.
     """
     from wharfinger.providers import ownership
 

@@ -1,1 +1,1 @@
-"""Texts for a terminal and JSON data of plans, provider trees, explanations and reservations."""
+"""Show plans, provider trees, explanations and reservations as text and as JSON data."""

@@ -1,4 +1,4 @@
-"""The steps of a plan, as a diff and as JSON."""
+"""Show the steps of a plan as a diff and as JSON data."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -29,9 +29,10 @@ def as_text(
     pending: Iterable[PendingRemoval] = (),
     foreign: Iterable[ForeignReservation] = (),
 ) -> Iterator[Text]:
-    """Yield the lines of a diff.
+    """Yield the lines of a diff; the first character of a line shows its meaning.
 
-    + creates, - deletes, ~ changes; ? is kept: an absent provider, or another owner's reservation.
+    + creates, - deletes, ~ changes. ? is kept: a missing provider whose removal waits, or a
+    reservation of another program.
     """
     for step in steps:
         for line in _step_lines(step):
@@ -48,7 +49,7 @@ def as_text(
 
 
 def as_data(step: Step) -> dict[str, Any]:
-    """Return a step as plain data: its verb, the provider, the values before and after."""
+    """Return a step as JSON data: its verb, the provider, and the values before and after."""
     data: dict[str, Any] = {"step": step.verb, "uuid": step.uuid, "name": step.name}
     match step:
         case CreateProvider():

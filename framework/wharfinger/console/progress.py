@@ -1,4 +1,4 @@
-"""Progress of long operations; progress bars go to standard error, and only on a terminal."""
+"""Show the progress of long operations; bars appear only if standard error is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from wharfinger.providers.plan import Plan, Step
 def applying(
     instance: str, taken: list[Step]
 ) -> Iterator[tuple[Callable[[Plan], None], Callable[[Step], None]]]:
-    """Show the progress of a driver instance's plan, and append applied steps to ``taken``.
+    """Show the progress of a plan of a driver instance; append the applied steps to ``taken``.
 
     Yield the two callbacks that Reconciler.sync accepts.
     """
@@ -36,7 +36,7 @@ def applying(
 
 @contextmanager
 def following(device: str) -> Iterator[Callable[[str, str], None]]:
-    """Print one line for each step of a device's job; on a terminal, show a spinner, too.
+    """Print a line for each step of a device's programming job; a terminal also shows a spinner.
 
     Yield the callback that ``jobs.program`` accepts.
     """

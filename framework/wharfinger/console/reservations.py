@@ -1,4 +1,4 @@
-"""Reservations as text and as JSON."""
+"""Show reservations as text and as JSON data."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,7 +13,7 @@ _UNITS: Final = {"d": 86400, "h": 3600, "m": 60}
 
 
 def age(since: datetime | str, now: datetime) -> str:
-    """Return the time since a moment in its largest unit: 40s, 3m, 2h, 5d."""
+    """Return the time from ``since`` to ``now`` in its largest unit: 40s, 3m, 2h, 5d."""
     if not isinstance(since, datetime):
         return UNKNOWN
     seconds = max(0, int((now - since).total_seconds()))  # clocks differ
@@ -47,7 +47,7 @@ def lines(provider: Details, now: datetime) -> Iterator[str]:
 
 
 def as_data(one: Reserved) -> dict[str, Any]:
-    """Return a reservation as plain data; times are ISO 8601 texts."""
+    """Return a reservation as JSON data; times are ISO 8601 texts."""
     return {
         "reason": one.reason,
         "holder": one.holder,

@@ -1,4 +1,4 @@
-"""Provider trees as drawings, as a picture and as JSON."""
+"""Show provider trees as drawings, as a picture and as JSON data."""
 
 import io
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,16 +14,16 @@ from wharfinger.exceptions import printable
 from wharfinger.providers.inventory import Inventory
 from wharfinger.scheduling.provider_details import Details
 
-#: Columns of a console that wraps no line.
+#: The width, in columns, of a console that wraps no line.
 UNLIMITED: Final = 1_000_000
 
 _Children = dict[str | None, list[Details]]
 
 
 def as_drawing(providers: Iterable[Details], now: datetime) -> Iterator[Tree]:
-    """Yield one tree for each root, with children in the order of their names.
+    """Yield a drawing for each root, with child providers in the order of their names.
 
-    The ages of reservations are those at ``now``.
+    ``now`` is the time for which the ages of reservations are shown.
     """
     children = _by_parent(providers)
     for root in children.get(None, []):
@@ -44,7 +44,7 @@ def as_drawing(providers: Iterable[Details], now: datetime) -> Iterator[Tree]:
 
 
 def as_svg(trees: Iterable[Tree]) -> str:
-    """Return a picture of a terminal that shows the trees."""
+    """Return a picture of a terminal that shows the drawings."""
     drawings = list(trees)
     console = Console(record=True, file=io.StringIO(), width=UNLIMITED, highlight=False)
     console.width = max((console.measure(tree).maximum for tree in drawings), default=1)
@@ -54,7 +54,7 @@ def as_svg(trees: Iterable[Tree]) -> str:
 
 
 def as_data(providers: Iterable[Details]) -> list[dict[str, Any]]:
-    """Return nested plain data, one item for each root."""
+    """Return the trees as nested JSON data, one item for each root."""
     children = _by_parent(providers)
     top: list[dict[str, Any]] = []
     waiting = [(top, root) for root in reversed(children.get(None, []))]
@@ -69,7 +69,7 @@ def as_data(providers: Iterable[Details]) -> list[dict[str, Any]]:
 
 
 def provider_data(provider: Details) -> dict[str, Any]:
-    """Return one provider as plain data; contents that were not fetched are omitted."""
+    """Return one provider as JSON data; details that were not requested are omitted."""
     summary = provider.summary
     data: dict[str, Any] = {
         "name": summary.name,
