@@ -1,14 +1,15 @@
-"""Memory, descriptors and threads of the agent while it works for long.
+"""Memory, file descriptors and threads of the agent while it works for a long time.
 
-An agent with three driver instances and a real Placement, each in a process of its own. Nodes are
+An agent runs with three driver instances and a real Placement, in separate processes. Nodes are
 reserved, released, added and removed all the time. The process of the first instance aborts now and
-then. The configuration of the second changes now and then, and is wrong at times; the third is left
-alone, so that its process lives as long as the agent. Clients ask the health socket for everything,
-and some of them go without an answer.
+then. The configuration of the second changes now and then, and is wrong at times. The third is not
+disturbed, so its process lives as long as the agent. Clients request each page of the health
+socket, and some of them close the connection without reading the answer.
 
-A line for each minute and process: minutes, process, its id, MiB of resident memory, descriptors
-and threads. At the end: the figures of both ends, and whether Placement has what the backends say.
-No thresholds: a person compares. A process with another id at the end was started again.
+It prints a line for each minute and process: minutes, process, its id, MiB of resident memory,
+descriptors and threads. At the end, it prints the first and last figures, and whether Placement
+agrees with the backends. No thresholds: a person compares. A process with another id at the end was
+restarted.
 """
 
 import argparse
@@ -39,10 +40,10 @@ CRASHING, CHANGING, QUIET = "crashing", "changing", "quiet"
 NAMES: Final = (CRASHING, CHANGING, QUIET)
 _MEBIBYTE: Final = 1024 * 1024
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-#: Seconds until Placement has the last changes, and until the agent has ended. An instance that has
-#: crashed often is started again after 300.
+#: The longest wait, in seconds, until Placement has the last changes, and until the agent has
+#: ended. An instance that has crashed often is restarted after 300.
 _PATIENCE: Final = 360.0
-#: Seconds between two lines for a process.
+#: Seconds between two lines for the same process.
 _LOOK: Final = 60.0
 
 
@@ -57,7 +58,7 @@ sync_on_startup = true
 
 
 class Placement(PythonDaemon):
-    """A Placement on SQLite; ``url`` is where it answers."""
+    """A Placement server on SQLite; ``url`` is its address."""
 
     url: str
 
@@ -98,7 +99,7 @@ class Figures:
 
 
 class Soak:
-    """An agent at work, and all that disturbs it."""
+    """An agent at work, and the events that disturb it."""
 
     def __init__(self, directory: Path, placement_url: str, nodes: int, every: float) -> None:
         self._directory: Final = directory
@@ -114,7 +115,10 @@ class Soak:
         self.write_configuration()
 
     def write_configuration(self, *, total: int = 1, wrong: bool = False) -> None:
-        """Write the configuration, with another option of the second instance."""
+        """Write the configuration; ``total`` is an option of the second instance.
+
+        With ``wrong``, the configuration has an unknown option.
+        """
         sections = "".join(
             f"[{name}]\ndriver = file\npath = {fleet.path}\nremoval_delay = 5\n"
             + (f"total = {total}\n" if name == CHANGING else "")
@@ -133,12 +137,12 @@ class Soak:
 
     @property
     def config(self) -> Path:
-        """The file of the configuration."""
+        """Return the path of the configuration file."""
         return self._directory / "wharfinger.conf"
 
     @contextmanager
     def agent(self) -> Iterator["subprocess.Popen[bytes]"]:
-        """Run the agent in a block."""
+        """Run the agent until the context ends."""
         site = fleet_file.install(self._directory)
         with (self._directory / "stderr").open("wb") as errors:
             command = (sys.executable, "-m", "wharfinger.cli.app")
@@ -155,7 +159,7 @@ class Soak:
             sys.stdout.write(f"the agent ended with {code}\n")
 
     def processes(self, agent: int) -> dict[str, int]:
-        """Return the ids of the processes that run now, by name."""
+        """Return the ids of the running processes, by name."""
         with suppress(WharfingerError):
             status = read_status(self._socket)
             return {
@@ -165,7 +169,7 @@ class Soak:
         return {"supervisor": agent}
 
     def disturb(self, agent: int, over: Event) -> None:
-        """Change nodes, crash, reload and ask until it is over."""
+        """Change nodes, end a process, reload the configuration, send requests; until ``over``."""
         turn = 0
         while not over.wait(1.0):
             turn += 1
@@ -191,9 +195,9 @@ class Soak:
         return sorted(wrong)
 
     def _has_published(self, name: str) -> bool:
-        """Return whether the process of an instance has published all since its start.
+        """Return whether the process of an instance has published its nodes since its start.
 
-        Otherwise it would abort at each start, and its nodes would never be compared.
+        Only then may it abort. Otherwise it could abort at each start and never publish its nodes.
         """
         with suppress(WharfingerError):
             instances = read_status(self._socket).instances
@@ -206,7 +210,8 @@ class Soak:
     def _change_nodes(self) -> None:
         fleet = self.fleets[self._draw.choice(NAMES)]
         name = self._draw.choice(list(fleet.nodes))
-        # While the first instance waits for its restart, too many would be gone at once.
+        # While the first instance waits for its restart, the removal of many nodes would be
+        # refused.
         if fleet is not self.fleets[CRASHING] and self._draw.random() < 0.05:
             fleet.remove(name)
             fleet.change(f"{name.partition('.')[0]}.{self._draw.randrange(10**6)}")
@@ -232,11 +237,11 @@ class Soak:
 
 
 def watch(soak: Soak, agent: "subprocess.Popen[bytes]", minutes: float) -> None:
-    """Print the figures each minute, and those of both ends at the end."""
+    """Print the figures of all processes each minute, and the first and last ones at the end."""
     first: dict[str, Figures] = {}
     last: dict[str, Figures] = {}
     begin = time.monotonic()
-    look = begin + min(_LOOK, minutes * 60 / 2)  # the first minute is the start of everything
+    look = begin + min(_LOOK, minutes * 60 / 2)  # in the first minute, the processes start
     while (now := time.monotonic()) < begin + minutes * 60 and agent.poll() is None:
         if now >= look:
             look += _LOOK

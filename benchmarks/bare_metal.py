@@ -1,11 +1,11 @@
 """Time for which Placement still offers a node that Ironic has taken out of use.
 
-A real Ironic with a fleet of real rows, a real Placement, and `wharfinger agent` with its default
-intervals in a process of its own. The benchmark changes one node after the other, at times that do
-not depend on the agent's: it puts the node into maintenance, or makes it leave `available`. The
-time runs from before the request to Ironic until Placement shows `reserved == total`. Before that,
-it counts the requests of an unchanged poll, drift cycle and full cycle to Ironic and to Placement.
-No thresholds: a person compares.
+The benchmark uses a real Ironic with a fleet of nodes in its database, a real Placement, and
+`wharfinger agent` with its default intervals in a separate process. It changes one node after the
+other, at times that do not depend on the agent's cycles: it puts the node into maintenance, or
+makes it leave `available`. The time runs from before the request to Ironic until Placement shows
+`reserved == total`. Before that, it counts the requests of an unchanged poll, drift cycle and full
+cycle to Ironic and to Placement. No thresholds: a person compares.
 """
 
 import argparse
@@ -37,7 +37,8 @@ from wharfinger_ironic.client import Ironic as IronicClient
 from wharfinger_ironic.feed import OVERLAP
 
 INSTANCE: Final = "metal"
-#: Seconds between two looks at Placement; at most between two changes; and until one is given up.
+#: Seconds between two requests to Placement; longest pause between two changes; longest wait for a
+#: change.
 _LOOK: Final = 0.02
 _PAUSE: Final = 3.0
 _PATIENCE: Final = 120.0
@@ -45,7 +46,7 @@ _PATIENCE: Final = 120.0
 
 @contextmanager
 def fleet(size: int) -> Iterator[Ironic]:
-    """An Ironic with that many available nodes."""
+    """Run an Ironic with this number of available nodes."""
     with Ironic() as ironic:
         first = ironic.create_node("node-0")
         ironic.make_available(first)
@@ -63,7 +64,7 @@ def write_configuration(directory: Path, ironic: Ironic) -> Path:
 
 
 class Counted:
-    """Calls of a method, until counted."""
+    """Counts the calls of a method."""
 
     def __init__(self, owner: type, name: str) -> None:
         self.calls = 0
@@ -81,7 +82,7 @@ class Counted:
 
 
 def requests_of_cycles(config: Path, client: PlacementClient) -> dict[str, dict[str, float]]:
-    """Return seconds and numbers of requests of unchanged cycles, by cycle type."""
+    """Return the seconds and numbers of requests of unchanged cycles, by cycle type."""
     conf = configuration.load([str(config)])
     context = connect(conf)
     to_ironic, to_placement = Counted(IronicClient, "_get"), Counted(Adapter, "request")
@@ -107,7 +108,7 @@ def requests_of_cycles(config: Path, client: PlacementClient) -> dict[str, dict[
     ) as cycle:
         run("first full cycle", cycle.sync)
         run("first poll", cycle.poll)
-        # The nodes have just been made: until they are older than what a poll reads twice.
+        # The nodes are new: wait until they are older than the time that each poll reads again.
         time.sleep(OVERLAP.total_seconds() + 1)
         run("poll before", cycle.poll)
         run("poll", cycle.poll)
@@ -119,7 +120,7 @@ def requests_of_cycles(config: Path, client: PlacementClient) -> dict[str, dict[
 
 @contextmanager
 def agent(config: Path) -> Iterator[None]:
-    """The agent, once it has published everything."""
+    """Run the agent until the context ends."""
     process = subprocess.Popen(
         [sys.executable, "-m", "wharfinger.cli.app", "--config-file", str(config), "agent"]
     )
@@ -139,7 +140,7 @@ def wait_until_reserved(client: PlacementClient, uuid: str) -> None:
 
 
 def inventories(client: PlacementClient, uuid: str) -> list[Inventory]:
-    """A node's, which are never away."""
+    """Return a node's inventories; raises LookupError if it has none."""
     found = list(client.get_inventories(uuid).inventories.values())
     if not found:
         raise LookupError(f"node {uuid} has no inventory in Placement")
@@ -170,7 +171,7 @@ def measure(config: Path, client: PlacementClient, ironic: Ironic, count: int) -
             change()
             wait_until_reserved(client, uuid)
             times.append(time.monotonic() - started)
-    # The first has waited for the agent's first full cycle.
+    # The first change has waited for the agent's first full cycle.
     return times[1:]
 
 

@@ -1,9 +1,10 @@
 """Cost of the request filters: a search for candidates with them and without them.
 
-The real Placement in this process, on SQLite. Each host belongs to nova and has VCPU; its three
-children have VGPU: one of nova, one of Cyborg, one without an owner. One request for VCPU and VGPU
-of nova, with the owner gate on. Processor time of both sides together, the best of several
-repeats, and the number of requests. No thresholds: a person compares.
+The real Placement runs in this process, on SQLite. Each host belongs to nova and has VCPU. Its
+three child providers have VGPU: one of nova, one of Cyborg, one without an owner. The request is
+for VCPU and VGPU of nova, with the owner gate on. Measured are the processor time of client and
+Placement together, the best of several repeats, and the number of requests. No thresholds: a person
+compares.
 """
 
 import argparse
@@ -31,7 +32,7 @@ CHILDREN: Final = {"ours": [NOVA], "cyborgs": ["OWNER_CYBORG"], "nobodys": []}
 
 
 class Counting:
-    """Around an adapter: counts requests."""
+    """Adapter that counts the requests to another adapter."""
 
     def __init__(self, adapter: Any) -> None:
         self._adapter = adapter
@@ -43,7 +44,7 @@ class Counting:
 
 
 def publish(client: WritingClient, hosts: int) -> None:
-    """Hosts with children, each provider by three requests."""
+    """Create hosts with child providers, each provider with three requests."""
 
     def provider(name: str, parent: str | None, resources: str, traits: list[str]) -> str:
         uuid = str(uuid5(NAMESPACE_DNS, name))
@@ -59,7 +60,7 @@ def publish(client: WritingClient, hosts: int) -> None:
 
 
 def measure(ask: Callable[[], object], repeats: int) -> float:
-    """Milliseconds of processor time, the best of several."""
+    """Return the milliseconds of processor time of a call, the best of several repeats."""
     best = float("inf")
     for _ in range(repeats):
         start = time.process_time()
@@ -81,7 +82,7 @@ def run(context: Context, options: conf.Options, hosts: int, repeats: int) -> No
         request = ResourceRequest(groups=(group,), limit=limit)
         for name, chosen in (("without", {}), ("with", filters)):
             search = CandidateSearch(client, chosen)
-            found = search.find(request)  # also has the caches filled
+            found = search.find(request)  # also fills the caches
             before = adapter.count
             cost = measure(partial(search.find, request), repeats)
             asked = (adapter.count - before) / repeats
@@ -94,7 +95,7 @@ def run(context: Context, options: conf.Options, hosts: int, repeats: int) -> No
 
 @contextmanager
 def empty() -> Iterator[tuple[Context, conf.Options]]:
-    """A state directory of its own, with the embedded Placement in it."""
+    """Yield a database and a configuration with an embedded Placement, all of them new."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "wharfinger.conf"
         file.write_text(f"[DEFAULT]\nstate_path = {directory}\n")

@@ -1,9 +1,10 @@
 """Cost to claim, move and release an instance, on a small and on a large fleet.
 
-The real Placement in this process, on SQLite, with the gates on. Each host belongs to nova and has
-two children: a vGPU of nova and one of Cyborg. An instance gets the vGPU of nova, is resized to the
-one of Cyborg, and so on. Requests, and seconds of the wall clock for both sides together, the
-median of several instances. No thresholds: a person compares.
+The real Placement runs in this process, on SQLite, with the owner gates on. Each host belongs to
+nova and has two child providers: a vGPU of nova and one of Cyborg. An instance gets the vGPU of
+nova, is resized to the vGPU of Cyborg, and so on. Measured are requests, and seconds of the wall
+clock for client and Placement together, the median of several instances. No thresholds: a person
+compares.
 """
 
 import argparse
@@ -36,7 +37,7 @@ _WARM: Final = 2
 
 
 def publish(client: WritingClient, context: Context, hosts: int) -> None:
-    """Hosts, each with two children of other owners."""
+    """Create hosts, each with two child providers of different owners."""
     nodes = []
     for number in range(hosts):
         root = _provider(client, f"host-{number}", None, NOVA, {"VCPU": 64})
@@ -68,7 +69,7 @@ def _provider(
 
 
 def flavor(name: str, owner: str) -> Flavor:
-    """Two CPUs, and a vGPU of an owner's."""
+    """Return a flavor with two CPUs and a vGPU of an owner."""
     specs = {"resources_GPU:VGPU": "1", "trait_GPU:" + owner: "required"}
     made = Flavor(flavorid=name, name=name, vcpus=2, memory_mb=0, extra_specs=specs)
     made.obj_set_defaults()

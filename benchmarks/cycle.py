@@ -1,9 +1,9 @@
-"""Cost of the framework itself in a cycle in which nothing has changed.
+"""Cost of the framework itself in a cycle without changes.
 
-Processor time in microseconds for each node, and all SQL statements, of a full cycle (it asks the
-driver for every node) and of a drift cycle, for fleets of one-provider nodes. A list that was
-written beforehand stands in for Placement: the time to decode the list counts, Placement's own time
-does not. No thresholds: a person compares.
+Measured are processor time in microseconds for each node, and the number of SQL statements, of a
+full cycle (it asks the driver for every node) and of a drift cycle, for fleets of nodes with one
+provider each. A prepared list stands in for Placement: the time to decode the list counts,
+Placement's own time does not. No thresholds: a person compares.
 """
 
 import argparse
@@ -36,7 +36,7 @@ GENERATION: Final = 3
 
 
 class Fleet(ComputeDriver):
-    """Bare metal nodes that are all alike."""
+    """A driver of bare metal nodes that are all alike."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         nested_providers=unsupported("a node is flat"),
@@ -60,13 +60,13 @@ class Fleet(ComputeDriver):
 
 
 class WrittenList:
-    """Answers of a Placement that has these providers."""
+    """Adapter that answers like a Placement with these providers."""
 
     def __init__(self) -> None:
         self.list_of(())
 
     def list_of(self, providers: Sequence[Provider]) -> None:
-        """From now on, there are these."""
+        """Set the providers that Placement has from now on."""
         self._list = json.dumps(
             {
                 "resource_providers": [
@@ -83,7 +83,7 @@ class WrittenList:
         ).encode()
 
     def request(self, path: str, _method: str, **_options: Any) -> requests.Response:
-        """Answer a question, as a keystoneauth adapter does."""
+        """Answer a request as a keystoneauth adapter does."""
         response = requests.Response()
         response.status_code = 200
         versions = {"versions": [{"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}]}
@@ -92,7 +92,7 @@ class WrittenList:
 
 
 def published(directory: Path, size: int) -> Reconciler:
-    """A fleet's cycle, with all that it remembers when everything has been published."""
+    """Return the reconciler of a fleet, in the state after everything has been published."""
     context = local(directory, HOST)
     placement = WrittenList()
     client = PlacementClient(placement)  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ def published(directory: Path, size: int) -> Reconciler:
     cycle.store.write(
         {one.uuid: replace(record, live=one) for one in there if (record := records[one.uuid])}
     )
-    for _ in range(2):  # the rows of the nodes; and once more, for all that is remembered
+    for _ in range(2):  # the first cycle writes the rows of the nodes, the second fills caches
         outcome = cycle.sync()
         if outcome.steps or outcome.problems:
             raise SystemExit(f"the fleet is not unchanged: {outcome.steps[:3]} {outcome.problems}")
@@ -115,7 +115,10 @@ def published(directory: Path, size: int) -> Reconciler:
 
 
 def measure(run: Callable[[], object], size: int, repeats: int) -> tuple[float, int]:
-    """Microseconds of processor time for each node, the best of several; and statements."""
+    """Return microseconds of processor time for each node, and the number of SQL statements.
+
+    The time is the best of several repeats.
+    """
     best, statements = float("inf"), 0
 
     def note(*_: object) -> None:

@@ -1,9 +1,9 @@
 """Cost to explain why a request has no candidates, for a small and for a large fleet.
 
-The real Placement in this process, on SQLite, with the owner gate on. The nodes belong to nova and
-have one inventory each. The nodes of a fleet are all free, all used up, or all reserved for
-cleaning by their records. Requests, and seconds of the wall clock for both sides together, the best
-of several repeats. No thresholds: a person compares.
+The real Placement runs in this process, on SQLite, with the owner gate on. The nodes belong to nova
+and have one inventory each. The nodes of a fleet are all free, all used up, or all reserved for
+cleaning by their records. Measured are requests, and seconds of the wall clock for client and
+Placement together, the best of several repeats. No thresholds: a person compares.
 """
 
 import argparse
@@ -31,12 +31,12 @@ from wharfinger.scheduling.request_filters import Surroundings, loader
 
 FILTERS: Final = ("compute_status", "owner")
 REQUEST: Final = ResourceRequest(groups=(RequestGroup(resources={"CUSTOM_GOLD": 1}, owner=NOVA),))
-#: State of all nodes of a fleet; each state has a resource class of its own.
+#: The state of all nodes of a fleet. Each fleet has its own resource class.
 STATES: Final = ("free", "used up", "reserved")
 
 
 def publish(client: WritingClient, context: Context, state: str, nodes: int) -> str:
-    """A fleet in a state; gives its resource class."""
+    """Create a fleet whose nodes are in this state; return its resource class."""
     kind = f"CUSTOM_{state.replace(' ', '_').upper()}_{nodes}"
     client.create_resource_class(kind)
     inventory = Inventory(total=1, reserved=int(state == "reserved"), max_unit=1)
@@ -50,7 +50,7 @@ def publish(client: WritingClient, context: Context, state: str, nodes: int) -> 
             uuid=uuid,
             name=name,
             root_uuid=uuid,
-            # A claim has raised the generation, and a cycle has seen that.
+            # A claim has raised the generation, and a later cycle has stored the new one.
             generation=2 + (state == "used up"),
             inventories={kind: inventory},
         )

@@ -1,14 +1,14 @@
 """Cost of a first sync, beside its raw writes and nova's report client.
 
-A Placement on PostgreSQL, reached over HTTP in a process of its own, and a database of our own on
-the same server. Each measurement has new and empty databases:
+Placement runs on PostgreSQL in a separate process, and Wharfinger's database is on the same server.
+Each measurement has new and empty databases:
 
-sync    a full cycle of one-provider nodes that Placement does not have
-raw     the same writes again, with as many connections, by nothing but an HTTP client
-nova    the same nodes by nova's report client, as nova-compute calls it; where nova is installed
+    sync    a full cycle of one-provider nodes that Placement does not have
+    raw     the same writes again, with as many connections, by a plain HTTP client
+    nova    the same nodes by nova's report client, as nova-compute calls it, if nova is installed
 
-Seconds of the wall clock, processor time of the process that sends, and requests. No thresholds:
-a person compares.
+Measured are seconds of the wall clock, processor time of the process that sends, and requests. No
+thresholds: a person compares.
 """
 
 import argparse
@@ -66,7 +66,7 @@ class Write(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Seconds of the wall clock and of the processor, and requests."""
+    """Seconds of the wall clock, seconds of processor time, and the number of requests."""
 
     wall: float
     cpu: float
@@ -74,7 +74,7 @@ class Cost(NamedTuple):
 
 
 class Placement(PythonDaemon):
-    """Placement on an empty database of a PostgreSQL; ``url`` is where it answers."""
+    """A Placement server on an empty PostgreSQL database; ``url`` is its address."""
 
     url: str
 
@@ -100,7 +100,7 @@ class Placement(PythonDaemon):
 
 @contextmanager
 def counted() -> Iterator[list[Write]]:
-    """Note all requests that keystoneauth sends; reads have the method GET."""
+    """Record all requests that keystoneauth sends; reads have the method GET."""
     sent: list[Write] = []
     request = Session.request
 
@@ -122,7 +122,7 @@ def counted() -> Iterator[list[Write]]:
 
 
 def measured(run: Callable[[], int]) -> Cost:
-    """Call a function that returns its number of requests; return what the call costs."""
+    """Call a function that returns its number of requests; return the cost of the call."""
     wall, cpu = time.monotonic(), time.process_time()
     sent = run()
     return Cost(time.monotonic() - wall, time.process_time() - cpu, sent)
@@ -148,7 +148,10 @@ def sync(server: PostgreSQL, directory: Path, nodes: int) -> tuple[Cost, list[Wr
 
 
 def raw(server: PostgreSQL, writes: Sequence[Write]) -> Cost:
-    """Measure the same writes: several nodes at a time, and then the writes without a node."""
+    """Send the writes of a first sync with a plain HTTP client; return the cost.
+
+    The client sends the writes for several nodes at a time, then the writes without a node.
+    """
     by_node: dict[str, list[Write]] = {}
     rest: list[Write] = []
     first: list[Write] = []

@@ -1,10 +1,10 @@
-"""Time until a node is reserved, beside a driver instance that misbehaves.
+"""Time until a node is reserved, while another driver instance misbehaves.
 
-``wharfinger agent`` as a process, with two driver instances, and a Placement over HTTP. The node of
-the good instance is changed again and again at random moments, while the driver of the other
+`wharfinger agent` runs as a process with two driver instances, and a Placement over HTTP. The node
+of the good instance changes again and again at random moments, while the driver of the other
 instance misbehaves in one way. The time runs from the change until Placement shows it, in numbers
-of polls. The first row is beside a driver that behaves well. No thresholds: a person compares; the
-goal is below 2 polls.
+of poll intervals. In the first row, the other driver behaves well. No thresholds: a person
+compares; the goal is below 2 polls.
 """
 
 import argparse
@@ -24,13 +24,13 @@ from tests.lab import placement
 from tests.lab.bad_drivers import AT_START, MISBEHAVIOURS
 from tests.lab.beside_bad import BAD, GOOD, BesideBad
 
-#: Row without a misbehaviour.
+#: The name of the row without a misbehaviour.
 NONE: Final = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Polls from a change until Placement shows it, and restarts of each instance."""
+    """Polls from a change until Placement shows it, and the number of restarts of each instance."""
 
     misbehaviour: str
     median: float
@@ -41,7 +41,7 @@ class Row:
 
 
 def measure(beside: BesideBad, name: str, poll: float, changes: int) -> Row:
-    """Measure the good instance beside a misbehaviour."""
+    """Measure the good instance while the other one has a misbehaviour."""
     if name != NONE:
         beside.switch.touch()
         if name in AT_START:
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--poll", type=float, default=2.0, help="seconds; default: 2")
-    parser.add_argument("--changes", type=int, default=10, help="of each row; default: 10")
+    parser.add_argument("--changes", type=int, default=10, help="changes for each row; default: 10")
     parser.add_argument("names", nargs="*", metavar="MISBEHAVIOUR", help="default: all")
     options = parser.parse_args(arguments)
     rows = []

@@ -1,8 +1,9 @@
-"""Cost of the pure packages for each root of a fleet, for fleets of several sizes.
+"""Cost of the packages without input and output, for fleets of several sizes.
 
-Processor time of the fastest of several repeats, in microseconds for each root. Measured are: a
-driver builds the tree; the framework makes a tree of Placement's providers; it lists the desired
-providers; and it plans, for a new fleet and for an unchanged one. No thresholds: a person compares.
+Measured is the processor time of the fastest of several repeats, in microseconds for each root
+provider. In the measured parts, a driver builds the tree; the framework makes a tree of Placement's
+providers, lists the desired providers, and plans the writes for a new and for an unchanged fleet.
+No thresholds: a person compares.
 """
 
 import argparse
@@ -27,7 +28,7 @@ REMOVALS: Final = Removals(now=1000.0, policy=RemovalPolicy(delay=60.0))
 
 
 def build(size: int) -> ProviderTree:
-    """A fleet of bare metal nodes, as nova's Ironic driver writes it."""
+    """Return the tree of a fleet of bare metal nodes, as nova's Ironic driver writes it."""
     tree = ProviderTree()
     for number in range(size):
         name = f"node-{number}"
@@ -54,7 +55,7 @@ def plan(
 
 @dataclass(frozen=True)
 class Fleet:
-    """A fleet at every stage of a cycle."""
+    """The data of a fleet at each stage of a cycle."""
 
     size: int
     desired: Sequence[DesiredProvider]
@@ -95,7 +96,7 @@ PARTS: Final[dict[str, Callable[[Fleet], object]]] = {
 
 
 def measure(part: Callable[[Fleet], object], fleet: Fleet, repeats: int) -> float:
-    """Microseconds of processor time for each root, the best of several."""
+    """Return microseconds of processor time for each root provider, the best of several repeats."""
     best = float("inf")
     for _ in range(repeats):
         gc.collect()
@@ -107,7 +108,7 @@ def measure(part: Callable[[Fleet], object], fleet: Fleet, repeats: int) -> floa
 
 
 def run(sizes: Sequence[int], repeats: int) -> dict[str, dict[int, float]]:
-    """Microseconds per root, by part and by the number of roots."""
+    """Return microseconds for each root provider, by measured part and number of roots."""
     results: dict[str, dict[int, float]] = {name: {} for name in PARTS}
     for size in sizes:
         fleet = Fleet.of(size)
@@ -117,7 +118,7 @@ def run(sizes: Sequence[int], repeats: int) -> dict[str, dict[int, float]]:
 
 
 def ratios(results: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
-    """How much more a root costs in the largest fleet than in the smallest."""
+    """Return the cost of a root in the largest fleet divided by that in the smallest, by part."""
     return {name: cost[max(cost)] / cost[min(cost)] for name, cost in results.items()}
 
 
@@ -136,7 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--no-gc",
         action="store_true",
-        help="without Python's cyclic collector, whose share grows with all that is in memory",
+        help="disable Python's cyclic garbage collector, whose share grows with the objects in "
+        "memory",
     )
     parser.add_argument("--repeats", type=int, default=7, help="default: 7")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="ROOTS")

@@ -1,9 +1,9 @@
 """Processor time of program starts, as ratios to ``openstack --version`` in the same run.
 
 It measures user and system seconds of whole processes. The commands take turns, so that a slower
-phase of the machine slows down all of them; the medians are compared. ``provider list`` uses the
-embedded Placement. A sample host is published before the lists are measured. The script prints the
-goals beside the ratios, and does not fail.
+phase of the machine slows down all of them. The medians are compared. ``provider list`` uses the
+embedded Placement; a sample host is published before. The script prints the goals beside the
+ratios, and does not fail.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import Final
 SAMPLE: Final = Path(__file__).resolve().parents[1] / "etc" / "wharfinger" / "sample"
 PROGRAMS: Final = Path(sys.executable).parent
 YARDSTICK: Final = ("openstack", "--version")
-#: The goal for the ratio of each command, at most.
+#: The largest ratio that each command should have.
 GOALS: Final[dict[tuple[str, ...], float]] = {
     ("wharfinger", "--version"): 0.2,
     ("wharfinger", "service", "list"): 0.8,
@@ -29,7 +29,7 @@ GOALS: Final[dict[tuple[str, ...], float]] = {
 
 
 def prepare(directory: Path) -> dict[str, str]:
-    """Publish the sample host; returns the environment with its configuration."""
+    """Publish the sample host; return the environment with its configuration."""
     configuration = directory / ".wharfinger"
     configuration.mkdir()
     sample = (SAMPLE / "wharfinger.conf").read_text().replace("@demo@", str(directory))
@@ -43,7 +43,7 @@ def prepare(directory: Path) -> dict[str, str]:
 
 
 def seconds(command: Sequence[str], environment: dict[str, str]) -> float:
-    """Run a command of this environment to its end; returns its processor time in seconds."""
+    """Run a command in this environment until it ends; return its seconds of processor time."""
     program, *arguments = command
     process = subprocess.Popen(
         [PROGRAMS / program, *arguments],
@@ -58,7 +58,7 @@ def seconds(command: Sequence[str], environment: dict[str, str]) -> float:
 
 
 def measure(environment: dict[str, str], runs: int) -> dict[tuple[str, ...], float]:
-    """Return the median of each command's processor seconds; the first turn is not counted."""
+    """Return the median of each command's processor seconds; the first turn does not count."""
     commands = (YARDSTICK, *GOALS)
     turns = [[seconds(command, environment) for command in commands] for _ in range(runs + 1)]
     return {

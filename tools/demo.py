@@ -1,7 +1,7 @@
 """Show in five steps what Wharfinger does, with a real Ironic and Cyborg on simulated hardware.
 
-`tools/demo` runs this. Each step checks its results. The demo fails at the first result that is not
-what the heading of the step says.
+`tools/demo` runs this. Each step checks its results. The demo fails at the first result that
+differs from the heading of the step.
 """
 
 import json
@@ -42,11 +42,11 @@ S = TypeVar("S", bound=OpenStackService)
 
 
 class DemoError(Exception):
-    """A result is not what the heading of the step says."""
+    """A result differs from the heading of the step."""
 
 
 class IronicWithNodes(Ironic):
-    """An Ironic that cleans two nodes."""
+    """An Ironic with two nodes that it is cleaning."""
 
     def _setUp(self) -> None:
         super()._setUp()
@@ -61,7 +61,7 @@ class IronicWithNodes(Ironic):
 
 
 class Demo:
-    """The steps, their commands and what they print."""
+    """Runs the steps, and prints their commands and results."""
 
     def __init__(self, directory: Path, services: ExitStack) -> None:
         self._directory = directory
@@ -99,7 +99,7 @@ class Demo:
         self._console.print(f"\n{self.title}: failed: {reason}. See {self._log.name}.", style="red")
 
     def publish(self) -> None:
-        """Publish a host, and then only what has changed: nothing."""
+        """Publish a host; the second sync then finds no change."""
         self._heading("1/5 Publish a GPU host")
         shutil.copy(SAMPLE / "host.xml", self._directory)
         self._configure()
@@ -218,7 +218,7 @@ class Demo:
     def _ended(
         self, process: "subprocess.Popen[str]", *expected: str, code: int = 0, show: str = ""
     ) -> str:
-        """Wait for a command, print the lines that match `show`, and check it."""
+        """Wait for a command, print its output lines that match `show`, and check its result."""
         output, _ = process.communicate()
         self._log.write(f"$ {process.args!r}\n{output}exit code {process.returncode}\n\n")
         for line in output.splitlines():
