@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import sys
 import threading
 import time
 import tracemalloc
@@ -70,6 +71,11 @@ _OBJECTS: Final = 200_000
 #: Types of objects that refer to nearly all others, so the search of a harness stops there.
 _BORDERS: Final = (type, ModuleType, FunctionType, MethodType, FrameType, TracebackType)
 _CACHE: Final = type(cache(lambda: None))
+#: The interpreter's bounded cache of attributes keeps each name that a program has put together,
+#: as http.server does for each request. The function has another name since Python 3.13.
+_clear_type_cache: Final[Callable[[], None]] = (
+    getattr(sys, "_clear_internal_caches", None) or sys._clear_type_cache
+)
 _KNOWN: Final[WeakKeyDictionary[Subject, Mapping[Kind, str]]] = WeakKeyDictionary()
 
 
@@ -185,8 +191,11 @@ class _Search:
     def _repeat(self, work: _Work) -> None:
         for _ in range(work.window):
             work.run()
-        start, first, done, window = time.monotonic(), self._measure({}), 0, work.window
-        before, growing = first, {*Kind} - self._found.keys()
+        start, done, window = time.monotonic(), 0, work.window
+        growing = {*Kind} - self._found.keys()
+        first, before = self._measure({}), self._measure({})
+        # The figures need memory, too. From now on, each measurement is made beside two older ones.
+        before = self._measure({})
         while growing:
             for _ in range(window):
                 work.run()
@@ -215,6 +224,7 @@ class _Search:
     def _measure(self, before: Mapping[Kind, float]) -> dict[Kind, float]:
         for one in (*self._old_caches, *_caches()):
             one.cache_clear()
+        _clear_type_cache()
         gc.collect()
         return {
             Kind.MEMORY: tracemalloc.get_traced_memory()[0] - self._of_harness(),
