@@ -1,6 +1,6 @@
-"""Questions to a driver: whether it still has a node or device that its listing lacks.
+"""Before a removal, ask the driver whether it still has the node or device that its listing lacks.
 
-A listing can be well formed and still lack nodes: a proxy, a filter or a limit may withhold them.
+A well-formed listing may be incomplete: a proxy, a filter or a limit may hide nodes.
 """
 
 import random
@@ -18,39 +18,36 @@ from wharfinger.reconcile.driver_calls import guarded_bool
 from wharfinger.reconcile.node_list import NodeList
 
 _STILL_THERE: Final = (
-    "kept: the listing lacks it, but the driver still has it when asked for it alone"
+    "kept: the driver's list lacks this provider, but when asked for it alone, the driver has it"
 )
 #: The number of names that a message about a partial listing shows.
 _SOME: Final = 10
-#: Seconds after which no further question is asked: a backend may let each one time out.
+#: Seconds after which no further question is asked: each question to a backend may time out.
 _PATIENCE: Final = 300.0
 _NOT_ASKED: Final = (
-    f"the driver has not been asked whether it is gone, since questions about others took "
-    f"{_PATIENCE:g} s: kept until a later full cycle asks"
+    f"kept until a later full cycle asks the driver whether this provider is gone: this cycle "
+    f"has already spent {_PATIENCE:g} s on such questions"
 )
 
 
 @dataclass(slots=True)
 class Availability:
-    """Questions to a driver about nodes and devices that a listing lacks.
-
-    Each question is asked once: ``answers`` keeps the answers for the cycle. ``live`` are the
-    providers in Placement, ``records`` our records of them, both by uuid. ``clock`` gives seconds:
-    after some minutes no further question is asked.
-    """
+    """Asks a driver whether it still has nodes and devices that its listing lacks."""
 
     driver: ComputeDriver
     client: PlacementClient
     nodes: NodeList
+    #: The providers in Placement, and our records of them, by uuid.
     live: Mapping[str, Provider]
     records: Mapping[str, Record]
+    #: Answers in earlier attempts of the cycle. No question is asked twice.
     answers: dict[str, bool | WharfingerError] = field(kw_only=True)
     clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
     _still_there: set[str] = field(default_factory=set, init=False)
 
     @property
     def problems(self) -> tuple[PartialListing, ...]:
-        """The problem of a partial listing; empty for a listing that is not partial."""
+        """A problem if the answers so far show that the listing is partial."""
         names = sorted(self._still_there)
         if not names:
             return ()
@@ -65,10 +62,11 @@ class Availability:
         )
 
     def keep(self, uuids: Iterable[str]) -> dict[str, str]:
-        """Return the reasons to keep some of these providers, by uuid; all are in ``live``.
+        """Ask about these providers; return the reasons to keep some of them, by uuid.
 
-        The driver still has such a provider, or it gives no answer. The order is random, so that
-        questions that time out do not prevent the same other questions in each cycle.
+        The driver still has such a provider, or it does not answer. All providers have to be in
+        ``live``. The order is random: so questions that time out do not prevent the same other
+        questions in each cycle.
         """
         reasons: dict[str, str] = {}
         listed, due = self.nodes.listed, sorted(uuids)
@@ -78,20 +76,20 @@ class Availability:
                 reasons[uuid] = _NOT_ASKED
                 continue
             try:
-                name = self._what_is_there(self.live[uuid], listed)
+                name = self._name_if_available(self.live[uuid], listed)
             except WharfingerError as error:
-                reasons[uuid] = f"kept: the driver gives no answer whether it is gone: {error}"
+                reasons[uuid] = f"kept: the driver did not answer whether it is gone: {error}"
                 continue
             if name is not None:
                 reasons[uuid] = _STILL_THERE
                 self._still_there.add(name)
         return reasons
 
-    def _what_is_there(self, provider: Provider, listed: Set[str]) -> str | None:
-        """Return the name of the node or provider that the driver still has, or None.
+    def _name_if_available(self, provider: Provider, listed: Set[str]) -> str | None:
+        """Return the name of the provider, or of its node, that the driver still has, or None.
 
-        A child is gone with its node. A node is gone if another listed node has its name: the
-        driver would answer for that one. Raises BackendError, PlacementError.
+        Without asking, a node counts as gone if another listed node has its name: the driver would
+        answer for the other node. Raises BackendError, PlacementError.
         """
         driver, root = self.driver, provider.root_uuid
         if root not in listed:
@@ -110,7 +108,7 @@ class Availability:
         return None
 
     def _node_name(self, root_uuid: str) -> str | None:
-        """Return the node's name as the driver knows it; look up the root of another owner."""
+        """Return the driver's name of the node with this root; ask Placement if we have no name."""
         record = self.records.get(root_uuid)
         known = (record.applied if record else None) or self.live.get(root_uuid)
         if known is not None:
@@ -118,7 +116,7 @@ class Availability:
         return next((one.name for one in self.client.list_providers(uuid=root_uuid)), None)
 
     def _ask(self, operation: str, question: Callable[[], object]) -> bool:
-        """Return the driver's answer; raises BackendError without one."""
+        """Return the driver's answer to a question; raise BackendError if it gives none."""
         if operation not in self.answers:
             try:
                 self.answers[operation] = guarded_bool(self.driver.name, operation, question)

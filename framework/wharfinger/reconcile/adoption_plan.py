@@ -1,4 +1,4 @@
-"""Adoption of single providers that the operator names."""
+"""Plan of the command that adopts single providers: the part of a full cycle that it applies."""
 
 from collections.abc import Set
 from dataclasses import replace
@@ -9,12 +9,13 @@ from wharfinger.reconcile.cycle_state import CycleState
 
 
 def only(state: CycleState, plan: Plan, uuids: Set[str], instance: str) -> tuple[CycleState, Plan]:
-    """Return the part of a cycle that changes the providers of these uuids.
+    """Return the state and plan, limited to the changes of the providers with these uuids.
 
-    ``instance`` is the name of the driver instance that adopts them. Raises AdoptionRefused, with
-    all reasons, if it cannot adopt every one of them.
+    ``instance`` is the name of the driver instance that adopts the providers. Raises
+    AdoptionRefused with all reasons if it cannot adopt one of them.
     """
     takeovers = tuple(row for row in state.takeovers if row.uuid in uuids)
+    # The next attempt adopts the roots that are taken over now.
     later = {row.uuid for row in takeovers}
     refused = [reason for uuid in sorted(uuids - later) if (reason := _refusal(state, plan, uuid))]
     if refused:
@@ -42,23 +43,26 @@ def _restricted(tree: TreePlan, uuids: Set[str]) -> TreePlan:
 
 
 def _refusal(state: CycleState, plan: Plan, uuid: str) -> str:
-    """Return why a provider cannot be adopted; empty if it can, or if it is ours already."""
+    """Return why a provider cannot be adopted; an empty text if it can, or is ours already."""
     live = state.live.get(uuid)
     if live is None:
-        return f"{uuid} is not in Placement, or not in the tree of a node that the driver lists."
+        return (
+            f"provider {uuid} is not in Placement, or not in the tree of a node that the driver "
+            "lists."
+        )
     problems = [one for one in plan.problems if _names(one, {uuid, live.name})]
     if problems:
         return " ".join(map(str, problems))
     if any(uuid in step.touched and len(step.touched) > 1 for step in plan.steps):
         return (
-            f"{live.name} ({uuid}): the driver moves resources between it and other providers. "
-            "Only `wharfinger sync` can do that."
+            f"{live.name} ({uuid}): the driver moves inventories between it and other providers. "
+            "Only `wharfinger sync` can apply such a move."
         )
     records = {key: record for tree in plan.trees for key, record in tree.records.items()}
     record = records.get(uuid, state.records.get(uuid))
     if record is None or not record.is_ours:
         related = [one for one in plan.problems if _names(one, {uuid, live.root_uuid})]
-        reason = f"{live.name} ({uuid}): the driver does not report it as its own."
+        reason = f"{live.name} ({uuid}): the driver does not report this provider as its own."
         return " ".join([reason, *map(str, related)])
     return ""
 

@@ -1,6 +1,6 @@
-"""State of one reconcile cycle: all facts that its plan depends on.
+"""State of one reconcile cycle: all facts that the plan depends on.
 
-Each stage completes it: observe, desire, look up. The planner only reads it.
+The stages observe, desire and look up each add facts. The planner only reads them.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -21,91 +21,106 @@ from wharfinger.tracker.reported_node import Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleState:
-    """Facts of one cycle of a driver instance. Providers and records are by provider uuid.
+    """Facts of one cycle of a driver instance.
 
-    ``attempt`` is 0 for the first attempt of a cycle.
-
-    Observed: ``read_at`` is the time of the database read in seconds of CLOCK_BOOTTIME. ``now`` is
-    in seconds since the epoch, ``uptime`` is the moment of the listing.
-    ``nodes`` are the nodes that the driver is asked for; ``every_node`` are all that it listed.
-    ``is_listing``: the listing is complete, and what it lacks may be removed. ``scope`` are the
-    roots of the trees to plan, None for all. ``rows`` is the one read of the database.
-    ``reservations`` are the stored reservations by provider; ``snapshot_reservations`` (uuid and
-    revision) those that were stored before the driver's snapshot began. ``migrations`` are those in
-    progress by node name. ``live`` are the providers in Placement; ``is_read``: they were read in
-    this cycle, and are not as we last saw them. ``strays`` are providers with our instance trait in
-    none of our trees. ``records`` are our records.
-
-    Desired: ``roots`` are the root uuids by node name, ``desired`` the providers that the driver
-    reports, parents first, ``reshapes`` the allocations that it has edited.
-
-    ``replaced`` has, by uuid of a desired child, the other uuids under which this instance has
-    published a child of that name below a root of that name.
-
-    Looked up: ``new_nodes`` have no row yet. ``takeovers`` are rows of other hosts or instances to
-    take over; ``overlaid_takeovers`` are roots of overlaid trees, without a row, for which records
-    of other hosts are taken over. ``released_roots`` are those of nodes that another host has taken
-    over; True: our records of them can be deleted. ``lost`` are new reservations for lost
-    allocations; ``settled`` has the next phases, by uuid, of those whose reason has ended.
-    ``noted_instances`` are rows to save with the allocations that Placement has. ``held`` are the
-    providers that stored reservations keep fully reserved. ``detached`` has the reason why a
-    provider stays a root of its own. ``phases`` are reservations and their new phases, None: the
-    reservation ends. ``functions`` are the functions of programmable devices, ``superseded`` those
-    that are no longer right. ``name_owners`` are the providers that have wanted names.
-    ``allocated`` have allocations, ``parents`` children that are not in ``live``. ``kept`` has the
-    reason why a provider that is due for removal stays; ``withheld``: none is removed.
-
-    ``unchanged`` are the roots of trees that the last full cycle left as they are, and that have
-    not changed since. ``blocked`` are the roots of trees that stay as they are, ``problems`` the
-    errors because of which they do. ``is_partial``: an earlier attempt of this cycle had such
-    errors. ``other_problems`` are errors that block no tree.
+    Unless a comment says otherwise, mappings are by provider uuid, and sets contain such uuids.
     """
 
+    #: The number of this attempt in the cycle; the first is 0.
     attempt: int = 0
+
+    # Observed:
+    #: The time of the database read, in seconds of CLOCK_BOOTTIME.
     read_at: float = 0.0
+    #: The time of the observation, in seconds since the epoch.
     now: float
+    #: The nodes to ask the driver about, and all nodes that it listed.
     nodes: NodeList
     every_node: NodeList
     rows: HostState
+    #: The records of this driver instance.
     records: Mapping[str, Record]
+    #: The moment of the listing.
     uptime: Uptime | None = None
+    #: Whether the listing is complete, so that providers that it lacks may be removed.
     is_listing: bool = False
+    #: The roots of the trees to plan; None: all.
     scope: frozenset[str] | None = None
+    #: The reservations (uuid and revision) that were stored before the driver's snapshot began.
     snapshot_reservations: Set[tuple[str, int]] = frozenset()
+    #: All stored reservations.
     reservations: Mapping[str, tuple[Reservation, ...]] = field(default_factory=dict)
+    #: The migrations in progress, by node name.
     migrations: Mapping[str, Sequence[Migration]] = field(default_factory=dict)
+    #: The providers in Placement.
     live: Mapping[str, Provider] = field(default_factory=dict)
+    #: Whether this cycle has read ``live`` from Placement, and not from our records.
     is_read: bool = True
+    #: Providers outside of our trees that have our instance trait.
     strays: tuple[ProviderSummary, ...] = ()
+
+    # Desired:
+    #: Root uuids, by node name.
     roots: Mapping[str, str] = field(default_factory=dict)
+    #: The providers that the driver reports, parents first.
     desired: Mapping[str, DesiredProvider] = field(default_factory=dict)
+    #: The allocations of a tree before and after the driver has edited them, by root uuid.
     reshapes: Reshapes = field(default_factory=dict)
+    #: Other uuids under which this instance has published a child of the same name and root name.
     replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    # Looked up:
+    #: Nodes to publish that have no database row.
     new_nodes: tuple[Node, ...] = ()
+    #: Rows of other hosts or driver instances whose nodes this instance takes over.
     takeovers: tuple[ComputeNode, ...] = ()
+    #: Roots of other programs: this instance takes over the records of their children.
     overlaid_takeovers: frozenset[str] = frozenset()
+    #: Roots of nodes that another host has taken over; True: our records can be deleted.
     released_roots: Mapping[str, bool] = field(default_factory=dict)
+    #: New reservations for lost allocations.
     lost: tuple[Reservation, ...] = ()
+    #: New phases of earlier reservations for lost allocations, by reservation uuid; None: it ends.
     settled: Mapping[str, str | None] = field(default_factory=dict)
+    #: Instances whose rows get the allocations that Placement has.
     noted_instances: tuple[Instance, ...] = ()
+    #: Providers that stored reservations keep fully reserved.
     held: frozenset[str] = frozenset()
+    #: Reservations that change, with their new phases; None: the reservation ends.
     phases: tuple[tuple[Reservation, str | None], ...] = ()
+    #: The functions that jobs have loaded into programmable devices.
     functions: Mapping[str, HeldFunction] = field(default_factory=dict)
+    #: Devices whose loaded function another program has replaced.
     superseded: frozenset[str] = frozenset()
+    #: Detached providers that stay roots of their own; the reservation holder is the reason.
     detached: Mapping[str, str] = field(default_factory=dict)
+    #: The providers that have the names of providers to create or rename, by name.
     name_owners: Mapping[str, Provider] = field(default_factory=dict)
+    #: Providers with allocations, among those for which the plan needs to know.
     allocated: frozenset[str] = frozenset()
+    #: Providers with children that ``live`` lacks.
     parents: frozenset[str] = frozenset()
+    #: Absent providers that are not removed, with the reasons.
     kept: Mapping[str, str] = field(default_factory=dict)
+    #: Whether no provider is removed in this cycle: there are too many absent providers.
     withheld: bool = False
+
+    # Which trees to plan:
+    #: Roots of trees that the last full cycle left unchanged, and that have not changed since.
     unchanged: frozenset[str] = frozenset()
+    #: Roots of trees that stay as they are, because of ``problems``.
     blocked: frozenset[str] = frozenset()
     problems: tuple[WharfingerError, ...] = ()
+    #: Whether an earlier attempt of this cycle had such problems.
     is_partial: bool = False
+    #: Problems that block no tree.
     other_problems: tuple[WharfingerError, ...] = ()
 
     def block(self, roots: Set[str], *problems: WharfingerError) -> Self:
-        """Return the state in which these trees stay as they are, also below another root."""
+        """Return the state in which the trees with these roots stay as they are.
+
+        A root that is now below another root blocks that tree, too.
+        """
         moved = {self.live[uuid].root_uuid for uuid in roots if uuid in self.live}
         return replace(
             self, blocked=self.blocked | roots | moved, problems=(*self.problems, *problems)

@@ -1,4 +1,4 @@
-"""Desire: ask the driver what each node has, one node at a time, and check its answers."""
+"""Desire: ask the driver for the provider tree of each node, and check the answers."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from copy import deepcopy
@@ -39,16 +39,16 @@ from wharfinger.reconcile.driver_calls import as_problem, guarded, wrong_answer
 from wharfinger.reconcile.reshape_allocation_checks import edited
 from wharfinger.tracker.reported_node import Node
 
-#: The operation in the error of a driver that reports a problem itself.
+#: The name of the operation in errors that a driver reports itself.
 REPORTED: Final = "publishing"
 
-#: Returns the allocations of the providers with these uuids, as a driver edits them.
+#: Returns the allocations of the providers with these uuids, in the form that a driver edits.
 AllocationsOf = Callable[[Iterable[str]], Allocations]
 
 
 @dataclass(slots=True)
 class _Answers:
-    """Answers of the driver so far; the fields are those of CycleState."""
+    """Answers of the driver so far. The fields have the meaning of those of CycleState."""
 
     roots: dict[str, str] = field(default_factory=dict)
     desired: dict[str, DesiredProvider] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class _Answers:
     problems: list[WharfingerError] = field(default_factory=list)
 
     def block(self, root_uuid: str, live: Mapping[str, Provider]) -> None:
-        """Keep a node's tree as it is, also if its root is below another root now."""
+        """Keep the tree with this root as it is, also if the root is now below another root."""
         self.blocked.add(root_uuid)
         if root_uuid in live:
             self.blocked.add(live[root_uuid].root_uuid)
@@ -69,10 +69,10 @@ class _Answers:
         desired: list[DesiredProvider],
         reshape: tuple[Allocations, Allocations] | None,
     ) -> None:
-        """Add the providers of a node, which has the uuid of its root in Placement.
+        """Add the desired providers of a node; ``node.uuid`` is its root's uuid in Placement.
 
-        A sharing provider is in the trees of several nodes. A report about it in one of
-        them is enough.
+        A sharing provider is in the trees of several nodes. It counts as reported if the driver
+        reports it in one of them.
         """
         for wanted in desired:
             uuid = wanted.provider.uuid
@@ -94,9 +94,10 @@ def collect_desired(
 ) -> CycleState:
     """Return the state with the trees that the driver reports.
 
-    The driver edits the tree of each node as Placement has it. A node that fails blocks its own
-    tree alone. Where the service is disabled, the roots get COMPUTE_STATUS_DISABLED; where that is
-    not known, they keep what they had. Raises PlacementUnavailable, PermissionRefused, NotFound.
+    For each node, the driver edits the tree that Placement has. If that fails, only the tree of
+    this node is blocked. If the service is disabled, the roots get COMPUTE_STATUS_DISABLED; if its
+    status is unknown, the roots keep this trait. Raises PlacementUnavailable, PermissionRefused,
+    NotFound.
     """
     live, records = state.live, state.records
     answers = _Answers(
@@ -107,12 +108,12 @@ def collect_desired(
 
     def root_of(node: Node) -> Provider | None:
         by_uuid, by_name = roots.get(node.uuid), roots.get(node.name)
-        # Until it is renamed, the root of another node has the name of this one.
+        # Two nodes may swap names: then the root with this name is still that of another node.
         is_free = by_name is not None and by_name.uuid not in listed
         if by_uuid and is_free and node.reported_uuid:
             record = records.get(by_uuid.uuid)
             if record and not record.is_own:
-                return by_name  # its publisher has renamed the former root, and has a new one
+                return by_name  # its publisher has renamed the old root, and created a new one
         return by_uuid or (by_name if is_free else None)
 
     sharing = {root.uuid: root for root in roots.values() if shares(root)}
@@ -154,7 +155,7 @@ def collect_desired(
             renamed += _renamed(driver, node, live.get(root_uuid), answers.desired[root_uuid])
             answers.replaced |= known_children.replaced(desired, children)
         except (PlacementUnavailable, PermissionRefused, NotFound):
-            raise  # not the driver's: the next node would fail too, or all is read again
+            raise  # not the driver's error: the next node would fail too, or all is read again
         except (WharfingerError, ValueError) as error:
             answers.block(root_uuid, live)
             answers.problems.append(as_problem(driver, node.name, error))
@@ -180,7 +181,7 @@ def collect_desired(
 def _set_service_status(state: CycleState, answers: _Answers) -> None:
     """Add COMPUTE_STATUS_DISABLED to the roots of a disabled service.
 
-    Keep it where the status of the service is not known.
+    If the status of the service is unknown, roots that have the trait from us keep it.
     """
     disabled = state.rows.service_disabled
     if disabled is False:
@@ -197,7 +198,11 @@ def _set_service_status(state: CycleState, answers: _Answers) -> None:
 
 
 def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Provider]]:
-    """Return the providers as their driver knows them: by root uuid, and roots by name and uuid."""
+    """Return the live providers without traits and classes that the driver did not set.
+
+    The first mapping has the providers of each tree by root uuid, the second has the roots by name
+    and by uuid.
+    """
     trees: dict[str, list[Provider]] = {}
     roots: dict[str, Provider] = {}
     wanted = None
@@ -209,7 +214,7 @@ def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Prov
         record = state.records.get(uuid)
         seen = own_view(provider, record)
         if seen.traits >= compute_status.DISABLED and compute_status.records_disabled(record):
-            # The trait is the framework's: the driver does not report it.
+            # The framework has added the trait, and the driver does not report it.
             seen = compute_status.with_status(seen, disabled=False)
         trees.setdefault(seen.root_uuid, []).append(seen)
         if seen.parent_uuid is None:
@@ -218,7 +223,7 @@ def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Prov
 
 
 def _roots_of_nodes(state: CycleState) -> set[str]:
-    """Return the roots that have a uuid or name of the nodes, and the sharing roots."""
+    """Return the roots with the uuid or name of a node, and the roots that several trees share."""
     keys = {key for pair in state.nodes.roots.items() for key in pair}
     found = set()
     for uuid, provider in state.live.items():
@@ -234,7 +239,7 @@ def _roots_of_nodes(state: CycleState) -> set[str]:
 def _renamed(
     driver: ComputeDriver, node: Node, live: Provider | None, wanted: DesiredProvider
 ) -> Iterator[ProviderRenamed]:
-    """Yield the problem of a root that its publisher, or another program, has renamed."""
+    """Yield a problem if another program has renamed a root that we only overlay."""
     if wanted.mode is PublishingMode.OVERLAY and live is not None and live.name != node.name:
         yield ProviderRenamed(
             provider=node.name, uuid=live.uuid, renamed=live.name, instance=driver.name
@@ -251,7 +256,7 @@ def _reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
 
 
 def _is_others(state: CycleState, publisher: Publisher, uuid: str) -> bool:
-    """Return whether another program has created a provider, or did so before it was deleted."""
+    """Return whether another program created and publishes a provider, which may be deleted now."""
     live, record = state.live.get(uuid), state.records.get(uuid, Record())
     if live is None:
         return ownership.is_overlaid(record)
@@ -265,7 +270,7 @@ def _tree(
     is_others: Callable[[str], bool],
     children: Mapping[str, Sequence[str]],
 ) -> ProviderTree:
-    """Return the node's tree as Placement has it, the root under the node's name."""
+    """Return the node's tree as Placement has it, but with the node's name for the root."""
     if root is None:
         providers.append(Provider(uuid=node.uuid, name=node.name, root_uuid=node.uuid))
     return ProviderTree.from_providers(
@@ -279,9 +284,9 @@ def _tree(
 
 
 def _apart(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict[str, Provider]:
-    """Return, by uuid, the providers whose tree has no node, without sharing providers.
+    """Return, by uuid, the providers in trees of no node, without the roots that trees share.
 
-    A detached child is one, and so is a child below a former root of its node.
+    Examples are a detached child, and a child below a former root of its node.
     """
     return {
         one.uuid: one
@@ -299,9 +304,10 @@ def _with_children(
     apart: Mapping[str, Provider],
     records: Mapping[str, Record],
 ) -> list[Provider]:
-    """Return the providers of a node with those of ``apart`` that are its children, or below one.
+    """Return the providers of a node, with the providers of ``apart`` that belong to it.
 
-    The driver of the node sees each where this instance has put it.
+    These are known children of the node (``children``) and the providers below them. The driver
+    sees each below the parent under which this instance has published it.
     """
     found: dict[str, Provider] = {}
     for one in apart.values():
@@ -326,18 +332,18 @@ def _update(
     allocations: Callable[[], Allocations],
     migrations: Sequence[Migration],
 ) -> tuple[Allocations, Allocations] | None:
-    """Let the driver edit the tree; return the allocations before and after a reshape."""
+    """Let the driver edit the tree; return the allocations before and after if it reshapes."""
     moves = {"migrations": list(migrations)} if takes_migrations(type(driver)) else {}
     reshape: tuple[Allocations, Allocations] | None = None
     within = set(tree.get_provider_uuids())
-    problem = ", and its capabilities say that it never does"
+    problem = ", but its capabilities say that it never reshapes"
     try:
         try:
             driver.update_provider_tree(tree, node, allocations=None, **moves)
         except ReshapeNeeded:
             if not driver.capabilities.supports("reshape"):
                 raise
-            problem = " again when it was given the allocations"
+            problem = " again when it was called with the allocations"
             before = allocations()
             after = deepcopy(before)
             driver.update_provider_tree(tree, node, allocations=after, **moves)
@@ -366,7 +372,10 @@ def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str)
 def _check(
     driver: ComputeDriver, tree: ProviderTree, node: str, taken: dict[str, tuple[str, str]]
 ) -> list[DesiredProvider]:
-    """Return the desired providers if they can be published; note their names in ``taken``."""
+    """Return the desired providers; raise InvalidTree if another node has a name or uuid of them.
+
+    ``taken`` has the names and uuids of earlier nodes; those of this node are added.
+    """
     if not tree.exists(node):
         raise InvalidTree(
             driver=driver.name,
@@ -374,7 +383,8 @@ def _check(
             problem="the driver removed the root of a node that it lists",
         )
     desired = tree.desired()
-    # A name stands for one uuid, and a uuid for one place: by each, its meaning and its node.
+    # One name must have one uuid, and one uuid must have one parent and name. ``taken`` maps each
+    # name and uuid to that meaning, and to the node.
     takes: dict[str, tuple[str, str]] = {}
     for wanted in desired:
         if not wanted.stated:
@@ -385,13 +395,13 @@ def _check(
             provider.uuid: (f"{provider.parent_uuid} {provider.name}", node),
         }
         for key, (meaning, _node) in meanings.items():
-            other, its = taken.get(key, (meaning, node))
+            other, other_node = taken.get(key, (meaning, node))
             if other != meaning:
                 raise InvalidTree(
                     driver=driver.name,
                     provider=provider.name,
-                    problem=f"node {node} has it, and node {its} has another provider with this "
-                    f"name or uuid ({key})",
+                    problem=f"node {node} has this provider, and node {other_node} has another "
+                    f"provider with this name or uuid ({key})",
                 )
         takes |= meanings
     taken |= takes
@@ -399,5 +409,5 @@ def _check(
 
 
 def shares(provider: Provider) -> bool:
-    """Return whether several trees share a provider."""
+    """Return whether a provider may be shared by several trees (MISC_SHARES_VIA_AGGREGATE)."""
     return os_traits.MISC_SHARES_VIA_AGGREGATE in provider.traits

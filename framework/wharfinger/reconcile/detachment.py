@@ -1,8 +1,8 @@
-"""Detached providers: children that are roots of their own until their node has a new root.
+"""Detached providers: children of ours that are roots themselves until their node has a new root.
 
-The program that publishes a root cannot delete it while a child of ours has allocations. A stored
-reservation is the mark of a detached child: it keeps the child fully reserved, and names the root
-that the child does not go back to.
+Another program cannot delete its root while a child of ours has allocations. So an operator may
+detach the child. A stored reservation marks the child as detached: it keeps the child fully
+reserved, and its holder names the former root, below which the child is not published again.
 """
 
 import re
@@ -30,19 +30,18 @@ class FormerRoot(NamedTuple):
 
 
 class Detached(NamedTuple):
-    """Former roots of detached providers, by provider uuid.
+    """Detached providers, and which of them can move below a new root."""
 
-    ``staying`` are the uuids of those that stay roots of their own. ``ended`` are the marks of the
-    others, which go below a new root.
-    """
-
+    #: The former roots, by the uuid of the detached provider.
     roots: Mapping[str, FormerRoot]
+    #: The uuids of the providers that stay roots.
     staying: frozenset[str]
+    #: The marking reservations of the other providers, which move below a new root.
     ended: tuple[Reservation, ...]
 
 
 def former_root(held: Reservation) -> FormerRoot | None:
-    """Return the root that a reservation names; None for one that marks no detached provider."""
+    """Return the former root that a reservation names; None if it marks no detached provider."""
     found = _HOLDER.match(held.holder) if "holder" in held else None
     return FormerRoot(found["name"], found["uuid"]) if found else None
 
@@ -57,7 +56,7 @@ def former_roots(reservations: Mapping[str, tuple[Reservation, ...]]) -> dict[st
 
 
 def detached(state: CycleState) -> Detached:
-    """Return which detached providers wait, and which go below a new root of their node."""
+    """Return which detached providers stay roots, and which move below a new root of their node."""
     roots = former_roots(state.reservations)
     leaving = {uuid for uuid, former in roots.items() if _has_new_root(state, uuid, former)}
     marks = [one for uuid in leaving for one in state.reservations[uuid] if former_root(one)]
@@ -65,9 +64,10 @@ def detached(state: CycleState) -> Detached:
 
 
 def _has_new_root(state: CycleState, uuid: str, former: FormerRoot) -> bool:
-    """Return whether a driver wants a detached provider below a root that is not the former one.
+    """Return whether the driver reports a detached provider below a new root.
 
-    A former root that was missing, or whose generation has fallen, was deleted and created again.
+    A root with the former uuid is new if it was deleted meanwhile: it was absent, or its generation
+    has fallen.
     """
     wanted = state.desired.get(uuid)
     root = state.live.get(wanted.provider.root_uuid) if wanted else None

@@ -1,4 +1,4 @@
-"""Calls of a driver, each isolated from the framework, and checks of their answers."""
+"""Calls of driver methods that isolate the framework from errors, and checks of the answers."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ LOG: Final = logging.getLogger(__name__)
 def list_nodes(
     driver: ComputeDriver, read_uptime: Callable[[], Uptime | None] = kernel_uptime.read
 ) -> NodeList:
-    """Return all nodes of a driver, from a new snapshot; raises BackendError without a list."""
+    """Return all nodes of a driver, from a new snapshot; raise BackendError if it has no list."""
     operation = "get_available_nodes"
     listed = guarded(driver.name, operation, lambda: driver.get_available_nodes(refresh=True))
     nodes = describe(driver, check_names(driver, operation, listed))
@@ -42,7 +42,10 @@ def list_nodes(
 def check_names(
     driver: ComputeDriver, operation: str, found: object, kinds: tuple[type, ...] = (list,)
 ) -> Collection[str]:
-    """Return the node names that a driver returned; raises BackendError for anything else."""
+    """Return a driver's answer if it consists of different node names, else raise BackendError.
+
+    ``kinds`` are the permitted types of the answer.
+    """
     if isinstance(found, kinds) and isinstance(found, Collection):
         strings = [name for name in found if isinstance(name, str)]
         if len(set(strings)) == len(strings):
@@ -53,7 +56,10 @@ def check_names(
 def describe(
     driver: ComputeDriver, found: Iterable[str], others: frozenset[str] = frozenset()
 ) -> NodeList:
-    """Return the nodes of these names; ``others`` are the uuids of the driver's other nodes."""
+    """Ask the driver for the nodes with these names.
+
+    The returned list also has the errors, and ``others``: the uuids of the driver's other nodes.
+    """
     nodes: list[Node] = []
     failed: list[Node] = []
     problems: list[WharfingerError] = []
@@ -65,18 +71,18 @@ def describe(
                 raise InvalidTree(
                     driver=driver.name,
                     provider=name,
-                    problem=f"node {uuids[node.uuid]} has its uuid ({node.uuid}) too",
+                    problem=f"node {uuids[node.uuid]} has the same uuid ({node.uuid})",
                 )
             nodes.append(node)
         except WharfingerError as error:
             problems.append(as_problem(driver, name, error))
-            if not isinstance(error, InvalidName):  # no node can have such a name
+            if not isinstance(error, InvalidName):  # no provider can have such a name
                 failed.append(Node(name, names.root_uuid(name)))
     return NodeList(tuple(nodes), tuple(failed), tuple(problems), others)
 
 
 def changed_nodes(driver: ComputeDriver, since: str | None) -> tuple[frozenset[str], str]:
-    """Return the nodes that the driver's change feed names, and the next mark.
+    """Return the nodes that have changed since a mark of the driver's change feed, and a new mark.
 
     Raises BackendError.
     """
@@ -89,7 +95,7 @@ def changed_nodes(driver: ComputeDriver, since: str | None) -> tuple[frozenset[s
 
 
 class CallObserver(Protocol):
-    """Observer of the calls to a driver."""
+    """Is notified of the calls to drivers."""
 
     def began(self, operation: str) -> None:
         """Note that a call has begun."""
@@ -104,22 +110,23 @@ observer: Final[ContextVar[CallObserver | None]] = ContextVar("observer", defaul
 
 @contextmanager
 def observed(operation: str) -> Iterator[None]:
-    """Let the observer of this thread know that the block is a call to the driver."""
-    watching = observer.get()
-    if watching is None:
+    """Notify the observer of this thread, if any, that the block calls the driver."""
+    found = observer.get()
+    if found is None:
         yield
         return
-    watching.began(operation)
+    found.began(operation)
     try:
         yield
     finally:
-        watching.ended()
+        found.ended()
 
 
 def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
-    """Call the driver of that name; raise BackendError for errors that are not ours.
+    """Call a method of the driver instance ``driver`` and return the answer.
 
-    This is the one place that isolates the framework from a driver.
+    Other exceptions than WharfingerError become BackendError. No other place isolates the framework
+    from drivers.
     """
     try:
         with observed(operation):
@@ -132,14 +139,14 @@ def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
         ) from error
     except (WharfingerError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # a driver that calls sys.exit() too
+    except BaseException as error:  # also SystemExit, if a driver calls sys.exit()
         LOG.debug("driver %s: %s failed", driver, operation, exc_info=True)
         reason = f"{type(error).__name__}: {text_of(error)}"
         raise BackendError(driver=driver, operation=operation, reason=reason) from error
 
 
 def guarded_bool(driver: str, operation: str, call: Callable[[], Any]) -> bool:
-    """Ask the driver of that name a question; raise BackendError unless it returns a bool."""
+    """Call a method as ``guarded`` does; raise BackendError if it does not return a bool."""
     answer = guarded(driver, operation, call)
     if isinstance(answer, bool):
         return answer
@@ -147,13 +154,13 @@ def guarded_bool(driver: str, operation: str, call: Callable[[], Any]) -> bool:
 
 
 def wrong_answer(driver: str, operation: str, expected: str, answer: object) -> BackendError:
-    """Return the error for an answer that is not what the driver of that name has to return."""
+    """Return the error for an answer of the wrong type from the driver instance ``driver``."""
     reason = f"it must return {expected}, not {shown(answer)}"
     return BackendError(driver=driver, operation=operation, reason=reason)
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of an error; its __str__ may raise."""
+    """Return the text of an error, even if its __str__ raises."""
     try:
         return str(error)
     except Exception:
@@ -161,7 +168,7 @@ def text_of(error: BaseException) -> str:
 
 
 def as_problem(driver: ComputeDriver, node: object, error: Exception) -> WharfingerError:
-    """Return the error of a node; add the driver and the node if it does not name them."""
+    """Return the error of a node, as an InvalidTree if it does not name the driver itself."""
     if isinstance(error, DriverError | PlacementError):
         return error
     place = node if isinstance(node, str) else shown(node)

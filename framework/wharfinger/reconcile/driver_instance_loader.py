@@ -1,4 +1,4 @@
-"""From the configuration to driver instances, ready for their cycles."""
+"""Load, check and connect the driver instances that the configuration enables."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -35,27 +35,26 @@ LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A configured driver instance: the driver, not yet connected, and its owner.
-
-    ``state_path`` is the state directory of its host.
-    """
+    """A configured driver instance."""
 
     section: InstanceSection
+    #: The state directory of the host.
     state_path: Path
+    #: The driver, not yet connected to its backend.
     driver: ComputeDriver
     publisher: Publisher
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Result of a check: the configuration sections that drivers read, and all problems."""
+    """Result of a check: the names of all sections that are read, and all problems."""
 
     sections: tuple[str, ...]
     problems: tuple[WharfingerError, ...]
 
 
 def check(conf: Options) -> Check:
-    """Check the whole configuration, with the drivers that it enables."""
+    """Check the whole configuration, including the options of the drivers that it enables."""
     sections = list(configuration.OWN)
     for group in configuration.SERVICES:
         try:
@@ -75,16 +74,16 @@ def check(conf: Options) -> Check:
             problems += _unknown(conf, driver)
         except WharfingerError as error:
             problems.append(error)
-    # Of a section that several read, one is enough.
+    # Several drivers may read a section with a problem.
     once = {str(problem): problem for problem in problems}
     return Check(tuple(dict.fromkeys(sections)), tuple(once.values()))
 
 
 def load(conf: Options, name: str) -> Instance:
-    """Load the driver of an instance and make it.
+    """Load the driver class of an instance, create the driver, and check its configuration.
 
-    Raises ConfigurationError (for a name that is not enabled too), ConfigurationFileError,
-    DriverLoadError, or BackendError where the driver's __init__ fails.
+    Raises ConfigurationError (also if the instance is not enabled), ConfigurationFileError,
+    DriverLoadError, or BackendError if the driver's __init__ fails.
     """
     instance = _make(conf, name)
     for problem in _unknown(conf, instance.driver):
@@ -100,7 +99,7 @@ def _make(conf: Options, name: str) -> Instance:
             key="enabled_drivers",
             value=", ".join(default.enabled_drivers),
             problem=f"there is no driver instance {name!r}.",
-            remedy="Name one of these, or add it.",
+            remedy="Use one of these names, or add this one to them.",
         )
     section = InstanceSection.read(conf, name)
     kind = loader.load(section.driver)
@@ -112,7 +111,7 @@ def _make(conf: Options, name: str) -> Instance:
             key="owner",
             value=section.owner,
             problem=f"it {error.problem}.",
-            remedy="Correct it, or remove it: the default is the driver's own.",
+            remedy="Correct the option, or remove it: then the driver's own owner trait applies.",
         ) from error
     made = reading(name)(lambda: kind(conf, default.host, name))
     driver = guarded(name, "__init__", made)
@@ -130,10 +129,10 @@ def running(
     may_write: bool = True,
     down_time: timedelta = timedelta(seconds=60),
 ) -> Iterator[Reconciler]:
-    """Connect a driver instance to its backend, and disconnect it at the end.
+    """Connect a driver instance to its backend, yield its reconciler, and disconnect it at the end.
 
-    An instance that may write is run by one process at a time; one that only plans may be
-    run beside it. ``down_time`` is Reconciler's. Raises BackendError, StateError.
+    With ``may_write``, a lock keeps out other processes of this host that may write. A process that
+    only plans needs no lock. Raises BackendError, StateError.
     """
     section = instance.section
     driver = instance.driver
@@ -157,25 +156,25 @@ def connected(driver: ComputeDriver) -> Iterator[None]:
         try:
             guarded(driver.name, "cleanup_host", driver.cleanup_host)
         except WharfingerError as error:
-            # The cycle itself has succeeded.
+            # The cycle has succeeded nevertheless.
             LOG.warning("%s", error)
 
 
 def _unknown(conf: Options, driver: ComputeDriver) -> Iterator[ConfigurationFileError]:
-    """Sections of an instance, and options in them, that its driver has no use for."""
+    """Yield the errors for sections and options of an instance that its driver does not read."""
     known = _sections(conf, driver)
     for section in conf.list_all_sections():
         if section.startswith(f"{driver.name}:") and section not in known:
             yield ConfigurationFileError(
                 problem=f"driver instance {driver.name} does not read section [{section}].",
-                remedy=f"It reads {', '.join(f'[{one}]' for one in known)}.",
+                remedy=f"The driver reads {', '.join(f'[{one}]' for one in known)}.",
             )
     for section in known:
         yield from conf.unknown(section)
 
 
 def _sections(conf: Options, driver: ComputeDriver) -> list[str]:
-    """The sections that a driver instance reads, its own first."""
+    """Return the names of the sections that a driver instance reads, its own section first."""
     name = driver.name
     more = guarded(name, "config_sections", lambda: list(driver.config_sections(conf, name)))
     return [name, *sorted(more)]

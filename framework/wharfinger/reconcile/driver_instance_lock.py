@@ -1,4 +1,4 @@
-"""One process at a time works on a driver instance of a host."""
+"""Lock of a driver instance, so that one process of a host at a time writes for it."""
 
 import fcntl
 import os
@@ -11,9 +11,9 @@ from typing import Final
 from wharfinger import private_files
 from wharfinger.exceptions import StateError
 
-#: Content of our lock files.
+#: Content of our lock files: the id of the process that has the lock.
 _NUMBER: Final = re.compile(rb"[0-9]{0,20}\Z")
-#: Number of bytes to read of a file: enough to recognise a lock file of ours.
+#: Number of bytes to read of a file in order to recognise our lock files.
 _ENOUGH: Final = 21
 #: Descriptors of the locks that this process has.
 _held: Final[set[int]] = set()
@@ -21,11 +21,12 @@ _held: Final[set[int]] = set()
 
 @contextmanager
 def exclusive(directory: Path, instance: str) -> Iterator[None]:
-    """Keep other processes of this host from an instance's work for the time of a block.
+    """Hold the lock of a driver instance for the duration of a block.
 
-    So no process writes records that another one has loaded. ``directory`` is the state directory;
-    a lock file in it has the id of the process. Raises StateError at once if another process has
-    the lock, or if the file is not a lock file of ours; that file stays as it is.
+    This keeps a process from writing records that another process has loaded. The lock is a file in
+    the state directory ``directory`` that contains the process id. Raises StateError at once if
+    another process has the lock, or if the file is not a lock file of ours: such a file stays as it
+    is.
     """
     path = directory / f"{instance}.lock"
     try:
@@ -45,12 +46,12 @@ def exclusive(directory: Path, instance: str) -> Iterator[None]:
         if descriptor in _held:  # not in a process that was forked in the block
             _held.remove(descriptor)
             with suppress(OSError):
-                os.truncate(descriptor, 0)  # a reader must not find our id any more
+                os.truncate(descriptor, 0)  # the id of this process no longer applies
             os.close(descriptor)  # this releases the lock
 
 
 def _close_in_fork() -> None:
-    """Close the locks of the parent process, which would last as long as its forks otherwise."""
+    """Close the parent's locks in a forked process, which may run longer than the parent."""
     for descriptor in _held:
         with suppress(OSError):  # a driver may have closed it
             os.close(descriptor)
@@ -68,7 +69,7 @@ def _take(descriptor: int, path: Path, instance: str) -> None:
         raise StateError(
             path=str(path),
             problem=f"{_holder(descriptor)} is at work on driver instance {instance}.",
-            remedy="Wait until it is done, or stop it.",
+            remedy="Wait until that process has finished, or stop it.",
         ) from None
     except OSError as error:
         raise _unusable(path, error) from error
@@ -77,7 +78,7 @@ def _take(descriptor: int, path: Path, instance: str) -> None:
             path=str(path),
             problem=f"driver instance {instance} uses this name for its lock file, but the file "
             "contains something other than a process id.",
-            remedy="Move it away.",
+            remedy="Move the file away.",
         )
     try:
         os.truncate(descriptor, 0)
@@ -96,5 +97,5 @@ def _unusable(path: Path, error: OSError) -> StateError:
     return StateError(
         path=str(path),
         problem=f"{error}.",
-        remedy="Run as the user that owns the state directory, and see that it has space.",
+        remedy="Run as the user that owns the state directory, and check its free space.",
     )

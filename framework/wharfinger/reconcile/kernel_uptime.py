@@ -8,12 +8,12 @@ from oslo_utils.uuidutils import is_uuid_like
 
 from wharfinger.providers.absence_timer import Uptime
 
-#: Where Linux has the id of the boot; in a container it is the host's.
+#: The file in which Linux has the boot id; a container has the boot id of its host.
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def read() -> Uptime | None:
-    """Return the uptime now, suspended time included; None where it cannot be read."""
+    """Return the uptime, including the time in suspend; None if it cannot be read."""
     try:
         boot_id = BOOT_ID.read_text("ascii").strip()
         seconds = time.clock_gettime(time.CLOCK_BOOTTIME)

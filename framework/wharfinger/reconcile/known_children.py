@@ -1,8 +1,9 @@
-"""Children that a driver instance has published, by their root and name: they keep their uuids.
+"""Uuids of the children that a driver instance has published: a later child keeps the uuid.
 
 A root of another program may get a new uuid, as nova's root does when its host is reinstalled. The
-device below it is the same. Reservations, jobs and allocations name it by the uuid of its provider,
-so a child with the name of a known one gets that one's uuid.
+devices below the root are the same. Reservations, jobs and allocations name a device by the uuid of
+its provider. So a child gets the uuid of the known child with the same name and the same root, or
+root name.
 """
 
 import shlex
@@ -15,15 +16,16 @@ from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.detachment import former_roots
 
-#: The uuids of children by name, by the uuid and by the name of their root. A live one is first.
+#: For each root, by its uuid and by its name: the uuids of its children by child name. The uuids of
+#: children that exist in Placement come first.
 KnownChildren = Mapping[str, Mapping[str, list[str]]]
 
 
 def known_children(state: CycleState) -> KnownChildren:
-    """Return the uuids of the children that this instance has published in own mode.
+    """Return the uuids of the children that this instance has created.
 
-    Children of a root that this instance publishes itself are not known by the root's name: the
-    driver has given that root its uuid, and another uuid means another node.
+    If this instance has created the root, too, its children are found by the root's uuid only: the
+    driver chooses this uuid, so another root uuid means another node.
     """
     found: dict[str, dict[str, list[str]]] = {}
     former = former_roots(state.reservations)
@@ -42,7 +44,7 @@ def known_children(state: CycleState) -> KnownChildren:
 
 
 def _name_of_root(state: CycleState, uuid: str) -> str | None:
-    """Return the name of a root of another program; None for one of ours or an unknown one."""
+    """Return the name of a root of another program; None if the root is ours or unknown."""
     record = state.records.get(uuid, Record())
     if record.is_own:
         return None
@@ -51,16 +53,16 @@ def _name_of_root(state: CycleState, uuid: str) -> str | None:
 
 
 def of_node(known: KnownChildren, name: str, root_uuid: str) -> dict[str, list[str]]:
-    """Return the uuids of a node's children by name."""
-    return {**known.get(root_uuid, {}), **known.get(name, {})}  # the name covers more roots
+    """Return the known uuids of a node's children by child name."""
+    return {**known.get(root_uuid, {}), **known.get(name, {})}  # the name may cover several roots
 
 
 def replaced(
     desired: Iterable[DesiredProvider], children: Mapping[str, list[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the other uuids of known children with the names of desired ones, by uuid.
+    """Return known uuids of children whose driver reports another uuid for the same name.
 
-    The driver identifies such a device itself, and says that it is another one.
+    The result is by the reported uuid. A driver that reports uuids itself means another device.
     """
     found = {}
     for wanted in desired:
@@ -72,7 +74,7 @@ def replaced(
 
 
 def problems_of_replaced(state: CycleState) -> dict[str, ChildReplaced]:
-    """Return the problem of each device whose provider has a new uuid while the old is reserved."""
+    """Return a problem for each device with a new provider uuid while the old one is reserved."""
     found = {}
     for uuid, known in state.replaced.items():
         others = [one for one in known if one not in state.desired]

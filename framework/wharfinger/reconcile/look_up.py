@@ -1,7 +1,7 @@
-"""Look up: answer the questions that the desired trees raise, before anything is planned.
+"""Look up: read the further facts that the plan of the desired trees needs.
 
-A look-up that fails blocks its own tree. PlacementUnavailable, PermissionRefused and NotFound are
-raised: the next look-up would fail too, or all has to be read again.
+If a look-up for a tree fails, that tree is blocked. PlacementUnavailable, PermissionRefused and
+NotFound are raised: the next look-up would fail, too, or everything has to be read again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -47,7 +47,7 @@ _Answer = TypeVar("_Answer")
 
 
 class LookUp:
-    """Look-ups for the cycles of one driver instance, in its database, Placement and driver."""
+    """Looks up facts in the database, in Placement and in the driver of one driver instance."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class LookUp:
         )
 
     def answer(self, state: CycleState) -> CycleState:
-        """Return the state with all answers that its plan needs."""
+        """Return the state with all facts that its plan looks up."""
         state = self._functions(state)
         state = self._nodes_of_others(state)
         if state.is_listing:
@@ -87,11 +87,11 @@ class LookUp:
     def confirm_removals(
         self, state: CycleState, plan: Plan, questions: dict[str, bool | WharfingerError]
     ) -> CycleState:
-        """Return the state in which the removals of a plan are confirmed, or held back.
+        """Return the state in which the removals of a plan are confirmed or refused.
 
-        The policy has to allow their number, and the driver is asked for each provider: the listing
-        may be partial. ``questions`` keeps its answers for the other attempts of the cycle. Without
-        removals, the same state is returned.
+        The policy has to allow the number of removals. Then the driver is asked for each provider,
+        since its listing may be partial; ``questions`` keeps the answers for other attempts of the
+        cycle. For a plan without removals, return the same state.
         """
         gone = frozenset().union(*(tree.gone for tree in plan.trees))
         if not gone:
@@ -112,28 +112,28 @@ class LookUp:
         return replace(state, kept=kept, other_problems=(*state.other_problems, *asked.problems))
 
     def _functions(self, state: CycleState) -> CycleState:
-        """Add the function traits of programmable devices, as their jobs have them."""
+        """Add the traits of the functions that jobs have loaded into programmable devices."""
         if not state.functions:
             return state
-        mark = ownership.instance_trait(self._publisher.instance)
+        our_trait = ownership.instance_trait(self._publisher.instance)
         records = with_claims(state.records, state.functions)
         desired, superseded = with_functions(
-            state.desired, state.functions, state.live, records, mark
+            state.desired, state.functions, state.live, records, our_trait
         )
         return replace(state, desired=desired, records=records, superseded=superseded)
 
     def _nodes_of_others(self, state: CycleState) -> CycleState:
-        """Find new nodes, nodes to take over, and nodes that others have taken over."""
+        """Find new nodes, nodes to take over, and nodes that other hosts have taken over."""
         live = state.live
-        # A provider that moves is planned in its new tree, and not without its record.
+        # Block the tree to which a provider with a damaged record belongs or moves.
         damaged = self._store.damaged.keys() & state.desired.keys()
         state = state.block({state.desired[uuid].provider.root_uuid for uuid in damaged})
         new = self._without_row(state)
         there = new.keys() & live.keys()
-        mark = ownership.instance_trait(self._publisher.instance)
+        our_trait = ownership.instance_trait(self._publisher.instance)
         others = self._takeovers.find(
             new,
-            marked={uuid for uuid in there if mark in live[uuid].traits},
+            marked={uuid for uuid in there if our_trait in live[uuid].traits},
             adoptable={
                 uuid
                 for uuid in there
@@ -170,7 +170,7 @@ class LookUp:
         )
 
     def _without_row(self, state: CycleState) -> dict[str, Node]:
-        """Return the nodes to be published that have no row of this instance, by root uuid."""
+        """Return the nodes to publish that have no row of this instance, by root uuid."""
         return {
             uuid: node.under(uuid)
             for node in state.nodes.nodes
@@ -183,17 +183,18 @@ class LookUp:
         }
 
     def _overlaid_with_orphans(self, state: CycleState) -> dict[str, OverlaidTree]:
-        """Return the overlaid trees with providers of ours that nothing here knows; by root uuid.
+        """Return the trees of other programs' roots in which providers of ours have no record here.
 
-        Another host of this instance may have published them: this host has a new name.
+        The result is by root uuid. This host may have published the providers under another host
+        name.
         """
-        mark = ownership.instance_trait(self._publisher.instance)
+        our_trait = ownership.instance_trait(self._publisher.instance)
         found: dict[str, OverlaidTree] = {}
         names = {uuid: name for name, uuid in state.roots.items()}
         for uuid, live in state.live.items():
             if (
                 not ((record := state.records.get(uuid)) and record.is_ours)
-                and mark in live.traits
+                and our_trait in live.traits
                 and not ((wanted := state.desired.get(uuid)) and wanted.stated)
                 and (root := state.desired.get(live.root_uuid))
                 and root.mode is PublishingMode.OVERLAY
@@ -205,7 +206,7 @@ class LookUp:
         return found
 
     def _published_before(self, state: CycleState) -> set[str]:
-        """Return the roots that this instance published, that are absent, and have no row here."""
+        """Return the roots with our record that the driver does not report and that have no row."""
         return {
             uuid
             for uuid, record in state.records.items()
@@ -218,10 +219,10 @@ class LookUp:
         }
 
     def _blocked_roots(self, state: CycleState) -> CycleState:
-        """Add a problem for each root that another program seems to have failed to delete.
+        """Add a problem for each root that another program probably could not delete.
 
-        nova deletes the children first, and ignores that one with allocations stays and keeps the
-        root. Placement only shows that the other children are gone.
+        nova deletes the children before the root. A child with allocations stays, and so the root
+        stays, too. In Placement, this is visible only by the missing other children of ours.
         """
         deleted: dict[str, dict[str, str]] = {}
         for uuid, record in state.records.items():
@@ -257,12 +258,12 @@ class LookUp:
         return replace(state, other_problems=(*state.other_problems, *problems))
 
     def _reservations(self, state: CycleState) -> CycleState:
-        """Find which stored reservations go on, and which change their phase or end."""
+        """Find which stored reservations continue, and which change their phase or end."""
         problems: list[WharfingerError] = []
         rows = state.reservations
         rows = {**rows, **self._reservations_without_record(state)}
         state = replace(state, reservations=rows)
-        apart = detachment.detached(state)
+        children = detachment.detached(state)
 
         def is_clean(uuid: str, since: Any) -> bool:
             operation = f"is_clean({uuid})"
@@ -274,7 +275,7 @@ class LookUp:
                 problems.append(error)
                 return False
 
-        def is_given_back(uuid: str, consumer: str) -> bool:
+        def is_released(uuid: str, consumer: str) -> bool:
             try:
                 return uuid not in self._client.get_allocations(consumer)["allocations"]
             except (PlacementUnavailable, PermissionRefused):
@@ -288,8 +289,8 @@ class LookUp:
             state.desired,
             state.snapshot_reservations,
             is_clean=is_clean,
-            is_given_back=is_given_back,
-            settled={**state.settled, **dict.fromkeys((one.uuid for one in apart.ended), None)},
+            is_released=is_released,
+            settled={**state.settled, **dict.fromkeys((one.uuid for one in children.ended), None)},
         )
         held |= {one.provider_uuid for one in state.lost}
         held |= self._programmed_together(state, rows)
@@ -299,7 +300,7 @@ class LookUp:
             reservations=rows,
             held=frozenset(held | replaced.keys()),
             phases=phases,
-            detached={uuid: apart.roots[uuid].holder for uuid in apart.staying},
+            detached={uuid: children.roots[uuid].holder for uuid in children.staying},
             problems=(*state.problems, *problems),
             other_problems=(*state.other_problems, *replaced.values()),
         )
@@ -307,10 +308,11 @@ class LookUp:
     def _reservations_without_record(
         self, state: CycleState
     ) -> Mapping[str, tuple[Reservation, ...]]:
-        """Read the reservations of desired providers without a record, which may be lost.
+        """Read the reservations of desired providers without a record: the record may be lost.
 
-        A provider that is not there is created first without this read: if it was reserved, and has
-        been removed, its write is refused, and the next attempt reads its reservations.
+        The first attempt of a cycle skips providers that Placement lacks. If such a provider was
+        deleted while it was reserved, the database refuses the write, and the next attempt reads
+        the reservations.
         """
         new = state.desired.keys() - state.records.keys() - state.reservations.keys()
         if state.attempt == 0:
@@ -323,20 +325,24 @@ class LookUp:
     def _programmed_together(
         self, state: CycleState, rows: Mapping[str, tuple[Reservation, ...]]
     ) -> set[str]:
-        """Return the providers that are programmed together with a provider of a job."""
+        """Return the providers that are programmed together with a provider that a job reserves."""
         found: set[str] = set()
-        for uuid, its in rows.items():
-            if uuid not in state.desired or not any(map(_is_of_job, its)):
+        for uuid, reservations in rows.items():
+            if uuid not in state.desired or not any(map(_is_of_job, reservations)):
                 continue
             scope = partial(self._driver.programming_scope, uuid)
             try:
                 found.update(guarded(self._driver.name, "programming_scope", scope))
             except WharfingerError as error:
-                LOG.debug("the programming scope of %s is not known: %s", uuid, error)
+                LOG.debug(
+                    "the driver does not report which providers are programmed with %s: %s",
+                    uuid,
+                    error,
+                )
         return found & state.desired.keys()
 
     def _names(self, state: CycleState) -> CycleState:
-        """Find the providers that have the names of providers to be created or renamed."""
+        """Find the providers in Placement that have a name which a planned provider needs."""
         new = {
             wanted.provider.name: wanted.provider.root_uuid
             for uuid, wanted in state.desired.items()
@@ -371,9 +377,10 @@ class LookUp:
         return replace(state, name_owners=found)
 
     def _removals(self, state: CycleState) -> CycleState:
-        """Find allocations and unlisted children of providers that may be removed.
+        """Find allocations and unknown children of absent providers, which decide on their removal.
 
-        The allocations of a provider that is adopted may explain its full reservation.
+        Find allocations also for a change of the owner, and for an adoption: there they may explain
+        a full reservation.
         """
         due = [
             uuid
@@ -392,8 +399,8 @@ class LookUp:
         parents: frozenset[str] = frozenset()
         unseen = self._reader.unseen_parents
         for root in sorted({state.live[uuid].root_uuid for uuid in due}):
-            state, its = _asked(state, root, unseen, root, state.live.keys())
-            parents |= its or frozenset()
+            state, found = _asked(state, root, unseen, root, state.live.keys())
+            parents |= found or frozenset()
         return replace(state, allocated=frozenset(allocated), parents=parents)
 
     def _changing_owner(self, state: CycleState) -> list[str]:
@@ -409,7 +416,7 @@ class LookUp:
         ]
 
     def _adopted_if_in_use(self, state: CycleState) -> list[str]:
-        """Return adopted providers whose full reservation only an allocation can explain."""
+        """Return providers to adopt whose full reservation only an allocation can explain."""
         found: list[str] = []
         if not (self._publisher.adopts_matching or self._publisher.adopts):
             return found
@@ -430,7 +437,7 @@ class LookUp:
 def _asked(
     state: CycleState, root_uuid: str, question: Callable[..., _Answer], *arguments: Any
 ) -> tuple[CycleState, _Answer | None]:
-    """Return the answer to a question about a tree; block the tree if there is none."""
+    """Return the state and the answer to a question about a tree; block the tree if it fails."""
     try:
         return state, question(*arguments)
     except (PlacementUnavailable, PermissionRefused, NotFound):
@@ -444,10 +451,10 @@ def _is_of_job(held: Reservation) -> bool:
 
 
 def allocations_of(client: PlacementClient) -> Callable[[Iterable[str]], Allocations]:
-    """Return a function that reads the allocations of providers, as a driver edits them.
+    """Return a function that reads the allocations of providers in the form that a driver edits.
 
-    It returns all allocations of each consumer that has some of these providers, by consumer uuid.
-    Raises PlacementError.
+    The function takes provider uuids. It returns all allocations of each consumer that uses one of
+    the providers, by consumer uuid. It raises PlacementError.
     """
 
     def read(uuids: Iterable[str]) -> Allocations:
@@ -461,18 +468,18 @@ def allocations_of(client: PlacementClient) -> Callable[[Iterable[str]], Allocat
             consumer: _without_generations(client.get_allocations(consumer))
             for consumer in sorted(consumers)
         }
-        # A consumer that was deleted meanwhile has nothing here.
+        # A consumer that was deleted meanwhile has no allocations.
         return {
-            consumer: its
-            for consumer, its in allocations.items()
-            if not wanted.isdisjoint(its["allocations"])
+            consumer: found
+            for consumer, found in allocations.items()
+            if not wanted.isdisjoint(found["allocations"])
         }
 
     return read
 
 
 def _without_generations(allocations: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a consumer's allocations as they are sent: without the providers' generations."""
+    """Return a consumer's allocations in the form of a request, without provider generations."""
     amounts = {
         uuid: {"resources": part["resources"]} for uuid, part in allocations["allocations"].items()
     }

@@ -1,9 +1,8 @@
-"""Lost allocations: another program has deleted what a claimed instance had in Placement.
+"""Lost allocations: another program has deleted allocations of an instance that has a claim.
 
-Placement deletes allocations without a new generation of their providers (``delete_all`` in
-placement/objects/allocation.py, read in 16.0). So no list of providers shows a deletion. A full
-cycle asks for the allocations of each claimed instance: one request for each of them, and none
-without claims.
+When Placement deletes allocations, the generations of the providers stay the same (``delete_all``
+in placement/objects/allocation.py, read in 16.0). So a list of providers does not show the
+deletion. A full cycle asks for the allocations of each claimed instance, with one request each.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,19 +35,18 @@ _Allocations = Mapping[str, Mapping[str, int]]
 
 
 class _Found(NamedTuple):
-    """The allocations of instances in Placement, by uuid, and what may be concluded from them.
+    """Allocations that Placement has, and the instances whose database rows differ from them."""
 
-    ``at_rest`` are the rows, by uuid, of the instances whose allocations differ from their rows.
-    They were read after the allocations, and no process claims, moves or releases these instances.
-    """
-
+    #: Allocations in Placement, by instance uuid.
     allocations: dict[str, _Allocations]
+    #: Rows that differ from the allocations, by instance uuid. They were read after the
+    #: allocations, and no process claims, moves or releases these instances.
     at_rest: dict[str, Instance]
     problems: tuple[WharfingerError, ...] = ()
 
 
 class LostAllocations:
-    """Search for lost allocations, in the full cycles of one driver instance.
+    """Finds lost allocations in the full cycles of one driver instance.
 
     ``cleans``: the driver cleans a provider after its release. Methods raise PlacementUnavailable,
     PermissionRefused, ObjectError and StateError.
@@ -60,10 +58,10 @@ class LostAllocations:
         self._cleans: Final = cleans
 
     def find(self, state: CycleState, instances: Mapping[str, ClaimedInstance]) -> CycleState:
-        """Return the state with new reservations for lost allocations, and those that end.
+        """Check the claimed instances of the host that are on providers of this driver instance.
 
-        ``instances`` are the claimed instances of the host. Those on providers of this driver
-        instance are checked.
+        Return the state with new reservations for lost allocations; with the next phases of earlier
+        such reservations; and with instance rows to save, whose allocations have changed.
         """
         wanted = dict(_relevant(state, instances))
         found = self._ask(wanted)
@@ -91,10 +89,10 @@ class LostAllocations:
         )
 
     def _ask(self, wanted: Mapping[str, ClaimedInstance]) -> _Found:
-        """Ask for the allocations of instances, and read again the rows of those that differ.
+        """Read the allocations of instances, and the rows again where the allocations differ.
 
-        A claim, a move and a release change the row, or store a migration, before they change
-        allocations. So if the row is the same afterwards, none of them was at work.
+        A claim, a move or a release changes the row, or stores a migration, before it changes
+        allocations. So if the row is still the same, another program has changed the allocations.
         """
         answers: dict[str, _Allocations] = {}
         problems: list[WharfingerError] = []
@@ -125,7 +123,7 @@ class LostAllocations:
     def _answers(
         self, wanted: Iterable[str]
     ) -> Iterator[tuple[str, _Allocations | WharfingerError]]:
-        """Yield the allocations of each instance, or the error of the question."""
+        """Yield the uuid of each instance with its allocations, or with the error of the read."""
         uuids = list(wanted)
         if not uuids:
             return
@@ -144,7 +142,10 @@ class LostAllocations:
     def _reservations(
         self, state: CycleState, uuid: str, claimed: ClaimedInstance
     ) -> Iterator[Reservation]:
-        """Yield new reservations of our providers whose allocation an instance has lost."""
+        """Yield new reservations of those of our providers from which an instance lost allocations.
+
+        Providers that are already reserved for this loss are left out.
+        """
         holder = lost_by(uuid)
         for provider in sorted(claimed.allocations or ()):
             known = state.reservations.get(provider, ())
@@ -167,10 +168,10 @@ class LostAllocations:
     def _settled(
         self, state: CycleState, wanted: Mapping[str, ClaimedInstance], found: _Found
     ) -> dict[str, str | None]:
-        """Return the next phases of earlier reservations whose reason has ended, by their uuids.
+        """Return the next phases of earlier reservations for lost allocations, by reservation uuid.
 
-        The instance has an allocation again; or it was released while its reservation was stored,
-        and then the provider still has to be cleaned.
+        The reservation ends if the instance has an allocation again. If the instance was deleted
+        while the reservation was being stored, the provider may still have to be cleaned.
         """
         settled: dict[str, str | None] = {}
         unknown: dict[str, list[str]] = {}
@@ -191,12 +192,12 @@ class LostAllocations:
 
 
 def lost_by(instance_uuid: str) -> str:
-    """Return the holder of the reservations for an instance whose allocation is lost."""
+    """Return the holder of the reservations for the lost allocations of an instance."""
     return f"lost allocation of {instance_uuid}"
 
 
 def is_lost(one: Reservation) -> bool:
-    """Return whether a reservation is held for an allocation that is still lost."""
+    """Return whether a reservation is for a lost allocation, and not for cleaning after it."""
     return (
         "consumer_uuid" in one
         and one.consumer_uuid is not None
@@ -209,7 +210,7 @@ def is_lost(one: Reservation) -> bool:
 def _relevant(
     state: CycleState, instances: Mapping[str, ClaimedInstance]
 ) -> Iterator[tuple[str, ClaimedInstance]]:
-    """Yield the instances on providers of this driver instance that no process moves."""
+    """Yield the claimed instances on providers of this driver instance that have no migration."""
     moving = {one.instance_uuid for one in state.rows.migrations if "instance_uuid" in one}
     for uuid, claimed in instances.items():
         if uuid in moving:
@@ -222,7 +223,7 @@ def _relevant(
 
 
 def _is_ours(state: CycleState, uuid: str) -> bool:
-    """Return whether a provider is ours to reserve: not a root that another service writes."""
+    """Return whether this instance may reserve a provider: not if another program publishes it."""
     record = state.records.get(uuid)
     if record is None or not record.is_ours or record.root_uuid in state.released_roots:
         return False

@@ -1,4 +1,4 @@
-"""Nodes of a driver instance, as one snapshot of its backend has them."""
+"""Nodes of a driver instance in one snapshot of the backend."""
 
 from collections.abc import Container, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
@@ -12,42 +12,40 @@ from wharfinger.tracker.reported_node import Node
 
 @dataclass(frozen=True, slots=True)
 class NodeList:
-    """Nodes of a driver.
-
-    ``failed`` are nodes that the driver could not describe, with the errors in ``problems``.
-    ``others`` are the uuids of the driver's other nodes. ``uptime`` is the moment of a complete
-    listing, None where it is not known.
-    """
+    """Nodes of a driver."""
 
     nodes: tuple[Node, ...] = ()
+    #: Nodes that the driver could not describe, and the errors.
     failed: tuple[Node, ...] = ()
     problems: tuple[WharfingerError, ...] = ()
+    #: The uuids of all other nodes of the driver, which it was not asked to describe.
     others: frozenset[str] = frozenset()
+    #: The moment of a complete listing, None if it is not known.
     uptime: Uptime | None = None
 
     @property
     def roots(self) -> dict[str, str]:
-        """The uuids of the nodes' roots by node name; Placement may have others."""
+        """The uuids of the nodes by node name; a root in Placement may have another uuid."""
         return {node.name: node.uuid for node in (*self.nodes, *self.failed)}
 
     @property
     def listed(self) -> Set[str]:
-        """The uuids of all nodes of the driver."""
+        """The uuids of all nodes of the driver, including ``failed`` and ``others``."""
         return self.others.union(self.roots.values())
 
     def only(self, uuids: Set[str]) -> "NodeList":
-        """Return the described nodes with these uuids, without problems."""
+        """Return a list of the described nodes with these uuids, without errors."""
         return NodeList(
             nodes=tuple(node for node in self.nodes if node.uuid in uuids),
             others=frozenset(self.listed - uuids),
         )
 
     def without(self, names: Container[str]) -> frozenset[str]:
-        """Return the uuids of all nodes except those with these names."""
+        """Return the uuids of all nodes except the nodes with these names."""
         return self.others.union(uuid for name, uuid in self.roots.items() if name not in names)
 
     def with_changes(self, later: "NodeList") -> "NodeList":
-        """Return these nodes, with those of a later description in place of the former."""
+        """Return this list, with the nodes of a later description in place of their old values."""
         anew = {node.uuid for node in (*later.nodes, *later.failed)} | later.roots.keys()
 
         def others(nodes: Iterable[Node]) -> list[Node]:
@@ -60,23 +58,23 @@ class NodeList:
         )
 
     def has_unknown_nodes(self, records: Mapping[str, Record]) -> bool:
-        """Return whether the list has a node of which not even the root is known."""
+        """Return whether a node could not be described and has no record by its uuid."""
         known = {node.uuid for node in self.failed} & records.keys()
         return len(self.problems) > len(known)
 
     def with_published_uuids(self, records: Mapping[str, Record]) -> Self:
-        """Return the list with the root uuids in our records, also of roots of other programs.
+        """Return the list with the uuid of the root in our records for each node, by root name.
 
-        So a root is found that another program has renamed, or that was adopted under another
-        uuid than the driver's.
+        Our records also have roots of other programs. This finds a root that another program has
+        renamed, and an adopted root whose uuid is not the driver's uuid of the node.
         """
         known = {
             root.name: uuid
             for uuid, record in records.items()
             if (root := record.applied or record.live) and root.parent_uuid is None
         }
-        # A node that was published under its own uuid has another name now: the provider of
-        # its name is not its own.
+        # A node that was published under its own uuid keeps the uuid. If it was renamed, the root
+        # that has its new name belongs to another node.
         own = self.listed & records.keys()
 
         def published(nodes: Iterable[Node]) -> tuple[Node, ...]:

@@ -1,4 +1,4 @@
-"""Observe: read what Placement and the database have of a driver instance's trees."""
+"""Observe: read the trees of a driver instance from Placement and the database."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
@@ -19,14 +19,14 @@ from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import stored_figures
 
 _NO_RECORD: Final = Record()
-#: The fields of the host and the node at each end of a migration.
+#: The field names of the host and the node at each end of a migration.
 _ENDS: Final = (("source_compute", "source_node"), ("dest_compute", "dest_node"))
 
 
 class Observer:
-    """Observations for the cycles of one driver instance. Each method completes a state.
+    """Observes for the cycles of one driver instance. Each method adds facts to a state.
 
-    Raises PlacementError, ObjectError and StateError.
+    Methods raise PlacementError, ObjectError and StateError.
     """
 
     def __init__(self, publisher: Publisher, reader: PlacementReader, store: RecordStore) -> None:
@@ -35,7 +35,7 @@ class Observer:
         self._store: Final = store
 
     def listing(self, state: CycleState) -> CycleState:
-        """Return the state of a complete listing: all trees are planned."""
+        """Return the state of a full cycle, with the providers of all trees from Placement."""
         named = self._store.contested | self._publisher.adopts
         reading = self._reader.read(state.every_node.roots, state.records, named=named)
         return self._with_reading(replace(state, is_listing=True), reading)
@@ -43,13 +43,15 @@ class Observer:
     def changes(
         self, state: CycleState, changed: NodeList, failed: Set[str], *, all_trees: bool
     ) -> CycleState:
-        """Return the state of the trees that other programs have changed.
+        """Read Placement; return the state, limited to the trees that have to be planned.
 
-        Trees of ``changed`` nodes and of ``failed`` roots are planned, too. One list of
-        providers is read where nothing has changed.
+        These are the trees that other programs have changed, the trees of ``changed`` nodes and the
+        trees with ``failed`` roots; or with ``all_trees``, all trees. If nothing has changed, this
+        reads one list of providers.
         """
         every = state.every_node
-        # A list by our instance trait lacks roots of other owners; full cycles see those.
+        # The list by our instance trait lacks the roots of other owners. Only full cycles read
+        # them.
         believed = every.listed - set(changed.roots.values())
         reading = self._reader.read(every.roots, state.records, believed, self._store.contested)
         state = self._with_reading(state, reading)
@@ -59,10 +61,10 @@ class Observer:
         return self.within(state, frozenset(scope))
 
     def remembered(self, state: CycleState, changed: NodeList) -> CycleState | None:
-        """Return the state of changed nodes, with providers as we last saw them in Placement.
+        """Return the state of the changed nodes with the providers in our records.
 
-        None where Placement has to be read: a root may be new, an answer was lost, or another
-        program writes a provider, too.
+        Return None if Placement has to be read: a root may be new, an answer was lost, a
+        reservation is stored, or another program writes a provider, too.
         """
         roots = frozenset(changed.roots.values())
         live = {uuid: record.live for uuid, record in state.records.items() if record.live}
@@ -81,12 +83,15 @@ class Observer:
             return None
         state = replace(state, live=live, is_read=False)
         if any(shares(provider) for provider in live.values()):
-            # A report about one node concerns all.
+            # A change of a shared provider concerns all nodes.
             return replace(state, snapshot_reservations=frozenset())
         return self.within(state, roots)
 
     def disabled(self, state: CycleState, due: Mapping[str, Record]) -> CycleState:
-        """Return the state of roots that need COMPUTE_STATUS_DISABLED, without their driver."""
+        """Return the state for adding COMPUTE_STATUS_DISABLED to roots, without asking the driver.
+
+        ``due`` has the records of these roots, by uuid.
+        """
         roots = {record.applied.name: uuid for uuid, record in due.items() if record.applied}
         live = self._reader.read(roots, due).live
         return replace(
@@ -99,7 +104,7 @@ class Observer:
         )
 
     def within(self, state: CycleState, scope: frozenset[str]) -> CycleState:
-        """Return the state with the nodes of these roots; of all roots if trees share providers."""
+        """Return the state, limited to trees with these roots; not if trees share providers."""
         if scope and any(shares(provider) for provider in state.live.values()):
             return state
         return replace(state, scope=scope, nodes=state.nodes.only(scope))
@@ -128,9 +133,10 @@ class Observer:
     def _late_reservations(
         self, state: CycleState, live: Mapping[str, Provider]
     ) -> Iterable[Reservation]:
-        """Read the reservations of providers that are fully reserved without a known reason.
+        """Read the reservations of our providers that are fully reserved without a known reason.
 
-        They were stored after the rows were read, or our record of the provider is lost.
+        Such a reservation was stored after the rows were read, or our record of the provider is
+        lost.
         """
         wanted = sorted(
             uuid
@@ -154,7 +160,7 @@ def changed_trees(state: CycleState) -> set[str]:
         record = state.records.get(uuid)
         if (
             record is None
-            or record.live is not provider  # the reader returns what we know if nothing moved
+            or record.live is not provider  # an unchanged provider is the object in our record
             or (record.intended is not None and record.absent_since is None)
             or _reservation_changes(state, uuid, provider, record)
         ):
@@ -163,7 +169,7 @@ def changed_trees(state: CycleState) -> set[str]:
 
 
 def _reservation_changes(state: CycleState, uuid: str, live: Provider, record: Record) -> bool:
-    """Return whether a reservation began or ended that is not yet written to the provider."""
+    """Return whether the start or end of a reservation is not yet written to the provider."""
     if uuid in state.reservations:
         return any(not one.is_fully_reserved for one in live.inventories.values())
     return bool(record.own_reserved) and not record.reservations
@@ -174,9 +180,9 @@ def _with_spare_figures(
     reservations: Mapping[str, Iterable[Reservation]],
     live: Mapping[str, Provider],
 ) -> Mapping[str, Record]:
-    """Return the records, completed by the own figures that reservations have stored.
+    """Return the records, with the ``reserved`` figures to restore that only reservations have.
 
-    A record has newer figures; those of a reservation count only where the record lacks them.
+    If both have a figure, the one in the record counts: it is newer.
     """
     completed: dict[str, Record] = {}
     for uuid in reservations.keys() & live.keys():
@@ -188,7 +194,7 @@ def _with_spare_figures(
 
 
 def by_provider(rows: Iterable[Reservation]) -> dict[str, tuple[Reservation, ...]]:
-    """Return reservations by provider uuid, without those that cannot be read."""
+    """Return reservations by provider uuid, without rows that cannot be read."""
     found: dict[str, tuple[Reservation, ...]] = {}
     for one in rows:
         if "provider_uuid" in one:
@@ -197,7 +203,7 @@ def by_provider(rows: Iterable[Reservation]) -> dict[str, tuple[Reservation, ...
 
 
 def by_node(rows: HostState, host: str) -> dict[str, list[Migration]]:
-    """Return the migrations in progress by the names of the host's nodes."""
+    """Return the migrations in progress from and to each node of the host, by node name."""
     found: dict[str, list[Migration]] = {}
     for one in rows.migrations:
         nodes = {
@@ -211,7 +217,7 @@ def by_node(rows: HostState, host: str) -> dict[str, list[Migration]]:
 
 
 def held_functions(jobs: Iterable[DeviceJob]) -> dict[str, HeldFunction]:
-    """Return the functions that jobs have loaded into devices, by provider uuid."""
+    """Return the function that jobs have last loaded into each device, by provider uuid."""
     held: dict[str, HeldFunction] = {}
     known = (one for one in jobs if one.is_whole and one.held_since is not None)
     for one in sorted(known, key=attrgetter("held_since")):
@@ -223,6 +229,6 @@ def held_functions(jobs: Iterable[DeviceJob]) -> dict[str, HeldFunction]:
 
 
 def _has_to_be_read(record: Record) -> bool:
-    """Return whether a provider was created, reshaped or missing, and not read since."""
+    """Return whether we do not know the provider as it is now: it was missing or just written."""
     live = record.live
     return record.is_ours if live is None else live.generation is None

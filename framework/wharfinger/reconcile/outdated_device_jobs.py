@@ -1,4 +1,7 @@
-"""Functions that jobs have loaded into devices, when they are no longer right."""
+"""Update finished device jobs whose function or device no longer exists.
+
+A finished job records which function it has loaded into a device.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -7,15 +10,15 @@ from typing import Final
 from wharfinger.exceptions import ConcurrentSave, ObjectNotFound
 from wharfinger.objects import Context, DeviceJob, DeviceJobList, ProviderRecordList
 
-#: Another job, or another process that does the same, was faster: it is right.
+#: Errors if another job or process has changed the job meanwhile: nothing is left to do.
 _CONFLICTS: Final = (ConcurrentSave, ObjectNotFound)
 
 
 def supersede_functions(context: Context, superseded: Mapping[str, int]) -> None:
-    """Delete the functions of jobs from devices that another program has programmed since.
+    """Note in jobs that another program has replaced the function that they loaded.
 
-    ``superseded`` has the revisions of the jobs, by provider uuid. A job that has changed since,
-    or come, stays.
+    ``superseded`` has the revision of the job of each device, by provider uuid. A newer job, or a
+    job with another revision, stays as it is.
     """
     for one in _finished(context, superseded):
         known = {superseded[uuid] for uuid in one.scope if uuid in superseded}
@@ -27,7 +30,10 @@ def supersede_functions(context: Context, superseded: Mapping[str, int]) -> None
 
 
 def delete_functions(context: Context, host: str, instance: str, uuids: Iterable[str]) -> None:
-    """Delete the finished jobs of an instance's devices that are gone."""
+    """Delete the finished jobs of a driver instance for devices that no longer exist.
+
+    ``uuids`` are the providers of such devices.
+    """
     found = [
         one
         for one in _finished(context, uuids)
@@ -37,13 +43,13 @@ def delete_functions(context: Context, host: str, instance: str, uuids: Iterable
     records = ProviderRecordList.get_by_filters(context, provider_uuid=scope) if scope else ()
     known = {record.provider_uuid for record in records if "provider_uuid" in record}
     for one in found:
-        if known.isdisjoint(one.scope):  # otherwise another host has taken over the device
+        if known.isdisjoint(one.scope):  # otherwise another host may have the device now
             with suppress(*_CONFLICTS):
                 one.destroy()
 
 
 def _finished(context: Context, uuids: Iterable[str]) -> Iterator[DeviceJob]:
-    """Yield the finished jobs of these devices; read nothing without devices."""
+    """Yield the finished jobs of the devices with these provider uuids."""
     wanted = frozenset(uuids)
     for one in DeviceJobList.get_by_filters(context) if wanted else ():
         if one.is_whole and not one.is_unfinished and not wanted.isdisjoint(one.scope):

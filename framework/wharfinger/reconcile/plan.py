@@ -1,4 +1,4 @@
-"""Plan: from the state of a cycle to the plans of its trees. Pure."""
+"""Plan: turn the state of a cycle into the plans of its trees, by pure functions."""
 
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -23,8 +23,8 @@ from wharfinger.reconcile.reservation_phases import Phases
 
 
 def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -> Plan:
-    """Return the plan of a cycle. It depends on nothing but its arguments."""
-    # A root that has another uuid than in our records: their trees are blocked together.
+    """Return the plan of a cycle."""
+    # If a root has another uuid than its node, both trees are blocked together.
     new_roots = {
         node.uuid: root
         for node in (*state.nodes.nodes, *state.nodes.failed)
@@ -61,7 +61,7 @@ def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -
     for root, phases in phases_by_tree(state, trees.values()).items():
         for one, phase in phases:
             if phase is None and one.provider_uuid not in state.held:
-                trees[root] = _write_again(state, tree_of(root), one.provider_uuid)
+                trees[root] = _with_write(state, tree_of(root), one.provider_uuid)
     planned_roots = {tree.root_uuid for tree in planned}
     for root, foreign in _foreign_elsewhere(state, planned_roots):
         by_uuid = {one.uuid: one for one in (*tree_of(root).foreign, foreign)}
@@ -86,8 +86,8 @@ def _removals(state: CycleState, policy: RemovalPolicy) -> Removals:
         kept={
             **state.kept,
             **{
-                uuid: f"kept: {reason}. If its node does not come back, end that reservation: "
-                f"`wharfinger provider release {uuid} --holder {shlex.quote(reason)}`"
+                uuid: f"kept: {reason}. If its node does not come back, end the reservation of "
+                f"that holder: `wharfinger provider release {uuid} --holder {shlex.quote(reason)}`"
                 for uuid, reason in state.detached.items()
             },
         },
@@ -97,9 +97,9 @@ def _removals(state: CycleState, policy: RemovalPolicy) -> Removals:
 def _blocked_trees(
     state: CycleState, publisher: Publisher, policy: RemovalPolicy
 ) -> tuple[TreePlan, ...]:
-    """Plan what needs no driver in blocked trees: reservations, and the status of the service.
+    """Plan reservations, and the trait of a disabled service, in blocked trees.
 
-    All else stays as our records have it.
+    These need no answer of the driver. Everything else in a blocked tree stays as it is.
     """
     disabled = bool(state.rows.service_disabled)
     roots = state.blocked - {row.uuid for row in state.takeovers} - state.released_roots.keys()
@@ -128,16 +128,16 @@ def _blocked_trees(
 
 
 def _moves_away(state: CycleState, uuid: str) -> bool:
-    """Return whether a provider moves to a tree that is planned: it is planned there."""
+    """Return whether a provider moves to a tree that is not blocked: it is planned there."""
     wanted = state.desired.get(uuid)
     return wanted is not None and wanted.provider.root_uuid not in state.blocked
 
 
 def _records_of_blocked(state: CycleState) -> Mapping[str, Mapping[str, Record | None]]:
-    """Return the new records of blocked trees, by root uuid.
+    """Return the records of blocked trees that change (None: delete), by root and provider uuid.
 
-    A node that is listed again is no longer absent. The records of a node that another host has
-    taken over are deleted when that host has its own.
+    If a node is listed again, its record loses the absence. If another host has taken over a node
+    and has records of it, our records are deleted.
     """
     found: dict[str, dict[str, Record | None]] = {}
     for uuid, record in state.records.items() if state.released_roots else ():
@@ -153,10 +153,10 @@ def _records_of_blocked(state: CycleState) -> Mapping[str, Mapping[str, Record |
 
 
 def phases_by_tree(state: CycleState, trees: Iterable[TreePlan]) -> dict[str, Phases]:
-    """Return the reservations that change with a tree, by its root uuid.
+    """Return the reservations that change or end when a tree is written, by root uuid.
 
-    A reservation of a provider that cannot be written stays as it is: its tree is blocked, or
-    the plan of the tree has a problem.
+    Leave out the reservations of providers that cannot be written: the tree is blocked, or its plan
+    has a problem.
     """
     plans = {tree.root_uuid: tree for tree in trees}
     place = _places(plans.values())
@@ -175,9 +175,9 @@ def phases_by_tree(state: CycleState, trees: Iterable[TreePlan]) -> dict[str, Ph
 def lost_by_tree(
     state: CycleState, trees: Iterable[TreePlan]
 ) -> dict[str, tuple[Reservation, ...]]:
-    """Return the new reservations for lost allocations, by the root uuid of their tree.
+    """Return the new reservations for lost allocations, by root uuid.
 
-    They are stored even if the tree cannot be written now.
+    These are stored even if the tree cannot be written now.
     """
     place = _places(trees) if state.lost else {}
     found: dict[str, tuple[Reservation, ...]] = {}
@@ -189,14 +189,15 @@ def lost_by_tree(
 
 
 def _places(trees: Iterable[TreePlan]) -> dict[str, str]:
-    """Return the root uuids of the trees in which providers are planned, by provider uuid."""
+    """Return the root uuid of the tree in which each provider is planned, by provider uuid."""
     return {uuid: tree.root_uuid for tree in trees for uuid in tree.records}
 
 
-def _write_again(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
+def _with_write(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
     """Return the plan with a write of a provider's inventories, even if they do not change.
 
-    So a reservation that another process is about to write has an old generation, and is refused.
+    The write raises the generation. So Placement refuses the write of another process that is about
+    to reserve the provider, and that process reads the provider again.
     """
     if any(
         isinstance(step, SetInventories | Reshape) and uuid in step.touched for step in tree.steps
@@ -217,7 +218,7 @@ def _write_again(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
 def _foreign_elsewhere(
     state: CycleState, planned: Collection[str]
 ) -> Iterator[tuple[str, ForeignReservation]]:
-    """Yield the reservations of other programs outside the planned trees, with the root uuids."""
+    """Yield the root uuids and full reservations of other programs outside the planned trees."""
     if state.scope is None or not state.is_read:
         return
     for uuid, provider in state.live.items():

@@ -1,4 +1,4 @@
-"""Remember: the records of one driver instance, as the database has them."""
+"""Remember: read and write the records of one driver instance in the database."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, Self
@@ -31,17 +31,18 @@ _NO_RECORD: Final = Record()
 class RecordStore:
     """Records of one driver instance on one host, by provider uuid.
 
-    They are read once; after that, ``update`` takes the rows that other processes have written.
-    ``damaged`` are errors for the records that cannot be read, by provider uuid. ``contested`` are
-    the uuids of providers that this instance could not create, since another program uses their
-    uuid or name. Methods raise ObjectError and StateError.
+    The store reads all records once. After that, ``update`` takes the records that other processes
+    have written. Methods raise ObjectError and StateError.
     """
 
     def __init__(self, context: Context, host: str, instance: str) -> None:
         self.context: Final = context
         self.host: Final = host
         self.instance: Final = instance
+        #: The errors of records that cannot be read, by provider uuid.
         self.damaged: Final[dict[str, StateError]] = {}
+        #: The uuids of providers of other programs that this instance tried to create, or that
+        #: have the names of its providers.
         self.contested: Final[set[str]] = set()
         self._records: dict[str, Record] = {}
         self._revisions: dict[str, int | None] = {}
@@ -49,7 +50,7 @@ class RecordStore:
 
     @classmethod
     def of(cls, context: Context, host: str, instance: str, rows: Iterable[ProviderRecord]) -> Self:
-        """Return a store of these rows alone."""
+        """Return a store with the records of these rows, which reads no others."""
         store = cls(context, host, instance)
         store._is_loaded = True
         store._take(rows)
@@ -73,13 +74,13 @@ class RecordStore:
         return {uuid: one for uuid, one in self._revisions.items() if one is not None}
 
     def get(self, uuid: str) -> Record:
-        """Return the record of a provider; an empty one without a record."""
+        """Return the record of a provider; an empty record if there is none."""
         return self.records.get(uuid, _NO_RECORD)
 
     def update(self, rows: HostState) -> frozenset[str]:
-        """Take the records that other processes have written since the last read.
+        """Take the records that other processes have written or deleted since the last read.
 
-        Return the uuids of the providers whose damaged records are repaired.
+        Return the uuids of the providers whose damaged records have been repaired.
         """
         before = frozenset(self.damaged)
         self._is_loaded = True
@@ -102,12 +103,12 @@ class RecordStore:
         ended: Sequence[Reservation] = (),
         reports_service: bool = False,
     ) -> None:
-        """Write records and the rows that go with them in one transaction; None deletes a record.
+        """Write records that have changed (None: delete) and other rows, in one transaction.
 
-        All is refused with ConcurrentSave, whose ``keys`` are provider and node uuids, if a record
-        or row has changed since it was read, if one of ``our_nodes`` is no longer this instance's,
-        or if the reservations of a provider are not those in ``known_reservations`` (revisions by
-        reservation uuid, by provider uuid). Records that have not changed are not written.
+        Raises ConcurrentSave and writes nothing in three cases: a record or row has changed since
+        it was read; one of ``our_nodes`` no longer belongs to this instance; a provider in
+        ``known_reservations`` (revisions by reservation uuid, by provider uuid) has other
+        reservations. The error's ``keys`` are the uuids of these providers and nodes.
         """
         changed = {
             uuid: record for uuid, record in records.items() if self.records.get(uuid) != record
@@ -130,10 +131,10 @@ class RecordStore:
             changed_nodes=list(changed_nodes),
             reserved_providers=sorted(known),
             known_reservations={
-                uuid: revision for its in known.values() for uuid, revision in its.items()
+                uuid: revision for held in known.values() for uuid, revision in held.items()
             },
             reservation_providers={
-                **{uuid: provider for provider, its in known.items() for uuid in its},
+                **{uuid: provider for provider, held in known.items() for uuid in held},
                 **{one.uuid: one.provider_uuid for one in ended},
             },
             new_reservations=list(new_reservations),
@@ -150,7 +151,7 @@ class RecordStore:
         self._revisions.update((one.provider_uuid, _revision(one)) for one in batch.records)
 
     def known_on(self, host: str, roots: Container[str]) -> list[ProviderRecord]:
-        """Return the rows that the instance of this name has on another host for these trees."""
+        """Return the record rows of these trees from the instance of this name on another host."""
         found = ProviderRecordList.get_by_filters(
             self.context, host=host, driver_instance=self.instance
         )
@@ -161,7 +162,7 @@ class RecordStore:
         ]
 
     def _take(self, rows: Iterable[ProviderRecord]) -> set[str]:
-        """Turn rows into records, and keep these; return the uuids of their providers."""
+        """Keep the records of these rows; return the uuids of their providers."""
         read = set()
         for number, one in enumerate(rows):
             uuid = one.provider_uuid if "provider_uuid" in one else f"? ({number})"
@@ -188,7 +189,7 @@ class RecordStore:
 
 
 def to_object(uuid: str, record: Record) -> ProviderRecord:
-    """Return the row of a provider's record."""
+    """Return the database row for a provider's record."""
     return ProviderRecord(
         provider_uuid=uuid,
         mode=str(record.mode),
@@ -205,7 +206,7 @@ def to_object(uuid: str, record: Record) -> ProviderRecord:
 
 
 def to_record(row: ProviderRecord) -> Record:
-    """Return the record in a row; raises FieldUnset, ValueError if it is damaged."""
+    """Return the record in a row; raise FieldUnset or ValueError if it is damaged."""
     return Record(
         applied=_provider(row.applied),
         intended=_provider(row.intended),
@@ -240,13 +241,13 @@ def _provider(document: str | None) -> Provider | None:
 
 
 def _since(row: ProviderRecord) -> dict[str, float]:
-    """Return the times of the present reasons; an old release leaves those of ended reasons."""
+    """Return the times of the present reasons; an old release does not delete ended reasons."""
     since = row.reserved_since if "reserved_since" in row else {}
     return {reason: since[reason] for reason in row.reservations if reason in since}
 
 
 def _absence(row: ProviderRecord) -> Absence | None:
-    """Return the absence; without an uptime if an old release wrote it last."""
+    """Return the absence in a row; without an uptime if an old release wrote the row last."""
     if row.absent_since is None:
         return None
     document = row.absence if "absence" in row else None
@@ -261,8 +262,9 @@ def _damaged(uuid: str, host: str, instance: str, error: Exception) -> StateErro
     return StateError(
         path=f"the records of driver instance {instance}",
         problem=f"the record of provider {uuid} cannot be read: {error}. "
-        "Its tree, where it is known, is left as it is.",
+        "The provider's tree stays as it is, if the tree is known.",
         remedy=f"Restore the row of table provider_records with host {host}, driver_instance "
-        f"{instance} and {which} from a backup, or delete it: this deletes nothing in Placement. "
+        f"{instance} and {which} from a backup, or delete the row: this changes nothing in "
+        "Placement. "
         "The next full or drift cycle reads the row again; the agent needs no restart.",
     )

@@ -1,8 +1,8 @@
 """Phases of stored reservations in a cycle.
 
-A provider that a consumer has released is reserved until it has been cleaned: a snapshot that began
-after the allocation was deleted shows cleaning, and a later one that it has ended; or the driver
-states that none will come.
+A provider that a consumer has released is reserved until it has been cleaned. Snapshots of the
+driver that begin after the allocation was deleted show when cleaning begins and ends. Or the driver
+states that the provider needs no cleaning.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -12,12 +12,15 @@ from types import MappingProxyType
 from wharfinger.objects import Reservation
 from wharfinger.providers import DesiredProvider, full_reservation
 
-#: A reservation and its new phase; None: it ends.
+#: Reservations with their new phases; None: the reservation ends.
 Phases = tuple[tuple[Reservation, str | None], ...]
 
 
 def stored_figures(rows: Iterable[Reservation]) -> dict[str, int]:
-    """Return the own figures of a provider that its reservations have stored, by class."""
+    """Return the ``reserved`` figures to restore that the reservations of a provider have stored.
+
+    The result is by resource class.
+    """
     return full_reservation.figures_of(one.own_reserved for one in rows if "own_reserved" in one)
 
 
@@ -27,16 +30,16 @@ def next_phases(
     before_snapshot: Set[tuple[str, int]],
     *,
     is_clean: Callable[[str, datetime], bool],
-    is_given_back: Callable[[str, str], bool],
+    is_released: Callable[[str, str], bool],
     settled: Mapping[str, str | None] = MappingProxyType({}),
 ) -> tuple[set[str], Phases]:
     """Return the providers that stay reserved, and the reservations that change.
 
-    ``rows`` are the stored reservations by provider uuid. ``before_snapshot`` has the uuid and
-    revision of each reservation that was stored before the driver's snapshot. Only these change.
-    A reservation that cannot be read stays as it is. ``is_clean`` returns whether a provider needs
-    no more cleaning. ``is_given_back`` returns whether a consumer has no more allocation from it.
-    ``settled`` has new phases that are known already, by the uuids of reservations.
+    ``rows`` are the stored reservations by provider uuid. ``settled`` has new phases that are known
+    already, by reservation uuid. Other reservations change only if they are readable, and if
+    ``before_snapshot`` has them (uuid and revision): they were stored before the driver's snapshot.
+    ``is_clean`` returns whether a provider needs no more cleaning. ``is_released`` returns whether
+    a consumer has no more allocation from a provider.
     """
     held: set[str] = set()
     phases: list[tuple[Reservation, str | None]] = []
@@ -50,7 +53,7 @@ def next_phases(
             elif wanted is not None and wanted.stated and _key(one) in before_snapshot:
                 consumer = one.consumer_uuid if "consumer_uuid" in one else None
                 match before, bool(wanted.reservations):
-                    case "releasing", _ if consumer and is_given_back(uuid, consumer):
+                    case "releasing", _ if consumer and is_released(uuid, consumer):
                         after = "released"
                     case "released", True:
                         after = "cleaning"
@@ -68,7 +71,7 @@ def next_phases(
 def released_since(
     rows: Mapping[str, tuple[Reservation, ...]], before_snapshot: Set[tuple[str, int]]
 ) -> frozenset[str]:
-    """Return the providers that were released too late for the driver's snapshot."""
+    """Return the providers whose release or cleaning has begun a new phase since the snapshot."""
     return frozenset(
         uuid
         for uuid, its in rows.items()

@@ -1,11 +1,12 @@
-"""Reservations that operators, jobs and releases of consumers take, and the traits of functions.
+"""Reserve and release providers for operators, jobs and releases of consumers.
 
-Also the reservations for lost allocations, once a cycle has stored them.
+This module also ends reservations for lost allocations, which cycles store, and sets the function
+traits of programmable devices.
 
-A reservation is stored before it is written to Placement, and deleted after the own figures are
-restored: after a crash the provider stays reserved, and the next cycle of its driver instance goes
-on. All writes go through ``apply.Writer``, with the record of the instance that publishes the
-provider.
+A reservation is stored before the provider is fully reserved in Placement. It is deleted after the
+own figures (the ``reserved`` figures from before the reservation) are restored there. So after a
+crash the provider stays reserved, and the next cycle of its driver instance completes the work. All
+writes go through ``apply.Writer``, with the record of the instance that publishes the provider.
 """
 
 from collections import Counter
@@ -58,7 +59,7 @@ from wharfinger.reconcile.lost_allocations import is_lost, lost_by
 from wharfinger.reconcile.record_store import RecordStore, to_record
 from wharfinger.reconcile.reservation_phases import stored_figures
 
-#: Host and driver instance of a provider without records; no record is stored under them.
+#: Placeholders for the host and driver instance of a provider without records.
 _NO_PUBLISHER: Final = ("none", "none")
 _WAIT: Final = wait_random_exponential(max=2.0)  # seconds
 _CONFLICTS: Final = (ConcurrentSave, ConcurrentUpdate, IntentExpired)
@@ -82,22 +83,20 @@ def patiently(
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A provider and its rows.
+    """A provider and its database rows."""
 
-    ``live`` has the traits or inventories that were just read from Placement. Its other parts come
-    from our record, if the record has the same generation. ``traits`` may have an older generation.
-    ``store`` has the record of the driver instance that publishes the provider.
-
-    ``record`` merges all records of the provider. It has the reservation reasons of all records.
-    It omits the own figures on which they disagree, and adds the own figures that only
-    ``reservations`` have. ``disagreement`` has a message if own figures remain unknown.
-    """
-
+    #: The traits in Placement, which may belong to an older generation than ``live``.
     traits: frozenset[str]
+    #: The provider, with the inventories (or else the traits) that were just read from Placement.
+    #: The rest comes from our record, if the record has the same generation.
     live: Provider
+    #: A store with the record of the driver instance that publishes the provider.
     store: RecordStore
+    #: A merge of all records of the provider, with the reservation reasons of all. Own figures on
+    #: which the records disagree come from ``reservations``.
     record: Record
     reservations: tuple[Reservation, ...]
+    #: A message if own figures remain unknown, else empty.
     disagreement: tuple[str, ...]
 
     @property
@@ -107,9 +106,9 @@ class _Stored:
 
     @property
     def is_novas_root(self) -> bool:
-        """Whether the provider is an overlaid root whose inventory nova writes.
+        """Whether nova created the provider as a root, and our instance only adds traits to it.
 
-        nova gives each of its roots COMPUTE_NODE. OWNER_NOVA proves nothing: we add it, too.
+        nova gives each of its roots COMPUTE_NODE. OWNER_NOVA proves nothing: we set it, too.
         """
         is_novas = os_traits.COMPUTE_NODE in self.traits or "VCPU" in self.live.inventories
         is_root = self.live.parent_uuid is None
@@ -117,7 +116,7 @@ class _Stored:
 
     @property
     def own_record(self) -> Record:
-        """The record of the instance that publishes the provider, as it is stored."""
+        """The stored record of the driver instance that publishes the provider."""
         return self.store.get(self.live.uuid)
 
     @property
@@ -127,9 +126,10 @@ class _Stored:
 
 
 class Reservations:
-    """Stored reservations of providers that driver instances publish.
+    """Begins and ends stored reservations of providers that driver instances publish.
 
-    A plan is written within half of ``down_time``, or made again.
+    If a provider cannot be written within half of ``down_time``, it is read again first: another
+    host may have taken it over.
 
     Methods raise PlacementError, ObjectError and StateError, and ReservationRefused for a provider
     that no driver instance publishes.
@@ -154,13 +154,12 @@ class Reservations:
         expected_end: datetime | None = None,
         uuid: str | None = None,
     ) -> Reservation:
-        """Reserve a provider fully, also over its allocations.
+        """Reserve a provider fully, even if it has allocations.
 
-        The reservation ends with ``release`` for that holder, or with ``release_one``, and not
-        before: not even at its expected end. ``uuid`` is the uuid of the new reservation, for a
-        caller that has to know it even after a failure. Raises ObjectExists if the holder has a
-        reservation of the provider. If Placement fails, the reservation is stored, and the next
-        cycle writes it.
+        Only ``release`` for this holder and ``release_one`` end the reservation; ``expected_end``
+        is for display. A caller that has to know the uuid of the reservation even after a failure
+        can choose it (``uuid``). Raises ObjectExists if the holder already has a reservation of the
+        provider. If Placement fails, the reservation remains stored, and the next cycle writes it.
         """
         try:
             return self._reserve(
@@ -171,13 +170,14 @@ class Reservations:
                 expected_end=expected_end,
             )
         except ObjectExists:
-            self._fill(provider)  # a crash may have prevented it
+            self._fill(provider)  # a crash may have prevented the write
             raise
 
     def keep(self, uuid: str, provider_uuid: str) -> None:
-        """Reserve a provider again if its owner has written other figures.
+        """Fully reserve a provider again if another program has changed its ``reserved`` figures.
 
-        One request where it has not. Nothing is written if the reservation has ended.
+        ``uuid`` is the reservation; if it has ended, write nothing. If the provider is still fully
+        reserved, this takes one request.
         """
         live = self._client.get_inventories(provider_uuid).inventories.values()
         if not all(one.is_fully_reserved for one in live) and self.is_there(uuid):
@@ -185,14 +185,14 @@ class Reservations:
                 self._fill(provider)
 
     def is_there(self, uuid: str) -> bool:
-        """Return whether a reservation has not ended yet."""
+        """Return whether a reservation with this uuid is stored: it has not ended."""
         return bool(self._held(uuid=uuid))
 
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
-        """End a holder's reservation. The last reservation that ends makes the provider free.
+        """End a holder's reservation. When the last reservation ends, the provider is free.
 
-        Return texts with the reasons why the provider is still reserved. Raises
-        ObjectNotFound if the holder has not reserved it.
+        Return the reasons why the provider is still reserved, as texts. Raises ObjectNotFound if
+        the holder has not reserved the provider.
         """
         for held in self._held(provider_uuid=provider.uuid, holder=holder):
             return self._end(held.uuid, provider)
@@ -202,8 +202,9 @@ class Reservations:
     def release_foreign(self, provider: ProviderSummary) -> tuple[str, ...]:
         """End another program's full reservation of a provider that a driver instance publishes.
 
-        The figures of the driver replace it. Return the same as ``release``. Raises
-        ReservationRefused if there is no such reservation, or if no instance publishes its classes.
+        The driver's ``reserved`` figures replace it. Return the same as ``release``. Raises
+        ReservationRefused if there is no such reservation, or if no driver instance publishes the
+        reserved resource classes.
         """
         stored = self._read(provider)
         live, record = stored.live.inventories, stored.own_record
@@ -224,9 +225,9 @@ class Reservations:
         return left
 
     def release_one(self, uuid: str) -> tuple[str, ...]:
-        """End one reservation by its own uuid, and no other of the same holder.
+        """End the reservation with this uuid.
 
-        Return the same as ``release``. Raises ObjectNotFound if it has ended already.
+        Return the same as ``release``. Raises ObjectNotFound if the reservation has already ended.
         """
         for held in self._held(uuid=uuid):
             for provider in self._client.list_providers(uuid=held.provider_uuid):
@@ -236,15 +237,15 @@ class Reservations:
         raise ObjectNotFound(kind=Reservation.obj_name(), key=uuid)
 
     def detach(self, provider: ProviderSummary) -> FormerRoot:
-        """Make a child a root of its own, fully reserved, until its node has a new root.
+        """Turn a child provider into a root, fully reserved, until its node has a new root.
 
-        Allocations and other reservations stay. After a crash, the next cycle of the driver
-        instance goes on. Raises DetachmentRefused unless the provider is a child that a driver
-        instance publishes in own mode, and MicroversionUnsupported.
+        Return the former root. Allocations and other reservations stay. After a crash, the next
+        cycle of the driver instance completes the work. Raises DetachmentRefused if no driver
+        instance has created the provider as a child of a root; and MicroversionUnsupported.
         """
         self._client.require(Feature.REPARENT, f"detaching provider {provider.name}")
         former = self._root_of(provider)
-        with suppress(ObjectExists):  # a crash prevented the rest
+        with suppress(ObjectExists):  # an earlier call has crashed after this
             self.reserve(provider, holder=former.holder, reason=REASON)
         self._detach(provider, former)
         return former
@@ -252,16 +253,19 @@ class Reservations:
     # Releases of consumers.
 
     def before_release(self, consumer_uuid: str, providers: Iterable[str]) -> None:
-        """Reserve those of the providers that are cleaned after a consumer has released them.
+        """Before a consumer releases providers, reserve those that their drivers clean afterwards.
 
-        Call ``after_release`` after the release, or ``cancel_release`` without one.
+        Call ``after_release`` when the allocations are deleted, or ``cancel_release`` if they stay.
         """
         for provider in self._cleaned(providers):
             self._reserve_for_cleaning(provider, consumer_uuid)
 
     @patiently(*_CONFLICTS)
     def after_release(self, consumer_uuid: str) -> tuple[Reservation, ...]:
-        """Note that the allocation is deleted, unless a cycle has found that already."""
+        """Note in the reservations of ``before_release`` that the allocations are deleted.
+
+        Return these reservations. A cycle may have noted the deletion already.
+        """
         held = self._held(holder=_release_of(consumer_uuid))
         for one in held:
             if one.phase == "releasing":
@@ -271,7 +275,7 @@ class Reservations:
         return tuple(held)
 
     def cancel_release(self, consumer_uuid: str) -> None:
-        """End the reservations of ``before_release``: the consumer keeps its allocation."""
+        """End the reservations of ``before_release``, since the consumer keeps its allocations."""
         for one in self._held(holder=_release_of(consumer_uuid)):
             if one.phase == "releasing":
                 self.release_one(one.uuid)
@@ -279,11 +283,14 @@ class Reservations:
     # Lost allocations.
 
     def lost(self, instance_uuid: str) -> list[Reservation]:
-        """Return the reservations of the providers whose allocation an instance has lost."""
+        """Return the reservations for the lost allocations of an instance."""
         return list(filter(is_lost, self._held(holder=lost_by(instance_uuid))))
 
     def end_lost(self, instance_uuid: str) -> None:
-        """End these reservations: the instance has its allocations again, or is released."""
+        """End the reservations for the lost allocations of an instance.
+
+        Call this when the instance has its allocations again, or is released.
+        """
         for one in self.lost(instance_uuid):
             with suppress(ObjectNotFound):  # a cycle has ended it
                 self.release_one(one.uuid)
@@ -295,21 +302,21 @@ class Reservations:
         amounts: Mapping[str, int],
         allocations: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Give a consumer allocations from a provider that is fully reserved.
+        """Allocate ``amounts`` of a fully reserved provider to a consumer.
 
-        ``amounts`` are those from this provider, and ``allocations`` all of the consumer's, as POST
-        /reshaper takes them. One request makes room for the amounts and allocates them: no other
-        consumer can have them. The provider has no more room than that until ``keep`` reserves it
-        fully again. Raises ReservationRefused if it lacks that room even without the reservation,
-        and PermissionRefused without the role for reshapes.
+        ``allocations`` are all allocations of the consumer, in the format of POST /reshaper. One
+        request lowers ``reserved`` by the amounts and allocates them, so no other consumer can take
+        the amounts. Afterwards ``keep`` has to reserve the provider fully again. Raises
+        ReservationRefused if the provider lacks the capacity even without the reservation, and
+        PermissionRefused without the role for reshapes.
         """
         stored = self._read(provider)
         if not stored.is_published:
             raise ReservationRefused(
                 provider=provider.name,
                 uuid=provider.uuid,
-                problem="no driver instance publishes it any more.",
-                remedy="Publish it again, or release the instance.",
+                problem="no driver instance publishes this provider any more.",
+                remedy="Publish the provider again, or release the instance.",
             )
         live = stored.live
         used = Counter(self._client.get_usages(provider.uuid)) + Counter(amounts)
@@ -325,9 +332,10 @@ class Reservations:
                 raise ReservationRefused(
                     provider=provider.name,
                     uuid=provider.uuid,
-                    problem=f"{used[name]} {name} of it would be in use, and its capacity is "
-                    f"{inventory.capacity if inventory else 0:g}: other consumers use it by now.",
-                    remedy="Release them, or this instance.",
+                    problem=f"with this allocation, {used[name]} {name} would be in use, but the "
+                    f"capacity is {inventory.capacity if inventory else 0:g}: other consumers use "
+                    "the provider now.",
+                    remedy="Release the other consumers, or this instance.",
                 )
         change = SetInventories(**step_target(live), before=live.inventories, after=room)
         own = stored.own_record
@@ -345,10 +353,10 @@ class Reservations:
     def set_function_trait(
         self, provider: ProviderSummary, trait: str | None, owners: frozenset[str]
     ) -> None:
-        """Set the trait of the function that a device holds, and remove those of other functions.
+        """Replace the function traits of a device's provider by one trait, or by none.
 
-        The trait is ours in the provider's record. Raises ReservationRefused if the provider no
-        longer has exactly these ``owners``' traits.
+        The provider's record has the trait, too, so later cycles may remove it. Raises
+        ReservationRefused if the provider no longer has exactly the owner traits ``owners``.
         """
         there = self._client.get_traits(provider.uuid)
         found = ownership.owners(there.traits)
@@ -357,7 +365,7 @@ class Reservations:
                 provider=provider.name,
                 uuid=provider.uuid,
                 problem=f"it belongs to {', '.join(sorted(found)) or 'an unknown owner'} now.",
-                remedy="Ask its owner.",
+                remedy="Ask the owner.",
             )
         new = {trait} if trait else set()
         wanted = there.traits - function_traits(there.traits) | new
@@ -373,18 +381,14 @@ class Reservations:
     def is_ours(self, provider: ProviderSummary) -> bool:
         """Return whether a driver instance still publishes a provider.
 
-        Where no record is left, the instance trait decides. Raises NotFound.
+        If no record of the provider is left, an instance trait proves it. Raises NotFound.
         """
         return self._stored(provider, self._client.get_traits(provider.uuid)).is_published
 
     # One provider.
 
     def _reserve(self, provider: ProviderSummary, **values: Any) -> Reservation:
-        """Store a new reservation of a provider, and reserve it.
-
-        The driver cleans a provider that is reserved for a consumer's release: an instance
-        publishes it, even without records.
-        """
+        """Store a new reservation of a provider, and reserve the provider fully."""
         held, is_written = self._create(provider, **values)
         if not is_written:
             self._fill(provider)
@@ -392,8 +396,14 @@ class Reservations:
 
     @patiently(*_CONFLICTS)
     def _create(self, provider: ProviderSummary, **values: Any) -> tuple[Reservation, bool]:
-        """Store a new reservation, and write it; return whether no conflict prevented the write."""
+        """Store a new reservation, and reserve the provider.
+
+        Return the reservation, and whether the provider was written. A conflict may prevent the
+        write.
+        """
         stored = self._read(provider)
+        # A driver cleans this provider after a release: so an instance publishes it, even if the
+        # records are lost.
         record, is_cleaned = stored.record, "consumer_uuid" in values
         if not (stored.is_published if record.is_ours else is_cleaned):
             others = ownership.owners(stored.traits) - ownership.owners(record.claimed_traits)
@@ -402,14 +412,14 @@ class Reservations:
                 uuid=provider.uuid,
                 problem=f"it belongs to {', '.join(sorted(others)) or 'an unknown owner'}, and "
                 "no driver instance publishes it.",
-                remedy="Ask its owner, or publish it first.",
+                remedy="Ask the owner, or publish the provider first.",
             )
         if not is_cleaned and stored.is_novas_root:
             raise ReservationRefused(
                 provider=provider.name,
                 uuid=provider.uuid,
-                problem="this instance only overlays this root, and nova-compute writes its "
-                "inventory: nova restores its own reserved amounts when it refreshes the provider.",
+                problem="nova-compute publishes this root and writes its inventories. When nova "
+                "refreshes the provider, it would overwrite the full reservation.",
                 remedy="Disable nova's compute service, which keeps new instances away: `openstack "
                 f"compute service set --disable {provider.name} nova-compute` (with the host of "
                 "that service, if it has another name). Children of the root can be reserved.",
@@ -427,16 +437,17 @@ class Reservations:
 
     @patiently(*_CONFLICTS)
     def _fill(self, provider: ProviderSummary) -> None:
-        """Write the full reservation of a provider again, if a reservation of it is stored."""
+        """Write the full reservation of a provider, if a reservation of the provider is stored."""
         stored = self._read(provider)
         if stored.reservations and stored.is_published:
             self._write_full(stored)
 
     def _write_full(self, stored: _Stored, *new: Reservation) -> None:
-        """Write all inventories as fully reserved.
+        """Write all inventories of a provider as fully reserved, and store ``new`` reservations.
 
-        They are written even if they are: a release that has read them before has to read again.
-        Other reservations get a copy of the own figures: the owner may have changed them since.
+        Write inventories even if they are fully reserved already. This raises the generation, so
+        that a concurrent release of the provider fails and reads the provider again. The other
+        reservations get a copy of the own figures, which may have changed.
         """
         own, figures = stored.own_record, stored.own_figures
         record = replace(own, own_reserved={**own.own_reserved, **figures})
@@ -449,7 +460,7 @@ class Reservations:
 
     @patiently(*_CONFLICTS)
     def _end(self, uuid: str, provider: ProviderSummary) -> tuple[str, ...]:
-        """End a reservation; return texts with the reasons why the provider is still reserved."""
+        """End a reservation; return the reasons why the provider is still reserved, as texts."""
         try:
             stored = self._read(provider)
         except NotFound:
@@ -467,7 +478,7 @@ class Reservations:
         if left or not stored.is_published:
             self._apply(stored, stored.own_record, ended=mine)
         else:
-            # Written even if nothing changes: a reservation at the same time has to read again.
+            # Write even if nothing changes: a concurrent reservation has to read again.
             own = full_reservation.release(stored.live.inventories, stored.record)
             record = replace(stored.own_record, own_reserved={})
             self._apply(stored, record, _change(SetInventories, stored.live, own), ended=mine)
@@ -489,9 +500,9 @@ class Reservations:
         changed: Sequence[Reservation] = (),
         ended: Sequence[Reservation] = (),
     ) -> None:
-        """Write one provider, its record and its reservations; raise what goes wrong.
+        """Apply steps to one provider, and store the record and the reservations; raise the errors.
 
-        Without steps, only rows are written.
+        Without steps, write the reservations only.
         """
         live, uuid, root_uuid = stored.live, stored.live.uuid, stored.live.root_uuid
         tree = TreeWrite(
@@ -512,19 +523,23 @@ class Reservations:
             raise error
 
     def _root_of(self, provider: ProviderSummary) -> FormerRoot:
-        """Return the root from which a provider can be detached; raises DetachmentRefused."""
+        """Return the root of a provider that can be detached, else raise DetachmentRefused."""
         stored, problem, remedy = self._read(provider), "", ""
         record, parent = stored.own_record, provider.parent_provider_uuid
         if not stored.is_published or record.applied is None:
-            problem, remedy = "no driver instance publishes it", "Ask its owner."
+            problem, remedy = "no driver instance publishes it", "Ask the owner."
         elif record.mode is not PublishingMode.OWN:
-            problem = f"driver instance {stored.store.instance} only overlays it"
-            remedy = "Ask its publisher."
+            problem = (
+                f"driver instance {stored.store.instance} only adds traits and reservations to "
+                "this provider, which another program publishes"
+            )
+            remedy = "Ask the publisher of the provider."
         elif parent is None:
-            problem, remedy = "it is a root provider already", "Sync puts it below a new root."
+            problem = "it is a root provider already"
+            remedy = "When its node has a new root, sync moves the provider below that root."
         elif parent != provider.root_provider_uuid:
             problem = "its parent is not the root"
-            remedy = f"Detach its parent: `wharfinger provider detach {parent}`."
+            remedy = f"Detach the parent: `wharfinger provider detach {parent}`."
         if problem:
             raise DetachmentRefused(
                 provider=provider.name, uuid=provider.uuid, problem=problem, remedy=remedy
@@ -557,14 +572,14 @@ class Reservations:
         return list(ReservationList.get_by_filters(self._context, **filters))
 
     def _read(self, provider: ProviderSummary) -> _Stored:
-        """Read a provider's traits and inventories, and its rows after them; raises NotFound."""
+        """Read a provider's traits and inventories, and then its rows; raises NotFound."""
         traits = self._client.get_traits(provider.uuid)
         return self._stored(provider, traits, self._client.get_inventories(provider.uuid))
 
     def _stored(
         self, provider: ProviderSummary, traits: Traits, inventories: Inventories | None = None
     ) -> _Stored:
-        """Read the rows of a provider, in one transaction."""
+        """Read the rows of a provider in one transaction; return them with what Placement has."""
         generation = (inventories or traits).resource_provider_generation
         rows = ProviderState.get(self._context, [provider.uuid], [provider.root_provider_uuid])
         by_instance = {(one.host, one.driver_instance): one for one in rows.records}
@@ -584,7 +599,7 @@ class Reservations:
         reasons = dict.fromkeys(reason for one in current.values() for reason in one.reservations)
         unclear = sorted(disputed - spare.keys())
         disagreement = (
-            f"{len(ours)} records of it disagree on its own reserved amounts of "
+            f"{len(ours)} records of the provider disagree on the reserved amounts to restore for "
             f"{', '.join(unclear)} (the next cycle of its driver instance decides)"
         )
         own_rows = [one for own, one in by_instance.items() if own == key]
@@ -612,10 +627,10 @@ class Reservations:
         )
 
     def _cleaned(self, uuids: Iterable[str]) -> list[ProviderSummary]:
-        """Return the providers that their drivers clean after a release.
+        """Return those of the providers that their drivers clean after a release.
 
-        The host of a record makes no difference: during a takeover by an old release, the row of
-        the node names the new host while the records still name the former one.
+        A record counts whatever host it names: an old release that takes a node over changes the
+        host in the node's row before it changes the host in the records.
         """
         summaries = [one for uuid in uuids for one in self._client.list_providers(uuid=uuid)]
         roots = {one.root_provider_uuid for one in summaries}
@@ -643,30 +658,31 @@ class Reservations:
     def _is_published_by(
         self, instance: str, provider: ProviderSummary, published: Set[tuple[str, str]]
     ) -> bool:
-        """Return whether the present or former instance of a node publishes a provider of it.
+        """Return whether a node's driver instance, or its former one, publishes a provider.
 
-        ``published`` are the providers and instances of records, by uuid and name.
+        ``instance`` is the name in the row of the node. ``published`` has the provider uuid and the
+        instance name of each record.
         """
         of_root = {name for uuid, name in published if uuid == provider.root_provider_uuid}
         if not of_root:  # the records are lost
-            mark = ownership.instance_trait(instance)
-            return mark in self._client.get_traits(provider.uuid).traits
-        # Until the instance of the row has a record, an instance of another name counts.
+            our_trait = ownership.instance_trait(instance)
+            return our_trait in self._client.get_traits(provider.uuid).traits
+        # As long as the instance in the row has no record of the root, the former one counts.
         return any((provider.uuid, name) in published for name in of_root & {instance} or of_root)
 
     @patiently(*_CONFLICTS, ObjectExists, ObjectNotFound)
     def _reserve_for_cleaning(self, provider: ProviderSummary, consumer_uuid: str) -> None:
-        """Reserve a provider until a consumer has released it, and it was cleaned after that.
+        """Reserve a provider for the time of a consumer's release and of the cleaning after it.
 
-        An earlier release of the same consumer may have a reservation until a cycle ends it: it
-        begins anew then.
+        A reservation from an earlier release of the same consumer may still be stored. It is used
+        again, from the first phase.
         """
         holder = _release_of(consumer_uuid)
         for held in self._held(provider_uuid=provider.uuid, holder=holder):
             if held.phase != "releasing":
                 has = self._client.get_allocations(consumer_uuid)["allocations"]
                 if provider.uuid not in has:
-                    return  # another process has released it since
+                    return  # another process has deleted the allocation meanwhile
                 held.phase, held.since = "releasing", now()
                 held.save()
             self._fill(provider)
@@ -683,17 +699,17 @@ class Reservations:
 
 
 def _change(kind: type[SetInventories | SetTraits], live: Provider, after: Any) -> Step:
-    """Return the step of that kind which changes a provider to ``after``."""
+    """Return a step that replaces the provider's inventories or traits by ``after``."""
     return kind(**step_target(live), before=getattr(live, kind.attribute), after=after)
 
 
 def _current(
     records: Mapping[tuple[str, str], Record], publishers: set[tuple[str, str]]
 ) -> Mapping[tuple[str, str], Record]:
-    """Return the records, by host and instance, that no other record has superseded.
+    """Return the valid records of a provider, by host and instance.
 
-    Two hosts may have a record: after a takeover by an old release. The record of the host and
-    instance that publish the node counts.
+    After a takeover by an old release, two hosts may have a record. The record of the host and
+    instance in the row of the node (``publishers``) is valid.
     """
     ours = {key for key, record in records.items() if record.is_ours}
     hosts = {host for host, _instance in publishers}
@@ -703,13 +719,16 @@ def _current(
 
 
 def _not_foreign(provider: ProviderSummary, classes: Collection[str]) -> ReservationRefused:
-    """Return the error for a provider without a foreign reservation that can be ended here."""
+    """Return the error for a provider without another program's reservation that we can end.
+
+    ``classes`` are the resource classes that another program has fully reserved.
+    """
     if classes:
         problem = (
-            f"{', '.join(sorted(classes))} of it is fully reserved, but no driver instance that "
-            "has its records in this database publishes that."
+            f"{', '.join(sorted(classes))} is fully reserved, but no driver instance with records "
+            "in this database publishes that."
         )
-        remedy = "Ask its owner to write another figure."
+        remedy = "Ask the owner to lower the reserved amount."
     else:
         problem = "no other program has fully reserved it."
         remedy = "See `wharfinger reservation list` for the reservations of operators and drivers."

@@ -14,36 +14,38 @@ _Parts = Mapping[str, Mapping[str, Any]]
 def edited(
     driver: str, node: str, before: Allocations, after: Any, *, within: Collection[str]
 ) -> Allocations:
-    """Return the allocations that the driver of that name has edited, in the form that is sent.
+    """Check the allocations that a driver has edited; return them in the form of POST /reshaper.
 
-    The driver moves amounts between the providers ``within`` its tree. A consumer has as much of
-    each class as before: nothing is lost or counted twice. The driver does not change which
-    consumers there are, nor their owners. A provider with no amount left is left out. Raises
-    InvalidTree.
+    The driver may only move amounts between the providers of its tree (``within``). Each consumer
+    keeps its total of each resource class. The consumers stay the same, with their projects and
+    users. Providers without amounts are left out. Raises InvalidTree.
     """
 
     def invalid(what: str, given: object, problem: str) -> InvalidTree:
-        problem = f"its driver changed {what} to {shown(given)}: it {problem}"
+        problem = f"the driver changed {what} to {shown(given)}. They {problem}"
         return InvalidTree(driver=driver, provider=node, problem=problem)
 
     if not isinstance(after, dict) or after.keys() != before.keys():
         raise invalid("all allocations", after, "must have the same consumers as before")
     done = {}
-    for consumer, its in before.items():
-        # Only answers have a generation for each provider.
-        had = {uuid: {"resources": part["resources"]} for uuid, part in its["allocations"].items()}
+    for consumer, old in before.items():
+        # The generations of the providers are part of answers, but not of requests.
+        had = {uuid: {"resources": part["resources"]} for uuid, part in old["allocations"].items()}
         try:
             has = dict(_providers(after[consumer]))
             _check_moves(had, has, within)
         except ValueError as error:
             what = f"the allocations of consumer {consumer}"
             raise invalid(what, after[consumer], str(error)) from error
-        done[consumer] = {**its, "allocations": has}
+        done[consumer] = {**old, "allocations": has}
     return done
 
 
 def _providers(given: Any) -> Iterator[tuple[str, dict[str, dict[str, int]]]]:
-    """Yield a consumer's parts by provider; raises ValueError."""
+    """Check a consumer's allocations; yield the allocation from each provider.
+
+    Raises ValueError.
+    """
     providers = given.get("allocations") if isinstance(given, Mapping) else None
     found: set[str] = set()
     for uuid, part in providers.items() if isinstance(providers, Mapping) else ():
@@ -64,17 +66,17 @@ def _providers(given: Any) -> Iterator[tuple[str, dict[str, dict[str, int]]]]:
 
 
 def _check_moves(before: _Parts, after: _Parts, within: Collection[str]) -> None:
-    """Compare a consumer's parts by provider, before and after; raises ValueError."""
+    """Raise ValueError if a consumer has other totals, or other amounts outside of the tree."""
     had, has = _totals(before), _totals(after)
     for name in sorted(had.keys() | has.keys()):
         if had[name] != has[name]:
             raise ValueError(
-                f"must keep the total of each class: {name} was {had[name]}, and is {has[name]}"
+                f"must keep the total of each class: {name} was {had[name]}, and is {has[name]} now"
             )
     for uuid in sorted((before.keys() | after.keys()) - set(within)):
         if before.get(uuid) != after.get(uuid):
             raise ValueError(
-                f"must not change its part from provider {uuid}, which is not in this tree"
+                f"must not change the allocation from provider {uuid}, which is not in this tree"
             )
 
 

@@ -1,9 +1,11 @@
-"""Take over nodes whose row is that of another host or driver instance.
+"""Take over nodes whose database row names another host or driver instance as the publisher.
 
-The row of a node names its publisher. The instance of the same name on another host takes a node
-over when the former host no longer lists it (its last complete listing lacked the node), or when
-the service of that host is down. An instance of another name does when the root no longer has the
-former instance's trait.
+An instance of the same name on another host takes a node over when the former host's last complete
+listing lacked the node, or when the service of the former host is down. An instance of another name
+takes a node over when the root no longer has the instance trait of the former publisher.
+
+An overlaid root is a root that another program publishes. It has no row here. The records of our
+children below it are taken over instead.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
@@ -32,30 +34,38 @@ LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Rows of other publishers: ``free`` can be taken over, ``taken`` cannot, and why."""
+    """Rows of nodes that other hosts or instances publish."""
 
+    #: Rows that this instance can take over.
     free: tuple[ComputeNode, ...] = ()
+    #: Errors for the nodes that it cannot take over, by uuid.
     taken: Mapping[str, NodeTaken] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class OverlaidTree:
-    """The tree of a root that another program publishes: the node, and uuids of orphans of ours."""
+    """The tree of a root that another program publishes."""
 
     node: str
+    #: The uuids of providers in it that have our instance trait, and no record on this host.
     orphans: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundBelow:
-    """Roots with records of other hosts: ``free`` can be taken over, ``taken`` cannot, and why."""
+    """Overlaid roots whose children have records of other hosts."""
 
+    #: Roots of which this host can take over the records.
     free: frozenset[str] = frozenset()
+    #: Errors for the other roots, by uuid.
     taken: Mapping[str, NodeTaken] = field(default_factory=dict)
 
 
 class Takeovers:
-    """Takeovers by one driver instance on one host; a service is down after ``down_time``."""
+    """Takes nodes over for one driver instance on one host.
+
+    A service that has not reported for ``down_time`` is down.
+    """
 
     def __init__(self, store: RecordStore, down_time: timedelta) -> None:
         self._store: Final = store
@@ -72,10 +82,11 @@ class Takeovers:
         adoptable: Container[str],
         named: Container[str],
     ) -> Found:
-        """Find rows of other publishers for nodes of which this instance has no row; by uuid.
+        """Find the rows of other publishers for nodes that this instance wants to publish.
 
-        ``marked`` are nodes whose roots have the trait of this instance, ``adoptable`` nodes whose
-        roots it may adopt, and ``named`` nodes that the operator has named for adoption.
+        All arguments are node uuids. ``marked`` are nodes whose roots have the trait of this
+        instance, ``adoptable`` nodes whose roots the instance may adopt, and ``named`` nodes that
+        the operator has named for adoption.
         """
         others = list(self._others(uuids))
         if not others:
@@ -91,15 +102,16 @@ class Takeovers:
             else:
                 is_free = row.uuid in marked or (row.uuid in adoptable and row.uuid not in claimed)
             (free if is_free else held).append(row)
-        # Another host may have taken a node since the rows were read: the error names that host.
+        # Another host may have taken a node since. Then the error has to name that host.
         held_now = {row.uuid: row for row in self._others(row.uuid for row in held)}
         taken = (held_now.get(row.uuid, row) for row in held)
         return Found(tuple(free), {row.uuid: self._taken(row) for row in taken})
 
     def find_below(self, trees: Mapping[str, OverlaidTree]) -> FoundBelow:
-        """Find the trees with orphans that an instance of this name on another host has published.
+        """Find overlaid trees whose orphans an instance of this name on another host has published.
 
-        Overlaid roots have no row that names their host; the records of their children do.
+        The argument is by root uuid. No row names the host of an overlaid root, but the records of
+        the orphans do.
         """
         if not trees:
             return FoundBelow()
@@ -131,9 +143,9 @@ class Takeovers:
         return FoundBelow(frozenset(hosts.keys() - taken.keys()), taken)
 
     def take_below(self, roots: Collection[str]) -> None:
-        """Move the records of these overlaid trees here, in one transaction.
+        """Move the records in these overlaid trees to this host, in one transaction.
 
-        Raises ConcurrentSave where another process was faster, or the former host is up again.
+        Raises ConcurrentSave if another process was faster, or if the former host is up again.
         """
         records = self._records_elsewhere(roots)
         absent = {
@@ -145,17 +157,18 @@ class Takeovers:
         if records:
             self._move((), records, hosts - absent)
             LOG.warning(
-                "the records below %s are taken over from driver instance %s on host %s, which "
-                "is down or no longer lists them.",
+                "this host has taken over the records of the providers below %s from driver "
+                "instance %s on host %s, which is down or no longer lists these providers.",
                 ", ".join(sorted(roots)),
                 self._instance,
                 ", ".join(sorted(hosts)),
             )
 
     def released(self, uuids: Iterable[str]) -> Mapping[str, bool]:
-        """Return the nodes that another publisher has, and whether our records can be deleted.
+        """Return the uuids of the nodes that another host or instance publishes now.
 
-        They can when the other publisher has records of its own.
+        The values are whether our records of the node can be deleted: the other publisher has
+        records of the node, or it is an instance of another name.
         """
         rows = list(self._others(uuids))
         known = {one.provider_uuid for one in self._records_of(rows)}
@@ -164,13 +177,14 @@ class Takeovers:
         }
 
     def nodes_of_namesakes(self) -> Collection[str]:
-        """Return the uuids of all nodes of instances of this name, on all hosts."""
+        """Return the uuids of the nodes of all instances with this name, on all hosts."""
         return ComputeNodeList.get_revisions(self._context, None, self._instance).keys()
 
     def take(self, rows: Collection[ComputeNode]) -> None:
-        """Move nodes to this instance, with their instances, moves and records, in one transaction.
+        """Move nodes to this driver instance, with their records, in one transaction.
 
-        Raises ConcurrentSave where another process was faster, or the former host is up again.
+        The instances and migrations on the nodes move, too. Raises ConcurrentSave if another
+        process was faster, or if the former host is up again.
         """
         former = {row.uuid: (row.host, row.driver_instance) for row in rows}
         namesakes = [row for row in rows if row.driver_instance == self._instance]
@@ -187,8 +201,8 @@ class Takeovers:
         for row in rows:
             host, instance = former[row.uuid]
             LOG.warning(
-                "node %s (%s) is taken over from driver instance %s on host %s, which is down or "
-                "no longer lists it.",
+                "this host has taken over node %s (%s) from driver instance %s on host %s, which "
+                "is down or no longer publishes the node.",
                 row.hypervisor_hostname,
                 row.uuid,
                 instance,
@@ -196,9 +210,10 @@ class Takeovers:
             )
 
     def inherit(self, roots: Collection[str]) -> bool:
-        """Move the records of nodes whose rows this instance has already; return whether any was.
+        """Move the records of nodes whose rows already belong to this instance.
 
-        An old release moves rows and records one after the other, and may have crashed between.
+        Return whether there were such records. An old release moves rows first and records later,
+        and may have crashed in between.
         """
         records = self._records_elsewhere(roots)
         if records:
@@ -237,7 +252,7 @@ class Takeovers:
         ).save()
 
     def _records_elsewhere(self, roots: Collection[str]) -> list[ProviderRecord]:
-        """Return the records that instances of this name on other hosts have of these trees."""
+        """Return the record rows of these trees from instances of this name on other hosts."""
         known = self._records(roots)
         hosts = {one.host for one in known if "host" in one} - {self._host}
         return [one for host in sorted(hosts) for one in self._store.known_on(host, roots)]
@@ -263,10 +278,11 @@ class Takeovers:
                 yield row
 
     def _claimed(self, rows: Iterable[ComputeNode], named: Container[str]) -> frozenset[str]:
-        """Return nodes whose roots instances of other names publish, or are about to create.
+        """Return nodes whose roots other driver instances publish, or are about to create.
 
-        A new root may lack their trait for a moment. If a published root lacks it, and the operator
-        has ``named`` the node, the operator has taken the trait away on purpose.
+        A root that is being created may still lack the instance trait. If a published root lacks
+        the trait, and the operator has ``named`` the node for adoption, the operator has removed
+        the trait on purpose: leave this node out.
         """
         records = ProviderRecordList.get_by_filters(
             self._context, provider_uuid=sorted({row.uuid for row in rows})
@@ -280,7 +296,7 @@ class Takeovers:
         )
 
     def _absent(self, rows: Iterable[ComputeNode]) -> set[str]:
-        """Return the nodes that a complete listing of their host has lacked."""
+        """Return the uuids of the nodes that the last complete listing of their host lacked."""
         return {
             one.provider_uuid
             for one in self._records_of(rows)
@@ -288,13 +304,13 @@ class Takeovers:
         }
 
     def _records_of(self, rows: Iterable[ComputeNode]) -> list[ProviderRecord]:
-        """Return the records of nodes that the instances of this name on their hosts have."""
+        """Return the record row of each node from the instance of this name on the node's host."""
         hosts = {row.uuid: row.host for row in rows}
         found = self._records(hosts)
         return [one for one in found if "host" in one and one.host == hosts[one.provider_uuid]]
 
     def _records(self, uuids: Collection[str]) -> list[ProviderRecord]:
-        """Return the records of providers that the instances of this name on all hosts have."""
+        """Return the record rows of providers from the instances of this name on all hosts."""
         if not uuids:
             return []
         found = ProviderRecordList.get_by_filters(
@@ -312,9 +328,9 @@ class Takeovers:
         try:
             return service.is_up(self._down_time)
         except FieldUnset:
-            return True  # without a known time, nothing is taken over
+            return True  # without the time of its last report, take over nothing
 
 
 def _has(record: ProviderRecord, side: str) -> bool:
-    """Return whether a record has a value for the field ``side``, readable or not."""
+    """Return whether a record has a value in the field ``side``, even if it cannot be read."""
     return side not in record or getattr(record, side) is not None

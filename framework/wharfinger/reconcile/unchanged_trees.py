@@ -1,4 +1,4 @@
-"""Trees that the last full cycle left as they are: not planned again while nothing changes."""
+"""Trees that the last full cycle left unchanged: full cycles skip them until they change."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,15 +10,15 @@ _Trees = Mapping[str, list[DesiredProvider]]
 
 
 class UnchangedTrees:
-    """Desired providers of each unchanged tree, by root uuid. It saves computing time only."""
+    """Keeps the desired providers of each unchanged tree, to save computing time."""
 
     def __init__(self) -> None:
         self._desired: dict[str, list[DesiredProvider]] = {}
 
     def find(self, state: CycleState, changing: Iterable[str]) -> frozenset[str]:
-        """Return the roots of the trees whose reports by the driver are the same as before.
+        """Return the roots of the trees for which the driver reports the same as before.
 
-        ``changing`` are the roots of trees that may change for another reason.
+        ``changing`` are the roots of trees that may change for another reason: leave them out.
         """
         same = {
             root
@@ -29,12 +29,12 @@ class UnchangedTrees:
         return frozenset(same.difference(changing))
 
     def forget(self, roots: Iterable[str]) -> None:
-        """Forget trees that a plan of another kind may have changed."""
+        """Forget trees that a drift cycle or poll may have changed."""
         for root in roots:
             self._desired.pop(root, None)
 
     def update(self, state: CycleState, plan: Plan) -> None:
-        """Note the trees that the plan of a full cycle leaves as they are."""
+        """Note the trees that the plan of a full cycle leaves unchanged."""
         changed = {tree.root_uuid for tree in plan.trees} | state.blocked
         for tree in plan.trees:
             uuids = [

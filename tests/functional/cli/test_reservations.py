@@ -223,7 +223,7 @@ def test_reserve_of_unpublished_provider_is_refused(
 
     done = reserve(published, provider="stranger")
 
-    failed(done, "stranger (", "no driver instance publishes it", "Ask its owner")
+    failed(done, "stranger (", "no driver instance publishes it", "Ask the owner")
     assert kept.rows("reservations") == []
     for name in ("nobody", str(uuid.uuid4()), ""):
         for command in (reserve, release):
@@ -406,7 +406,7 @@ def test_release_foreign_of_another_programs_provider_is_refused(
 
     failed(
         release(published, "--foreign", provider="stranger"),
-        "VGPU of it is fully reserved, but no driver instance",
+        "VGPU is fully reserved, but no driver instance",
     )
 
     assert requests.writes == []

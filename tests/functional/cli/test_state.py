@@ -181,7 +181,7 @@ def test_damaged_record_is_reported_and_its_tree_kept(
         inprocess.run(synced, "sync"),
         "provider_records",
         "backup",
-        "Its tree, where it is known, is left as it is",
+        "The provider's tree stays as it is, if the tree is known",
     )
     assert not requests.writes
     execute(database, "DELETE FROM provider_records")
@@ -308,7 +308,7 @@ def test_sync_of_locked_instance_is_refused(
     failed_with(
         refused,
         f"state in {state / 'gpus.lock'}: process {os.getpid()} is at work on driver instance gpus",
-        "Wait until it is done, or stop it.",
+        "Wait until that process has finished, or stop it.",
     )
     assert not requests.writes
     assert beside.code == 2

@@ -216,5 +216,5 @@ def test_two_nodes_with_one_uuid_are_refused(
     outcome = publishing.cycle.sync()
 
     assert [type(problem) for problem in outcome.problems] == [InvalidTree]
-    assert "has its uuid" in str(outcome.problems[0])
+    assert "has the same uuid" in str(outcome.problems[0])
     assert contents(placement)["a"]["uuid"] == one.lower()

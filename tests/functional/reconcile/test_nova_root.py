@@ -578,7 +578,7 @@ def test_detach_of_a_provider_other_than_our_child_is_refused(
     before = contents(placement)
 
     for name, why in {
-        NODE: "only overlays it",
+        NODE: "which another program publishes",
         "theirs": "no driver instance publishes it",
         "part": f"wharfinger provider detach {before[GPU]['uuid']}",
     }.items():

@@ -415,8 +415,8 @@ def test_release_with_records_of_two_hosts_and_no_row_restores_agreed_figures_on
         assert held.own_reserved == {}
         assert figures(placement, "card") == FULL["card"]
         assert left == (
-            "2 records of it disagree on its own reserved amounts of FPGA (the next cycle of its "
-            "driver instance decides)",
+            "2 records of the provider disagree on the reserved amounts to restore for FPGA (the "
+            "next cycle of its driver instance decides)",
         )
         publishing.cycle.sync()
         assert figures(placement, "card") == OWN["card"]

@@ -40,7 +40,7 @@ def after_snapshot(
     is_stated: bool = True,
     is_desired: bool = True,
     is_clean: bool = False,
-    is_given_back: bool = False,
+    is_released: bool = False,
     settled: Mapping[str, str | None] = MappingProxyType({}),
 ) -> tuple[set[str], Phases]:
     """Return the reserved providers and the new phases, after the driver has reported METAL."""
@@ -51,7 +51,7 @@ def after_snapshot(
 
     def answer_is_released(uuid: str, consumer: str) -> bool:
         assert (uuid, consumer) == (METAL.uuid, CONSUMER)
-        return is_given_back
+        return is_released
 
     wanted = DesiredProvider(provider=METAL, stated=is_stated, reservations=reasons)
     state = state_of(
@@ -65,7 +65,7 @@ def after_snapshot(
         state.desired,
         state.snapshot_reservations,
         is_clean=answer_is_clean,
-        is_given_back=answer_is_released,
+        is_released=answer_is_released,
         settled=settled,
     )
 
@@ -73,7 +73,7 @@ def after_snapshot(
 @pytest.mark.parametrize(
     ("phase", "reasons", "answers", "after"),
     [
-        ("releasing", (), {"is_given_back": True}, "released"),
+        ("releasing", (), {"is_released": True}, "released"),
         ("released", ("cleaning",), {"is_clean": True}, "cleaning"),
         ("released", (), {"is_clean": True}, None),
         ("cleaning", (), {}, None),
@@ -96,9 +96,9 @@ def test_next_phases_by_phase_and_answers_moves_or_ends_the_reservation(
         ("releasing", (), {"is_clean": True}),
         ("releasing", ("cleaning",), {}),
         ("released", (), {}),
-        ("released", (), {"is_given_back": True}),
+        ("released", (), {"is_released": True}),
         ("cleaning", ("maintenance",), {"is_clean": True}),
-        (None, (), {"is_clean": True, "is_given_back": True}),
+        (None, (), {"is_clean": True, "is_released": True}),
     ],
 )
 def test_next_phases_without_the_needed_answer_keeps_the_reservation(
@@ -121,7 +121,7 @@ def test_next_phases_without_the_needed_answer_keeps_the_reservation(
 def test_next_phases_of_a_provider_that_the_snapshot_does_not_show_keeps_the_reservation(
     phase: str, unknown: dict[str, Any]
 ) -> None:
-    found = after_snapshot(stored(phase), is_clean=True, is_given_back=True, **unknown)
+    found = after_snapshot(stored(phase), is_clean=True, is_released=True, **unknown)
     assert found == ({METAL.uuid}, ())
 
 
@@ -134,12 +134,12 @@ def test_next_phases_of_a_row_that_lacks_a_needed_field_keeps_the_reservation(
 ) -> None:
     damaged = stored(phase)
     delattr(damaged, field)
-    assert after_snapshot(damaged, is_clean=True, is_given_back=True) == ({METAL.uuid}, ())
+    assert after_snapshot(damaged, is_clean=True, is_released=True) == ({METAL.uuid}, ())
 
 
 def test_next_phases_of_a_release_without_consumer_keeps_the_reservation() -> None:
     row = stored("releasing", consumer_uuid=None)
-    assert after_snapshot(row, is_given_back=True) == ({METAL.uuid}, ())
+    assert after_snapshot(row, is_released=True) == ({METAL.uuid}, ())
 
 
 def test_next_phases_of_one_of_two_reservations_that_ends_keeps_the_provider_reserved() -> None:
