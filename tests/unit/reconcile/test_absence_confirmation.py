@@ -175,4 +175,4 @@ def test_keep_where_questions_time_out_stops_asking_and_keeps_the_others() -> No
     assert found.keys() == set(uuids)
     reasons = list(found.values())
     assert sum("TimeoutError" in reason for reason in reasons) == 3
-    assert sum("has not been asked" in reason for reason in reasons) == 997
+    assert sum("already spent" in reason for reason in reasons) == 997

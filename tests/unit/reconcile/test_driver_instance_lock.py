@@ -34,7 +34,7 @@ def test_held_lock_names_the_process(tmp_path: Path) -> None:
         with exclusive(tmp_path, "fpgas"):
             pass
     assert caught.value.path == str(tmp_path / "gpus.lock")
-    assert "Wait until it is done" in caught.value.remedy
+    assert "Wait until that process has finished" in caught.value.remedy
 
 
 def test_held_lock_without_a_process_id_names_another_process(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_lock_that_cannot_be_written_is_an_error_with_a_remedy(tmp_path: Path) -
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert f"state in {tmp_path / 'gpus.lock'}: " in done.stdout
-    assert "see that it has space" in done.stdout
+    assert "check its free space" in done.stdout
 
 
 def test_lock_ends_with_its_process_beside_a_fork_of_it(tmp_path: Path) -> None:
