@@ -1,6 +1,7 @@
-"""Duration of a provider's absence, counted in uptime and never by the wall clock.
+"""Duration of a provider's absence, measured by the uptime of the machine.
 
-The wall clock may jump. Uptime cannot. The boot id shows whether two uptimes are of one boot.
+The wall clock may jump, but the uptime cannot. The boot id shows whether two uptimes belong to the
+same boot.
 """
 
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Uptime:
-    """A moment of one boot of a machine: ``seconds`` of CLOCK_BOOTTIME, and the boot's id."""
+    """A moment, in seconds since the boot with this id (CLOCK_BOOTTIME)."""
 
     boot_id: str
     seconds: float
@@ -16,20 +17,18 @@ class Uptime:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """When complete listings began to lack a provider.
+    """The moment of the first complete listing that lacked a provider."""
 
-    ``since``, in seconds since the epoch, is for display. The absence is counted from ``uptime``.
-    ``uptime`` is None in a record of an old release, and on a machine without a boot id.
-    """
-
+    #: For display, in seconds since the epoch.
     since: float
+    #: For the duration. None in a record of an old release, and on a machine without a boot id.
     uptime: Uptime | None = None
 
     def seconds_until(self, now: Uptime | None) -> float | None:
-        """Return how long the absence has lasted, in seconds.
+        """Return for how many seconds the provider has been absent, until ``now``.
 
-        Return None if the moments cannot be compared: they are of different boots, one is unknown,
-        or the first is later than the second (a machine or database was restored).
+        Return None if the moments cannot be compared: they belong to different boots, one is
+        unknown, or ``now`` is earlier (a machine or database was restored).
         """
         first = self.uptime
         if first is None or now is None or first.boot_id != now.boot_id:

@@ -13,7 +13,7 @@ DISABLED: Final = frozenset([os_traits.COMPUTE_STATUS_DISABLED])
 
 
 def records_disabled(record: Record | None) -> bool:
-    """Return whether the record shows that this instance has set the trait on a root."""
+    """Return whether a root's record shows that this driver instance has set the trait."""
     return record is not None and record.claimed_traits >= DISABLED
 
 
@@ -23,9 +23,9 @@ def with_status(root: Provider, *, disabled: bool) -> Provider:
 
 
 def desired_from_record(live: Provider, record: Record, *, disabled: bool) -> DesiredProvider:
-    """Return the desired state of a provider whose driver was not called: its present state.
+    """Return a provider's present state as its desired state, if the driver was not called.
 
-    With ``disabled``, the provider also gets the trait COMPUTE_STATUS_DISABLED.
+    With ``disabled``, add the trait COMPUTE_STATUS_DISABLED.
     """
     mine = own_view(live, record)
     return DesiredProvider(

@@ -1,6 +1,6 @@
-"""Function traits, which show the function of a programmable device. Pure.
+"""Function traits, which show what function a programmable device has. Pure.
 
-Their names are those of Cyborg, so that its device profiles can request them.
+They have the same names as in Cyborg, so that Cyborg's device profiles can request them.
 """
 
 import re
@@ -21,9 +21,9 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Z0-9]+")
 
 
 def function_trait(function: str, vendor: str = "") -> str:
-    """Return the trait for a function, with characters that traits do not allow replaced.
+    """Return the trait for a function, and replace characters that traits do not allow.
 
-    A uuid loses its dashes. ``vendor`` is a prefix that separates the functions of several vendors.
+    A uuid loses its dashes. ``vendor`` becomes a prefix, since vendors may use the same names.
     Raises InvalidName if no character remains, or if the trait is too long.
     """
     named = function.replace("-", "") if is_uuid_like(function) else function
@@ -42,25 +42,25 @@ def function_traits(traits: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class HeldFunction:
-    """Function that a job has loaded into a device: its trait, None if it is unknown.
+    """Function that a job has loaded into a device."""
 
-    ``stale`` are the traits of earlier functions of the device; ``parts`` the uuids of all its
-    providers. ``revision`` is that of the job.
-    """
-
+    #: The function trait, None if the function is unknown.
     trait: str | None
+    #: The traits of earlier functions of the device.
     stale: frozenset[str] = frozenset()
+    #: The uuids of all providers of the device.
     parts: tuple[str, ...] = ()
+    #: The revision of the job.
     revision: int = 0
 
 
 def reported_since(
     wanted: DesiredProvider, live: Provider | None, record: Record, held: HeldFunction
 ) -> frozenset[str]:
-    """Return the other functions that were reported for a device since its job programmed it.
+    """Return the traits of other functions that the device has got since the job programmed it.
 
-    Another program that has programmed the device since, and sets the trait, takes precedence. A
-    report of a function from before the job is outdated.
+    The driver reports such a function, or another program has set its trait in Placement. Functions
+    from before the job do not count: such a report is outdated.
     """
     known = {held.trait} if held.trait else set[str]()
     newer = function_traits(live.traits) - known if live else frozenset[str]()
@@ -73,10 +73,10 @@ def reported_since(
 def with_function(
     wanted: DesiredProvider, record: Record, held: HeldFunction, *, superseded: bool
 ) -> DesiredProvider:
-    """Return a device with the function trait of its job, unless that is superseded.
+    """Return a device's desired provider with the trait of the job's function.
 
-    The driver of an overlay reports the traits in Placement. Of the stale traits, only those that
-    this instance has set are removed.
+    If the function is ``superseded``, remove the trait. Also remove the traits of earlier
+    functions; from another program's provider, only those that this instance has set.
     """
     mine = wanted.provider
     known = {held.trait} if held.trait else set[str]()
@@ -93,14 +93,14 @@ def with_functions(
     functions: Mapping[str, HeldFunction],
     live: Mapping[str, Provider],
     records: Mapping[str, Record],
-    mark: str,
+    our_trait: str,
 ) -> tuple[Mapping[str, DesiredProvider], frozenset[str]]:
-    """Return the desired providers with the traits of their functions, and what is superseded.
+    """Return the desired providers with function traits, and those with superseded functions.
 
-    ``functions`` are the functions that jobs have loaded, all others by provider uuid, too. The
-    function of a job is superseded if another function was reported since, and not one that was
-    reported before the job, too; or if the device was replaced: a new provider under an old name
-    lacks the instance trait ``mark``.
+    ``functions`` are the functions that jobs have loaded. All mappings are by provider uuid. The
+    function of a job is superseded if the device has got another function since, which it did not
+    have before the job; or if the device was replaced: its new provider lacks the instance trait
+    ``our_trait``.
     """
     mine = {
         uuid: held
@@ -111,8 +111,8 @@ def with_functions(
         uuid: reported_since(desired[uuid], live.get(uuid), records.get(uuid, _NO_RECORD), held)
         for uuid, held in mine.items()
     }
-    anew = {uuid for uuid in mine if uuid in live and mark not in live[uuid].traits}
-    superseded = anew.union(uuid for uuid, reported in since.items() if reported)
+    new = {uuid for uuid in mine if uuid in live and our_trait not in live[uuid].traits}
+    superseded = new.union(uuid for uuid, reported in since.items() if reported)
     changed = {
         uuid: with_function(
             desired[uuid],
@@ -122,17 +122,17 @@ def with_functions(
         )
         for uuid, held in mine.items()
     }
-    # A trait from before the job may come from a read of Placement before the job's end.
-    ended = anew.union(uuid for uuid, reported in since.items() if reported - mine[uuid].stale)
+    # A trait from before the job may have been read from Placement before the job ended.
+    ended = new.union(uuid for uuid, reported in since.items() if reported - mine[uuid].stale)
     return {**desired, **changed}, frozenset(uuid for uuid in ended if mine[uuid].trait is not None)
 
 
 def with_claims(
     records: Mapping[str, Record], held: Mapping[str, HeldFunction]
 ) -> Mapping[str, Record]:
-    """Return the records with the function traits that jobs have set, by provider uuid.
+    """Return the records, with the function traits that jobs have set added to ``applied``.
 
-    As part of ``applied``, these traits are ours to remove.
+    So the planner removes these traits when they are no longer desired.
     """
     claimed = {
         uuid: replace(record, applied=replace(applied, traits=applied.traits | {function.trait}))

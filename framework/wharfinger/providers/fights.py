@@ -1,6 +1,6 @@
 """Fights: another program repeatedly undoes what a driver instance writes. Pure.
 
-The record of a provider has the counts.
+The record of a provider counts how often each value was undone.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from wharfinger.providers.ownership import NOVA, is_instance_trait
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.provider_record import Record, Undone
 
-#: The number of successive cycles with the same value undone that make a fight.
+#: It is a fight if a value was undone in this number of successive cycles.
 CYCLES: Final = 3
 _TRAIT: Final = "trait "
 
@@ -22,18 +22,18 @@ _TRAIT: Final = "trait "
 def note_undone(
     record: Record, live: Provider, after: Provider, *, is_full: bool
 ) -> Mapping[str, Undone]:
-    """Return the values that another program has undone, for the record.
+    """Return the values that another program has undone, with new counts, for the record.
 
-    A value is undone if we want it, our last write set it, and Placement has another one now. A
-    full cycle that finds the wanted value ends the count, unless a drift cycle or poll has found
-    the value undone since the last full cycle.
+    A value is undone if our last write set it, ``after`` has it again, and Placement has another
+    value now. The count ends when a full cycle finds the wanted value, unless a drift cycle or poll
+    has found the value undone since the last full cycle.
     """
     left = record.live
     if left is None or (left is live and not record.undone):
         return record.undone
-    had, has = _parts(left), _parts(live)
+    had, has = _values(left), _values(live)
     found: dict[str, Undone] = {}
-    for name, ours in _parts(after).items():
+    for name, ours in _values(after).items():
         theirs, known = has.get(name), record.undone.get(name)
         if theirs != ours and had.get(name) == ours:
             found[name] = Undone(
@@ -48,14 +48,15 @@ def note_undone(
 
 
 def fights(record: Record) -> dict[str, Undone]:
-    """Return the fights over a provider, by the name of the value."""
+    """Return the values of a provider over which there is a fight, by name."""
     return {name: one for name, one in record.undone.items() if one.count >= CYCLES}
 
 
 def waits(remembered: Record, live: Provider, after: Provider) -> bool:
-    """Return whether the write of a provider waits for the next full cycle, because of a fight.
+    """Return whether a write of a provider has to wait for the next full cycle, due to a fight.
 
-    Full reservations and COMPUTE_STATUS_DISABLED, which keep new allocations away, do not wait.
+    A write that adds a full reservation or COMPUTE_STATUS_DISABLED does not wait: it keeps new
+    allocations away.
     """
     reserves = any(
         one.is_fully_reserved and not live.inventories[name].is_fully_reserved
@@ -77,7 +78,7 @@ def other_writer(record: Record) -> str:
 
 
 def description(uuid: str, record: Record, instance: str) -> str:
-    """Return a message about the fights over a provider."""
+    """Return a message about the fights over a provider, with the values and a remedy."""
     provider = record.live or record.applied
     writer, remedy = _writer_and_remedy(record)
     values = "; ".join(
@@ -86,9 +87,9 @@ def description(uuid: str, record: Record, instance: str) -> str:
     )
     return (
         f"{provider.name if provider else 'provider'} ({uuid}): driver instance {instance} and "
-        f"{writer} fight over it. The writes of the instance were undone in {CYCLES} "
-        f"cycles in a row: {values}. While this lasts, the instance writes it only in full cycles, "
-        f"and `wharfinger status` shows it. {remedy}"
+        f"{writer} fight over this provider. The writes of the instance were undone in {CYCLES} "
+        f"cycles in a row: {values}. While this lasts, the instance writes the provider only in "
+        f"full cycles, and `wharfinger status` shows the fight. {remedy}"
     )
 
 
@@ -99,22 +100,25 @@ def _writer_and_remedy(record: Record) -> tuple[str, str]:
         if "VCPU" in provider.inventories:
             return f"nova-compute on {provider.name}", (
                 f"Release its reservations (`wharfinger provider release {provider.name}`), and "
-                "disable nova's compute service instead: this keeps instances away."
+                "disable nova's compute service instead: this also keeps instances away."
                 if is_overlay
                 else "Let the driver overlay this root (of the libvirt driver: publish_root = "
                 "overlay), or stop nova-compute there."
             )
         if any(is_instance_trait(name.removeprefix(_TRAIT)) for name in fights(record)):
             return "nova's IronicDriver", (
-                "Let one of them publish the node: stop the nova-compute of that driver and delete "
-                "its compute service, or remove the node from the driver instance."
+                "Let only one of the two publish the node: stop the nova-compute of that driver "
+                "and delete its compute service, or remove the node from the driver instance."
             )
     if is_overlay:
-        return "the service that publishes it", "Let that service keep what other programs add."
+        return (
+            "the service that publishes it",
+            "Configure that service to keep what other programs add.",
+        )
     return "another program", "Stop that program, or let the driver overlay the provider."
 
 
-def _parts(provider: Provider) -> dict[str, Any]:
+def _values(provider: Provider) -> dict[str, Any]:
     return {
         "name": provider.name,
         **{f"inventory of {name}": one for name, one in provider.inventories.items()},
@@ -124,7 +128,7 @@ def _parts(provider: Provider) -> dict[str, Any]:
 
 
 def _text(value: Any, other: Any) -> str:
-    """Return a value for messages; of an inventory, only the figures that differ."""
+    """Return a value as text; of an inventory, only the figures that differ from ``other``."""
     if isinstance(value, str):
         return value
     if not isinstance(value, Inventory):

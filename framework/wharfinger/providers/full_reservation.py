@@ -1,6 +1,6 @@
-"""Full reservation: ``reserved == total``, so an inventory stays published without free units.
+"""Full reservation: with ``reserved == total``, an inventory stays published without free units.
 
-Pure functions; they do not decide whether a provider is reserved.
+These pure functions compute the figures. Other modules decide whether a provider is reserved.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -12,9 +12,9 @@ from wharfinger.providers.provider_record import Record
 
 
 def reserve_fully(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
-    """The same inventories with ``reserved == total`` in every class.
+    """Return the same inventories with ``reserved == total`` in every class.
 
-    Placement takes it from microversion 1.26, over existing allocations too.
+    Placement accepts this from microversion 1.26, also for a provider with allocations.
     """
     return {
         name: inventory
@@ -25,7 +25,7 @@ def reserve_fully(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
 
 
 def foreign(live: Mapping[str, Inventory], record: Record) -> frozenset[str]:
-    """Return the classes that another program has fully reserved: our record does not have them."""
+    """Return the classes that are fully reserved, but not by us according to our record."""
     full = [name for name, inventory in live.items() if inventory.is_fully_reserved]
     return frozenset(
         name for name in full if name not in record.own_reserved and name not in record.claimed_full
@@ -35,8 +35,7 @@ def foreign(live: Mapping[str, Inventory], record: Record) -> frozenset[str]:
 def releasable(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
     """Return the ``reserved`` figures that end another program's full reservation, by class.
 
-    They are those that the driver reports. A class that we do not publish has none: its publisher
-    writes its figures.
+    These are the figures that the driver reports. Classes that we do not publish are left out.
     """
     ours = record.applied.inventories if record.applied else {}
     return {name: ours[name].reserved for name in foreign(live, record) & ours.keys()}
@@ -50,9 +49,9 @@ def release_command(uuid: str) -> str:
 def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
     """Return the ``reserved`` figures to restore after our reservation, by class.
 
-    The record has them. If a live figure is below the total, its owner has written it since the
-    reservation, and it is the new figure to restore, unless a reshape has left the inventory so.
-    Classes that another program has reserved are omitted.
+    The record has these figures. But a live figure below the total counts instead: another program
+    has written it since the reservation. (This does not hold if our reshape has left the inventory
+    like that.) Classes that another program has fully reserved are left out.
     """
     others, left = foreign(live, record), record.left
     return {
@@ -65,9 +64,9 @@ def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int
 
 
 def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventory]:
-    """Return the inventories with their restored ``reserved`` figures.
+    """Return the inventories with the restored ``reserved`` figures.
 
-    A figure above a total that has shrunk becomes the total.
+    If the total has shrunk below such a figure, ``reserved`` becomes the total.
     """
     figures = own_reserved(live, record)
     return {
@@ -79,7 +78,7 @@ def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventor
 
 
 def figures_of(reservations: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return the figures to restore of several reservations; earlier ones take precedence."""
+    """Merge the figures to restore that reservations have stored; earlier ones take precedence."""
     figures: dict[str, int] = {}
     for remembered in reservations:
         figures = {**remembered, **figures}
@@ -87,7 +86,7 @@ def figures_of(reservations: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def disputed(records: Collection[Record]) -> frozenset[str]:
-    """Return the classes for which the records of one provider have different own figures."""
+    """Return the classes for which records of one provider have different figures to restore."""
     return frozenset(
         name
         for record in records
@@ -97,9 +96,9 @@ def disputed(records: Collection[Record]) -> frozenset[str]:
 
 
 def without(record: Record, classes: Collection[str]) -> Record:
-    """Return a record without our figures for some classes.
+    """Return the record without these classes.
 
-    If such a class is fully reserved, the reservation counts as foreign and stays.
+    If such a class is fully reserved, this counts as another program's reservation, and stays.
     """
 
     def left(side: Provider | None) -> Provider | None:

@@ -21,8 +21,8 @@ class Inventory:
     The fields, defaults and limits are those of the Placement API. ``reserved`` may equal
     ``total``: such an inventory stays published without free units (microversion 1.26).
 
-    Raises InvalidInventory for values that Placement cannot store. Placement also stores figures
-    that contradict each other: see ``check``.
+    Raises InvalidInventory for values that Placement cannot store. Values that contradict each
+    other do not raise, since Placement stores them, too: see ``check``.
     """
 
     total: int
@@ -53,7 +53,7 @@ class Inventory:
     def check(self) -> Self:
         """Return this inventory; raise InvalidInventory if its figures contradict each other.
 
-        Do not call it for inventories from Placement, since other programs may write such figures.
+        Only for inventories from drivers: other programs may write such figures to Placement.
         """
         if self.reserved > self.total:
             raise _invalid(f"reserved {self.reserved} is more than total {self.total}")
@@ -75,12 +75,12 @@ class Inventory:
 
     @property
     def least(self) -> int:
-        """Return the smallest amount that one allocation may have."""
+        """Return the smallest amount that can be allocated, from min_unit and step_size."""
         return -(-self.min_unit // self.step_size) * self.step_size
 
     @classmethod
     def from_mapping(cls, record: Mapping[str, Any]) -> Self:
-        """Return the inventory of a dict from a driver of nova, with at least ``total``."""
+        """Return the inventory in a dict, as nova's drivers return it; ``total`` is required."""
         unknown = sorted(map(str, set(record) - _FIELDS))
         if unknown:
             raise _invalid(f"unknown {', '.join(unknown)}; there are {', '.join(sorted(_FIELDS))}")
@@ -89,7 +89,7 @@ class Inventory:
         return cls(**record)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a dict, as in the Placement API and in nova's drivers."""
+        """Return a dict in the format of the Placement API and of nova's drivers."""
         return asdict(self)
 
 
@@ -102,10 +102,10 @@ def check_inventories(
     inventories: Mapping[str, Inventory | Mapping[str, Any]],
     there: Mapping[str, Inventory] = MappingProxyType({}),
 ) -> dict[str, Inventory]:
-    """Return the inventories of a provider by resource class, all of them valid.
+    """Return the valid inventories of a provider by resource class; plain dicts are converted.
 
-    It accepts plain dicts, too. It does not check inventories that are equal to those of
-    ``there``, which another program may have written. Raises InvalidInventory or InvalidName with
+    ``there`` are the provider's present inventories, which another program may have written:
+    inventories that are equal to these are not checked. Raises InvalidInventory or InvalidName with
     the provider (``where``) and the class.
     """
     if not isinstance(inventories, Mapping):

@@ -1,7 +1,7 @@
 """Checks of names of traits, resource classes, providers and aggregates.
 
-They report a driver's mistake where it is made. Otherwise Placement would answer 400 when half a
-tree is written.
+They report a driver's mistake when the driver makes it. Otherwise Placement would answer 400 after
+a part of the tree has been written.
 """
 
 import re
@@ -24,30 +24,30 @@ _CUSTOM: Final = re.compile(r"CUSTOM_[A-Z0-9_]+\Z")
 _STANDARD_TRAITS: Final = frozenset(os_traits.get_traits())
 _STANDARD_CLASSES: Final = frozenset(os_resource_classes.STANDARDS)
 
-#: The uuid of a root whose driver gives none is derived from its name, which is unique in
-#: Placement. The same uuid at each attempt makes a creation safe to repeat.
+#: Namespace of the uuids that are derived from the names of roots, which are unique in Placement.
+#: Each attempt to create a root uses the same uuid, so the creation can be repeated.
 _ROOTS: Final = uuid_module.UUID("6f0f2b6e-2c4e-5a53-9a60-7b6a3c1f7d0e")
 
 
 def check_trait(name: str, where: str = "") -> str:
-    """Return the name of a standard or CUSTOM_ trait; raise InvalidName otherwise.
+    """Return the name if it is a standard or CUSTOM_ trait, else raise InvalidName.
 
-    ``where`` is the provider, for the error.
+    ``where`` names the provider in the error.
     """
     return _check(_kind("trait", where), name, _STANDARD_TRAITS, "os-traits")
 
 
 def check_resource_class(name: str, where: str = "") -> str:
-    """Return the name of a standard or CUSTOM_ class; raise InvalidName otherwise.
+    """Return the name if it is a standard or CUSTOM_ resource class, else raise InvalidName.
 
-    ``where`` is the provider, for the error.
+    ``where`` names the provider in the error.
     """
     kind = _kind("resource class", where)
     return _check(kind, name, _STANDARD_CLASSES, "os-resource-classes")
 
 
 def check_provider_name(name: str) -> str:
-    """Return a provider's name; raise InvalidName if Placement would refuse it."""
+    """Return the name if Placement accepts it for a provider, else raise InvalidName."""
     name = plain(name)
     if not isinstance(name, str) or not 0 < len(name) <= MAX_PROVIDER_NAME:
         raise InvalidName(
@@ -59,7 +59,7 @@ def check_provider_name(name: str) -> str:
 
 
 def check_reason(reason: str, where: str = "") -> str:
-    """Return the reason of a reservation; raise InvalidName for an empty or unprintable one."""
+    """Return the reason of a reservation; raise InvalidName if it is empty or unprintable."""
     reason = plain(reason)
     if not isinstance(reason, str) or not reason or not reason.isprintable():
         raise InvalidName(
@@ -79,13 +79,13 @@ def check_uuid(value: str, kind: str = "uuid") -> str:
 
 
 def check_aggregates(aggregates: Iterable[str], where: str = "") -> frozenset[str]:
-    """Return aggregate uuids in their canonical form; raise InvalidName otherwise."""
+    """Return aggregate uuids in their canonical form; raise InvalidName for anything else."""
     kind = _kind("aggregate", where)
     return frozenset(check_uuid(aggregate, kind) for aggregate in several(aggregates, kind))
 
 
 def several(names: Iterable[str], kind: str) -> frozenset[str]:
-    """Return names as a set; raise InvalidName for anything but a list or set."""
+    """Return names as a set; raise InvalidName if they are not a list, set or similar."""
     try:
         if not isinstance(names, str | bytes | Mapping):
             return frozenset(map(plain, names))
@@ -96,7 +96,7 @@ def several(names: Iterable[str], kind: str) -> frozenset[str]:
 
 def plain(name: str) -> str:
     """Return a string of a derived type as a plain string, and anything else unchanged."""
-    # str() would call a method of the type. Only plain strings can be stored and sent.
+    # Only plain strings can be stored and sent. str() would call a method of the derived type.
     return str.__str__(name) if isinstance(name, str) and type(name) is not str else name
 
 
@@ -107,12 +107,15 @@ def is_custom(name: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def root_uuid(name: str) -> str:
-    """Return the uuid of a root whose driver gives none: its name if that is a uuid."""
+    """Return the uuid for a root whose driver gives no uuid.
+
+    It is the name if that is a uuid; otherwise it is derived from the name.
+    """
     return _canonical_uuid(name) if is_uuid_like(name) else str(uuid_module.uuid5(_ROOTS, name))
 
 
 def child_uuid(parent_uuid: str, name: str) -> str:
-    """Return the uuid of a child provider whose driver gives none."""
+    """Return the uuid for a child whose driver gives no uuid, derived from the parent and name."""
     return str(uuid_module.uuid5(uuid_module.UUID(parent_uuid), name))
 
 
@@ -126,7 +129,7 @@ def _kind(kind: str, where: str) -> str:
 
 
 def _check(kind: str, name: str, standard: frozenset[str], source: str) -> str:
-    # Not all drivers are type-checked, nor is the data of their backends.
+    # A driver that is not type-checked may pass a value of another type.
     name = plain(name)
     if isinstance(name, str) and (
         name in standard or (_CUSTOM.match(name) and len(name) <= MAX_NAME)

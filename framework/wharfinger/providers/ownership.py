@@ -1,8 +1,8 @@
-"""Ownership of providers.
+"""Ownership of providers. Pure.
 
-Every published provider carries exactly one owner trait. A provider with the trait of another
-owner is never written. Our owner trait alone proves nothing: other programs publish with it, too.
-Pure functions over providers.
+Every published provider has exactly one owner trait. A provider with the trait of another owner is
+never written. Our owner trait does not prove that a provider is ours: other programs may publish
+with the same trait.
 """
 
 import re
@@ -29,20 +29,18 @@ _OWNER: Final = re.compile(r"(OWNER_|CUSTOM_OWNER_)[A-Z0-9_]+\Z")
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """A driver instance with the traits of its providers.
+    """A driver instance, with the traits that mark its providers."""
 
-    ``owner`` is the owner trait of all its providers. ``traits`` are the owner trait and the
-    instance trait (CUSTOM_WHARFINGER_<INSTANCE>), by which one request lists its providers. One
-    write sets both.
-
-    ``adopts_matching``: the instance adopts every provider that matches the report of its driver.
-    ``adopts`` are the uuids of the providers that the operator has named for adoption.
-    """
-
+    #: The name of the driver instance.
     instance: str
+    #: The owner trait of all its providers.
     owner: str
+    #: Whether the instance adopts every provider that matches the report of its driver.
     adopts_matching: bool = False
+    #: The uuids of the providers that the operator has named for adoption.
     adopts: frozenset[str] = frozenset()
+    #: The owner trait and the instance trait (CUSTOM_WHARFINGER_<INSTANCE>). One write sets both.
+    #: By the instance trait, one request lists all providers of the instance.
     traits: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,16 +52,16 @@ class Standing(Enum):
     """Relation of a provider in Placement to a driver instance."""
 
     OURS = auto()
-    #: Ours, with the owner trait that this instance published under before.
+    #: The provider is ours, but has the former owner trait of this instance.
     OURS_BEFORE = auto()
-    #: Untagged, or with our owner trait, and nothing proves that this instance created it.
+    #: The provider has our owner trait or none, and nothing proves that this instance created it.
     UNPROVEN = auto()
-    #: With the trait of another owner.
+    #: The provider has the trait of another owner.
     FOREIGN = auto()
 
 
 def check_owner(name: str) -> str:
-    """Return an owner trait; raise InvalidName for anything else."""
+    """Return the name if it is an owner trait, else raise InvalidName."""
     if not _OWNER.match(name):
         raise InvalidName(
             kind="owner trait",
@@ -74,7 +72,7 @@ def check_owner(name: str) -> str:
 
 
 def instance_trait(instance: str) -> str:
-    """Return the trait that marks the providers of a driver instance."""
+    """Return the instance trait of a driver instance, which all its providers have."""
     return check_trait(os_traits.normalize_name(f"wharfinger_{instance}"))
 
 
@@ -84,16 +82,16 @@ def is_instance_trait(trait: str) -> bool:
 
 
 def owners(traits: Iterable[str]) -> frozenset[str]:
-    """Return the owner traits among some traits."""
+    """Return those of the traits that are owner traits."""
     return frozenset(trait for trait in traits if _OWNER.match(trait))
 
 
 def standing(provider: Provider, publisher: Publisher, record: Record) -> Standing:
-    """Return the standing of a provider for a driver instance that has this record of it.
+    """Return the relation of a provider to a driver instance with this record of the provider.
 
-    This is the one rule: a provider is ours if it has our instance trait, or if our record shows
-    that we published it. A record of a creation that was only intended proves this as long as
-    the provider has not changed since its creation.
+    Without another owner's trait, a provider is ours if it has our instance trait, or if the record
+    shows that we published it. If the record only shows that we intended to create the provider, it
+    is ours as long as it is new and empty.
     """
     found, mark = owners(provider.traits), instance_trait(publisher.instance)
     if not found <= {publisher.owner}:
@@ -109,9 +107,9 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
 
 
 def is_published(traits: Collection[str], record: Record) -> bool:
-    """Return whether a driver instance publishes the provider with these traits.
+    """Return whether any driver instance publishes the provider with these traits.
 
-    ``record`` is the record that a driver instance keeps of it, or an empty record.
+    ``record`` is the record of the provider by a driver instance, or an empty record.
     """
     if record.applied is None and not any(map(is_instance_trait, traits)):
         return False
@@ -119,10 +117,10 @@ def is_published(traits: Collection[str], record: Record) -> bool:
 
 
 def without_lost(record: Record, live: Provider | None, publisher: Publisher) -> Record:
-    """Return the record without its claims if the provider was deleted since.
+    """Return the record without its claims if another program has created the provider anew.
 
-    Generations never fall. A provider with a lower one than we know was created anew under the
-    same uuid, by another program if it lacks our instance trait.
+    Generations never fall. A provider with a lower generation than we know was deleted and created
+    again with the same uuid; by another program if it lacks our instance trait.
     """
     known = record.live
     if (
@@ -139,7 +137,7 @@ def without_lost(record: Record, live: Provider | None, publisher: Publisher) ->
 
 
 def other_instances(traits: Iterable[str], publisher: Publisher) -> frozenset[str]:
-    """Return the instance traits of others; none if the publisher's own is among the traits."""
+    """Return the instance traits of other instances; none if our own is also among the traits."""
     marks = frozenset(filter(is_instance_trait, traits))
     return frozenset() if marks & publisher.traits else marks
 
@@ -150,10 +148,10 @@ def adopts(
     wanted: DesiredProvider,
     dropped: Collection[str] = frozenset(),
 ) -> bool:
-    """Return whether an instance adopts a provider that it did not create.
+    """Return whether a driver instance adopts a provider that it did not create.
 
-    Its configuration or the operator must allow it. The provider must have no owner trait but ours,
-    and no trait of another instance, and it must match the report of the driver.
+    The configuration or the operator must allow the adoption. The provider must not have the trait
+    of another owner or instance, and it must match the report of the driver.
     """
     return (
         (publisher.adopts_matching or live.uuid in publisher.adopts)
@@ -164,14 +162,17 @@ def adopts(
 
 
 def is_overlaid(record: Record) -> bool:
-    """Return whether this instance has only overlaid a provider that another program created."""
+    """Return whether the record shows that this instance has only overlaid the provider.
+
+    Then another program has created it, and this instance has only added to it.
+    """
     return record.applied is not None and record.mode is PublishingMode.OVERLAY
 
 
 def is_others(live: Provider, publisher: Publisher, record: Record) -> bool:
-    """Return whether another program has created a provider, and publishes it.
+    """Return whether another program has created a provider and still publishes it.
 
-    Not if the operator has named it for adoption.
+    Return False if the operator has named the provider for adoption.
     """
     record = without_lost(record, live, publisher)
     is_ours = standing(live, publisher, record) in (Standing.OURS, Standing.OURS_BEFORE)
@@ -181,9 +182,9 @@ def is_others(live: Provider, publisher: Publisher, record: Record) -> bool:
 def is_adoption(
     publisher: Publisher, live: Provider, wanted: DesiredProvider, record: Record
 ) -> bool:
-    """Return whether an instance adopts a provider if it publishes it.
+    """Return whether the publishing of a provider is an adoption: another program created it.
 
-    A provider with our instance trait is ours even if its record is lost: it is not adopted again.
+    A provider with our instance trait is already ours, even if the record is lost.
     """
     if wanted.mode is not PublishingMode.OWN:
         return False
@@ -192,13 +193,13 @@ def is_adoption(
 
 
 def explains_reserved(live: Provider, wanted: DesiredProvider, *, is_allocated: bool) -> bool:
-    """Return whether the full reservation of a provider is explained when it is adopted.
+    """Return whether an adopted provider's full reservation may end: its reason is known.
 
-    Either the driver has a reason for it now, or nova's IronicDriver wrote it. That driver writes
-    ``reserved`` of each node in each period, and reserves nodes that are in use, in maintenance or
-    in cleaning: no figure of an operator survives there. A nova older than the owner traits leaves
-    no trait; an allocation shows that the node was in use. On other providers, ``reserved`` may be
-    an operator's: nova leaves it alone on PCI devices.
+    Either the driver has a reason for the reservation now, or nova's IronicDriver has written it.
+    That driver sets ``reserved`` of each node in each period, and reserves nodes that are in use,
+    in maintenance or in cleaning. So an operator's figure cannot survive there. An old nova sets no
+    owner trait; then an allocation shows that the node was in use. On other providers, an operator
+    may have set ``reserved``: for example, nova keeps such a figure on PCI devices.
     """
     is_bare_metal = live.parent_uuid is None and all(
         name.startswith(orc.CUSTOM_NAMESPACE) and inventory.total == 1
@@ -211,11 +212,11 @@ def explains_reserved(live: Provider, wanted: DesiredProvider, *, is_allocated: 
 def obstacles(
     live: Provider, wanted: DesiredProvider, dropped: Collection[str] = frozenset()
 ) -> Iterator[str]:
-    """Yield the reasons against the adoption of a provider, as text with both values.
+    """Yield the reasons why a provider cannot be adopted, as texts.
 
     Its uuid, name, parent and resource classes have to be those that the driver reports. Classes
-    that the driver has just moved away (``dropped``) do not count. Only nova publishes roots with
-    VCPU.
+    that the driver has just moved to another provider (``dropped``) do not count. A root with VCPU
+    cannot be adopted: only nova publishes such roots.
     """
     mine = wanted.provider
     reported = mine.inventories if wanted.reported else {}
@@ -229,7 +230,7 @@ def obstacles(
             is_many = what.endswith("s")
             yield f"its {what} {'are' if is_many else 'is'} {there}; the driver reports {here}"
     if live.parent_uuid is None and "VCPU" in {**live.inventories, **reported}:
-        yield "it is a root with VCPU, which is nova-compute's to publish"
+        yield "it is a root with VCPU, which only nova-compute may publish"
 
 
 def _listed(classes: Iterable[str]) -> str:

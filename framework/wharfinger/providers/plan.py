@@ -1,6 +1,6 @@
-"""A plan: the steps that change Placement from its present state to the desired one.
+"""A plan: the steps that turn the present state of Placement into the desired state.
 
-A plan is data only. Each step has the values before and after, its provider and its tree.
+A plan is data only. Each step names its provider and tree, and has the values before and after.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Step:
 
     @property
     def touched(self) -> tuple[str, ...]:
-        """Return the uuids of the providers that it changes."""
+        """Return the uuids of the providers that the step changes."""
         return (self.uuid,)
 
     def result(self, provider: Provider | None) -> Provider | None:
@@ -48,7 +48,7 @@ class CreateProvider(Step):
     parent_uuid: str | None
 
     def result(self, provider: Provider | None) -> Provider:
-        """Return a new provider, whatever its state was before."""
+        """Return the new provider. It ignores ``provider``."""
         return Provider(
             uuid=self.uuid, name=self.name, root_uuid=self.root_uuid, parent_uuid=self.parent_uuid
         )
@@ -87,7 +87,7 @@ class UpdateProvider(_Change):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTraits(_Change):
-    """Replace a provider's traits; the first of these steps sets the owner trait."""
+    """Replace a provider's traits. For a new provider, this also sets the owner trait."""
 
     verb = "set traits"
     attribute = "traits"
@@ -131,19 +131,17 @@ class SetInventories(_Change):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reshape(Step):
-    """Move inventories and allocations of a tree together, all or nothing.
-
-    ``inventories`` are the changes of the inventories of each provider. ``allocations`` are those
-    that the driver has edited, by consumer, in the format of POST /reshaper.
-    """
+    """Move inventories and allocations between the providers of a tree, in one request."""
 
     verb = "reshape"
+    #: The change of the inventories of each provider.
     inventories: tuple[SetInventories, ...]
+    #: The allocations that the driver has edited, by consumer, in the format of POST /reshaper.
     allocations: Mapping[str, Mapping[str, Any]]
 
     @property
     def touched(self) -> tuple[str, ...]:
-        """Return the uuids of the providers whose inventories it changes."""
+        """Return the uuids of the providers whose inventories the step changes."""
         return tuple(change.uuid for change in self.inventories)
 
 
@@ -160,7 +158,7 @@ class DeleteProvider(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRemoval:
-    """An absent provider that is not removed yet, and the reason."""
+    """An absent provider that is not removed yet, with the reason."""
 
     uuid: str
     name: str
@@ -169,49 +167,46 @@ class PendingRemoval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignReservation:
-    """Full reservation of a provider by another program, which is kept.
-
-    ``classes`` are its resource classes. The operator can end it with one command if
-    ``is_releasable``: our instance publishes at least one of the classes.
-    """
+    """A full reservation by another program, which plans keep. ``name`` is the provider's."""
 
     uuid: str
     name: str
+    #: The fully reserved resource classes.
     classes: frozenset[str]
+    #: Whether the operator can end the reservation: our instance publishes one of the classes.
     is_releasable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreePlan:
-    """Plan of one tree: its steps, and the records to keep when they are done.
+    """Plan of one tree.
 
-    The steps come in an order that is safe to apply and to interrupt. ``live`` has the providers
-    that they change as Placement has them now, by uuid. ``records`` are by provider uuid (None
-    deletes a record); every provider that a step changes is among them. ``gone`` are the
-    uuids of the providers that it removes, or reserves, since their backend lacks them.
-    ``problems`` are the errors that keep providers of the tree from being published.
-
-    A provider that moves joins two trees: they are planned as one, under the root of the first.
+    If a provider moves from one tree to another, the two trees have one plan.
     """
 
+    #: The root of the tree; of two trees, the root of the tree to which a provider moves.
     root_uuid: str
+    #: The steps, in an order that is safe to apply and to interrupt.
     steps: tuple[Step, ...] = ()
+    #: The providers that the steps change, as Placement has them now, by uuid.
     live: Mapping[str, Provider] = field(default_factory=dict)
+    #: The records to store after the steps, by provider uuid; None: delete the record. All
+    #: providers that the steps change are among them.
     records: Mapping[str, Record | None] = field(default_factory=dict)
     pending: tuple[PendingRemoval, ...] = ()
     foreign: tuple[ForeignReservation, ...] = ()
+    #: The uuids of providers that are removed, or fully reserved, since their backend lacks them.
     gone: frozenset[str] = frozenset()
+    #: The errors that keep providers of the tree from being published.
     problems: tuple[WharfingerError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Plan of one reconcile cycle: the plans of its trees, which are independent of each other.
-
-    ``orphans`` and ``errors`` belong to no planned tree.
-    """
+    """Plan of one reconcile cycle: the plans of its trees, which are independent of each other."""
 
     trees: tuple[TreePlan, ...] = ()
+    #: Pending removals and errors that belong to no planned tree.
     orphans: tuple[PendingRemoval, ...] = ()
     errors: tuple[WharfingerError, ...] = ()
 
@@ -222,15 +217,15 @@ class Plan:
 
     @property
     def pending(self) -> tuple[PendingRemoval, ...]:
-        """Return the removals that wait."""
+        """Return the removals that wait, of all trees and of none."""
         return (*self.orphans, *(one for tree in self.trees for one in tree.pending))
 
     @property
     def foreign(self) -> tuple[ForeignReservation, ...]:
-        """Return the full reservations by other programs."""
+        """Return the full reservations by other programs in all trees."""
         return tuple(one for tree in self.trees for one in tree.foreign)
 
     @property
     def problems(self) -> tuple[WharfingerError, ...]:
-        """Return the errors of the cycle, and those of its trees."""
+        """Return all errors, of the cycle and of its trees."""
         return (*self.errors, *(one for tree in self.trees for one in tree.problems))

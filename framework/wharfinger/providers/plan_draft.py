@@ -1,4 +1,4 @@
-"""Draft of the plan of one tree: the planner, removal and reshape add steps to it."""
+"""Draft of the plan of one tree, to which the planner, the removals and the reshape add steps."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,54 +30,70 @@ _NOTHING = Record()
 
 @dataclass(slots=True)
 class TreeDraft:
-    """Steps of one tree by kind, in the order in which they were added, and its new records.
+    """The steps of one tree, its new records, and the facts that decide on them.
 
-    ``now`` is in seconds since the epoch. ``is_full``: the cycle is a full one. ``held`` are the
-    uuids of the providers that stored reservations keep fully reserved, ``detached`` of those that
-    stay roots of their own, ``allocated`` of those that have allocations. ``name_owners`` are
-    providers by name. These six are about all trees.
-
-    ``desired`` has the providers that the driver wants, parents first, without those of ``refused``
-    roots; ``wanted`` has the uuids of all of them. ``live`` has the providers in Placement,
-    ``known`` our records of them, and ``absent`` those that are no longer desired, all by uuid.
-    ``dropped`` are the classes that the driver has moved away, by provider uuid.
+    Mappings are by provider uuid, and sets contain such uuids, unless a comment says otherwise.
     """
 
     publisher: Publisher
     root_uuid: str
+
+    # About all trees of the cycle:
+    #: In seconds since the epoch.
     now: float = 0.0
+    #: Whether this is a full cycle.
     is_full: bool = True
+    #: Providers that stored reservations keep fully reserved.
     held: Collection[str] = frozenset()
+    #: Detached children that stay roots.
     detached: Collection[str] = frozenset()
+    #: Providers that have allocations.
     allocated: Collection[str] = frozenset()
+    #: Providers by name.
     name_owners: Mapping[str, Provider] = field(default_factory=dict)
+
+    # About this tree:
+    #: The providers that the driver wants, parents first, without those below ``refused`` roots.
     desired: list[DesiredProvider] = field(default_factory=list)
+    #: The uuids of all providers that the driver wants.
     wanted: set[str] = field(default_factory=set)
+    #: The providers in Placement, and our records of them.
     live: dict[str, Provider] = field(default_factory=dict)
     known: dict[str, Record] = field(default_factory=dict)
+    #: Our providers in Placement that the driver does not want.
     absent: Mapping[str, Provider] = field(default_factory=dict)
+    #: Resource classes that the driver has moved to other providers.
     dropped: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+    # The result:
+    #: Steps that create, move and tag providers.
     identities: list[Step] = field(default_factory=list)
     inventories: list[SetInventories] = field(default_factory=list)
     deletions: list[Step] = field(default_factory=list)
     records: dict[str, Record | None] = field(default_factory=dict)
     pending: list[PendingRemoval] = field(default_factory=list)
     foreign: list[ForeignReservation] = field(default_factory=list)
+    #: Providers that are removed, or fully reserved, since their backend lacks them.
     gone: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
+    #: Providers that another program has to create again.
     missing: set[str] = field(default_factory=set)
+    #: Roots of trees that are not planned, since the driver has added forbidden owner traits.
     refused: set[str] = field(default_factory=set)
 
     def record(self, uuid: str) -> Record:
-        """Return our record of a provider; an empty one without a record."""
+        """Return our record of a provider; an empty record if there is none."""
         return self.known.get(uuid, _NOTHING)
 
-    def is_apart(self, uuid: str) -> bool:
-        """Return whether a provider stays a root of its own for now."""
+    def stays_root(self, uuid: str) -> bool:
+        """Return whether a provider is a detached child that stays a root for now."""
         return uuid in self.detached and uuid in self.live
 
     def proven(self, uuid: str) -> Record:
-        """Return the record of a provider; in own mode, without claims that it does not prove."""
+        """Return the record of a provider, without its claims if nothing proves that it is ours.
+
+        A provider that we only overlay keeps the claims.
+        """
         record, live = self.record(uuid), self.live.get(uuid)
         if live is None or record.mode is not PublishingMode.OWN:
             return record
@@ -85,15 +101,15 @@ class TreeDraft:
         return record if is_proven else replace(record, applied=None, intended=None)
 
     def standing(self, live: Provider) -> Standing:
-        """Return the standing of a provider."""
+        """Return the relation of a provider to this driver instance."""
         return standing(live, self.publisher, self.record(live.uuid))
 
     def is_ours(self, live: Provider) -> bool:
-        """Return whether this instance may write a provider."""
+        """Return whether a provider belongs to this driver instance."""
         return self.standing(live) in (Standing.OURS, Standing.OURS_BEFORE)
 
     def change(self, before: Provider | None, after: Provider, record: Record) -> None:
-        """Add the steps from one state of a provider to the next, and its new record."""
+        """Add the steps that change a provider from ``before`` to ``after``, and its new record."""
         self.records[after.uuid] = record
         if before == after:
             return
@@ -115,9 +131,9 @@ class TreeDraft:
             )
 
     def keep_record(self, uuid: str) -> None:
-        """Keep the record of a child that is not in Placement, which names its device.
+        """Keep the record of a child that is not in Placement, since it has the uuid of the device.
 
-        It proves nothing about another provider that is created under this uuid.
+        The kept record does not prove that a later provider with this uuid is ours.
         """
         record = self.record(uuid)
         self.records[uuid] = Record(intended=record.applied or record.intended, mode=record.mode)
@@ -125,21 +141,22 @@ class TreeDraft:
     def note_missing(self, uuid: str, record: Record) -> None:
         """Keep the record of a provider that another program has to create again.
 
-        ``record`` has the time since when it is missing.
+        ``record.absence`` has the time since which the provider is missing.
         """
         self.missing.add(uuid)
         live = record.live and replace(record.live, generation=None, inventories={})
         self.records[uuid] = replace(record, live=live)
 
     def note_foreign(self, after: Provider, record: Record) -> None:
-        """Note the classes that another program has fully reserved."""
+        """Note the classes of a planned provider that another program has fully reserved."""
         if found := foreign_reservation(after, record):
             self.foreign.append(found)
 
     def delete(self, live: Provider) -> None:
-        """Delete a provider and its record.
+        """Add the deletion of a provider and of its record.
 
-        The record of a child below another program's root stays while the child is held.
+        The record stays if a stored reservation holds the provider, and another program publishes
+        its root.
         """
         self.gone.add(live.uuid)
         self.deletions.append(DeleteProvider(**step_target(live)))
@@ -154,13 +171,13 @@ class TreeDraft:
         self.pending.append(PendingRemoval(uuid=live.uuid, name=live.name, reason=reason))
 
     def leave(self, uuid: str) -> None:
-        """Keep a provider as it is in Placement; its record keeps our claims."""
+        """Leave a provider in Placement as it is. Its record keeps what we have set."""
         if uuid in self.live:
             record, live = self.proven(uuid), self.live[uuid]
             self.records[uuid] = replace(_seen(record, live), absence=None)
 
     def keep_absent(self, live: Provider, absence: Absence | None, reason: str = "") -> None:
-        """Keep an absent provider; fully reserved if it is held, or for a reason."""
+        """Keep an absent provider; reserve it fully if it is held, or if there is a ``reason``."""
         known, after = self.record(live.uuid), live
         record = replace(_seen(known, live), absence=absence)
         if reason or (live.uuid in self.held and self.is_ours(live)):
@@ -175,7 +192,7 @@ class TreeDraft:
         self.change(live, after, record)
 
     def waiting(self, live: Provider, planned: Record) -> Record:
-        """Return the record of a provider whose planned write waits for a later cycle."""
+        """Return the record of a provider whose ``planned`` record waits for a later cycle."""
         return replace(
             _seen(self.record(live.uuid), live),
             reservations=planned.reservations,
@@ -199,12 +216,12 @@ def foreign_reservation(provider: Provider, record: Record) -> ForeignReservatio
 
 
 def _seen(record: Record, live: Provider) -> Record:
-    """Return a record with the present state of its provider."""
+    """Return the record with the present state of its provider, and with the figures to restore."""
     has_figures = record.own_reserved and record.is_ours  # restore no figures of other owners
     figures = full_reservation.own_reserved(live.inventories, record) if has_figures else {}
     return replace(record, live=live, own_reserved=figures)
 
 
 def step_target(provider: Provider) -> dict[str, str]:
-    """Return the fields of a step that name its provider."""
+    """Return the arguments that name the provider of a step."""
     return {"uuid": provider.uuid, "name": provider.name, "root_uuid": provider.root_uuid}

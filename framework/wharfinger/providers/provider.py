@@ -9,16 +9,13 @@ from wharfinger.providers.inventory import Inventory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """One resource provider, at one moment.
-
-    It represents a provider in Placement, a desired provider, or what was applied.
-    ``generation`` is that of Placement, None if it is unknown or has no meaning.
-    """
+    """One resource provider at one moment: as read from Placement, as desired, or as written."""
 
     uuid: str
     name: str
     root_uuid: str
     parent_uuid: str | None = None
+    #: The generation in Placement, None if it is unknown or has no meaning.
     generation: int | None = None
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
     traits: frozenset[str] = frozenset()
@@ -26,32 +23,30 @@ class Provider:
 
 
 class PublishingMode(StrEnum):
-    """The program that creates a provider, and the parts of it that are ours."""
+    """Whether this driver instance creates a provider, or only adds to another program's one."""
 
-    #: We create and update it, and delete it when its backend no longer has it.
+    #: We create and update the provider, and delete it when its backend no longer has it.
     OWN = "own"
-    #: Another program creates it (nova-compute, Cyborg's conductor). We add the owner trait, the
-    #: reservation and the traits that the driver reports, and nothing else.
+    #: Another program (nova-compute, Cyborg's conductor) creates the provider. We add only the
+    #: owner trait, the reservation and the traits that the driver reports.
     OVERLAY = "overlay"
-    #: For ``ProviderTree.set_publishing_mode`` alone, which returns one of the others: overlay if
-    #: another program has created the provider, else own.
+    #: Only for ``ProviderTree.set_publishing_mode``, which replaces it: by overlay if another
+    #: program has created the provider, else by own.
     AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredProvider:
-    """A provider as a driver wants it.
-
-    ``reservations`` are the reasons for a full reservation; without any, it is not reserved.
-    ``stated`` is False if the provider is in the tree only because Placement has it, and the driver
-    has set nothing on it: another owner may publish it. ``reported`` is True if the driver has set
-    its inventories. ``reported_uuid`` is the uuid that the driver gives a root, if Placement has
-    that root under another uuid.
-    """
+    """A provider as a driver wants it."""
 
     provider: Provider
     mode: PublishingMode = PublishingMode.OWN
+    #: The driver's reasons to reserve the provider fully; none: not reserved.
     reservations: tuple[str, ...] = ()
+    #: Whether the driver has set anything on the provider. If not, the provider is in the tree only
+    #: because Placement has it, and another owner may publish it.
     stated: bool = True
+    #: Whether the driver has set the inventories.
     reported: bool = False
+    #: The uuid that the driver reports for a root that Placement has under another uuid.
     reported_uuid: str | None = None

@@ -1,6 +1,7 @@
-"""Merge of one desired provider into its state in Placement.
+"""Merge of one desired provider with its present state in Placement.
 
-Values of other programs stay; values of ours that the driver no longer wants are removed.
+Values that other programs have set stay. Values that this driver instance has set are removed when
+the driver no longer wants them.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,9 +15,9 @@ from wharfinger.providers.provider_record import Record
 
 
 def own_view(live: Provider, record: Record | None) -> Provider:
-    """Return a provider as its driver knows it.
+    """Return a live provider without our full reservation, as its driver knows it.
 
-    It has the ``reserved`` figures without our reservation, and the name that we gave it.
+    It has the name that we gave it, even if another program has renamed it since.
     """
     if record is None:
         return live
@@ -40,18 +41,18 @@ def merge(
     is_allocated: bool = False,
     dropped: Collection[str] = frozenset(),
 ) -> tuple[Provider, Record]:
-    """Return a provider as the plan leaves it, and its record then.
+    """Return a provider as the plan shall leave it, and its record for that state.
 
     ``live`` is the provider in Placement, None if it does not exist. ``now`` is in seconds since
-    the epoch. ``is_full``: the cycle is a full one. The provider is fully reserved if the driver
-    wants that, or if it ``is_held``. ``dropped`` are classes that its driver has moved away: they
-    are removed, also those of other programs. ``is_allocated``: an adopted provider has
-    allocations.
+    the epoch. ``is_full``: this is a full cycle. The provider is fully reserved if the driver wants
+    that, or if stored reservations hold it (``is_held``). ``dropped`` are classes that the driver
+    has moved to another provider: they are removed even if another program has set them.
+    ``is_allocated``: a provider that is adopted has allocations.
     """
     mine = wanted.provider
     is_own = wanted.mode is PublishingMode.OWN
     there = live or Provider(uuid=mine.uuid, name=mine.name, root_uuid=mine.root_uuid)
-    # Any other owner trait of the driver's tree is our former one.
+    # Another owner trait in the driver's tree is the former owner trait of this instance.
     own_traits = mine.traits - ownership.owners(mine.traits) | publisher.traits
     own_aggregates = mine.aggregates if is_own else frozenset()
     own_classes = mine.inventories if is_own else {}
@@ -89,7 +90,7 @@ def merge(
     )
     applied = replace(
         after,
-        # The name that the driver knows; another program may rename an overlaid provider.
+        # The name that the driver knows: another program may have renamed its provider.
         name=mine.name,
         generation=None,
         inventories={
@@ -113,7 +114,7 @@ def merge(
 
 
 def _claimed(wanted: frozenset[str], there: frozenset[str], ours: frozenset[str]) -> frozenset[str]:
-    """Return the wanted names that are ours to remove, since no other program had set them."""
+    """Return the wanted names that we may remove later: no other program has set them first."""
     return frozenset(name for name in wanted if name in ours or name not in there)
 
 
@@ -123,10 +124,10 @@ def _claimed_classes(
     there: Provider,
     record: Record,
 ) -> list[str]:
-    """Return the wanted classes that count as ours.
+    """Return the wanted classes that we may remove later.
 
-    A class that a driver returns as it was in the tree stays that of the other program. All
-    reported classes of a provider without a record are ours.
+    If a driver returns an inventory unchanged that another program has set, the class stays that
+    program's. If we have no record of the provider, all classes that the driver reports are ours.
     """
     return [
         name

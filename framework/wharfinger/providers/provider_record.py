@@ -1,7 +1,7 @@
-"""Record of a provider, which is stored between cycles.
+"""Record of a provider, which a driver instance stores between cycles.
 
-It is the third side of the diff, and separates our values from those of other programs. It is also
-the cache with which an unchanged cycle takes one request.
+The record shows which values this instance has set, so that the diff keeps values of other
+programs. It is also a cache of Placement: so an unchanged cycle takes one request.
 """
 
 from collections.abc import Mapping
@@ -17,15 +17,14 @@ from wharfinger.providers.provider import Provider, PublishingMode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undone:
-    """A value of ours that another program has replaced after ``count`` writes in a row.
+    """A value that another program has replaced after we wrote it."""
 
-    ``ours`` and ``theirs`` are the two values, for messages. ``since_full``: the value was found
-    undone since the last full cycle.
-    """
-
+    #: After how many of our writes in a row the other program has replaced the value.
     count: int
+    #: The two values, for messages.
     ours: str
     theirs: str
+    #: Whether a drift cycle or poll has found the value replaced since the last full cycle.
     since_full: bool = False
 
 
@@ -33,71 +32,74 @@ class Undone:
 class Record:
     """Record of a provider by one driver instance.
 
-    ``applied`` has the classes, traits and aggregates that this instance has set, without those of
-    other programs. ``intended`` has those that a plan is about to set: it is stored before the
-    first write, and None when all are done. ``live`` is the whole provider as last read from
-    Placement; without a generation, as a reshape was to leave it. While the provider is reserved,
-    ``own_reserved`` has the ``reserved`` figures to restore. ``reservations`` are the reasons for
-    which its driver reserves it, and ``reserved_since`` the time of each reason.
-    ``absence`` is set when a complete listing of the backend lacks it. ``undone`` has the values
-    that another program has undone, by name (see ``fights``). Times are in seconds since the epoch.
-    A record with neither ``applied`` nor ``intended`` is of a provider that is not ours.
+    A record with neither ``applied`` nor ``intended`` is about a provider that is not ours.
     """
 
+    #: The provider with the classes, traits and aggregates that this instance has set, without
+    #: those of other programs.
     applied: Provider | None = None
+    #: The same for the values that a plan is about to set. It is stored before the first write, and
+    #: None after the last.
     intended: Provider | None = None
+    #: The whole provider as last read from Placement; without a generation, as a reshape was
+    #: expected to leave it.
     live: Provider | None = None
+    #: The ``reserved`` figures to restore after a full reservation, by class.
     own_reserved: Mapping[str, int] = field(default_factory=dict)
+    #: The reasons for which the driver reserves the provider.
     reservations: tuple[str, ...] = ()
+    #: The time since which each reason exists, in seconds since the epoch.
     reserved_since: Mapping[str, float] = field(default_factory=dict)
     mode: PublishingMode = PublishingMode.OWN
+    #: Set if the last complete listing of the backend lacked the provider.
     absence: Absence | None = None
+    #: The values that another program has undone, by name (see ``fights``).
     undone: Mapping[str, Undone] = field(default_factory=dict)
 
     @property
     def is_ours(self) -> bool:
-        """Return whether this instance has written anything of it, or was about to."""
+        """Return whether this instance has written the provider, or was about to."""
         return self.applied is not None or self.intended is not None
 
     @property
     def is_own(self) -> bool:
-        """Return whether this instance creates and deletes it."""
+        """Return whether this instance creates and deletes the provider."""
         return self.is_ours and self.mode is PublishingMode.OWN
 
     @property
     def absent_since(self) -> float | None:
-        """Return the time of the first complete listing without it, in seconds since the epoch."""
+        """Return when a complete listing first lacked the provider, in seconds since the epoch."""
         return self.absence.since if self.absence else None
 
     @property
     def left(self) -> Mapping[str, Inventory]:
-        """Return the inventories after a reshape; none if Placement was read since."""
+        """Return the inventories that a reshape left, until the provider is read again."""
         return self.live.inventories if self.live and self.live.generation is None else {}
 
     @property
     def root_uuid(self) -> str | None:
-        """Return the root of its tree when it was last read, or as it was planned."""
+        """Return the root of the provider's tree, as last read from Placement, or as written."""
         known = self.live or self.applied or self.intended
         return known.root_uuid if known else None
 
     @property
     def claimed_traits(self) -> frozenset[str]:
-        """Return the traits that we set, or may have set before a crash."""
+        """Return the traits that we have set, or may have set before a crash."""
         return frozenset().union(*(side.traits for side in self._ours()))
 
     @property
     def claimed_aggregates(self) -> frozenset[str]:
-        """Return the aggregates that we set, or may have set before a crash."""
+        """Return the aggregates that we have set, or may have set before a crash."""
         return frozenset().union(*(side.aggregates for side in self._ours()))
 
     @property
     def claimed_classes(self) -> frozenset[str]:
-        """Return the resource classes that we set, or may have set before a crash."""
+        """Return the resource classes that we have set, or may have set before a crash."""
         return frozenset().union(*(side.inventories for side in self._ours()))
 
     @property
     def claimed_full(self) -> frozenset[str]:
-        """Return the resource classes that we fully reserved, or may have before a crash."""
+        """Return the classes that we have fully reserved, or may have reserved before a crash."""
         return frozenset(
             name
             for side in self._ours()
@@ -114,7 +116,7 @@ def encode(part: Provider | Absence | Mapping[str, Undone]) -> str:
     return msgspec.json.encode(part).decode()
 
 
-#: Return the part of a JSON document; raise ValueError for any other document.
+#: These functions return the part of a record in a JSON document, or raise ValueError.
 decode: Final = msgspec.json.Decoder(Provider).decode
 decode_absence: Final = msgspec.json.Decoder(Absence).decode
 decode_undone: Final = msgspec.json.Decoder(dict[str, Undone]).decode

@@ -1,4 +1,4 @@
-"""Checks whether a provider may be published as its driver wants it."""
+"""Checks whether a driver instance may publish a provider."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -20,9 +20,9 @@ _KEEP_APART: Final = "Publish under another name, or remove the other's provider
 
 
 def problem(draft: TreeDraft, wanted: DesiredProvider, record: Record) -> WharfingerError | None:
-    """Return the error that keeps a provider from being published; None without one.
+    """Return the error that prevents the publishing of a provider, or None.
 
-    ``record`` has only the claims that are proven.
+    ``record`` has no claims that are unproven: see ``TreeDraft.proven``.
     """
     mine, publisher = wanted.provider, draft.publisher
     live, named = draft.live.get(mine.uuid), draft.name_owners.get(mine.name)
@@ -49,7 +49,7 @@ def problem(draft: TreeDraft, wanted: DesiredProvider, record: Record) -> Wharfi
         )
     if live or ownership.instance_trait(publisher.instance) in named.traits:
         return None
-    # Placement has a provider of its uuid that the listing by our trait does not show.
+    # A provider with this uuid exists outside of our list, which has only our instance trait.
     others = ", ".join(sorted(ownership.owners(named.traits) - {publisher.owner}))
     return _conflict(
         publisher,
@@ -66,7 +66,7 @@ def _moment(seconds: float) -> str:
 def _ownership(
     draft: TreeDraft, wanted: DesiredProvider, live: Provider, record: Record
 ) -> OwnershipConflict | None:
-    """Return the conflict with another owner, or with an unknown one; None without one."""
+    """Return the conflict with another owner or an unknown program, or None."""
     publisher, dropped = draft.publisher, draft.dropped.get(live.uuid, ())
     owners = ownership.owners(live.traits)
     other = ", ".join(sorted(owners - {publisher.owner}))
@@ -74,12 +74,12 @@ def _ownership(
         case Standing.OURS_BEFORE if live.uuid in draft.allocated:
             other += ", as which this instance published it before"
             remedy = (
-                "It changes its owner when it has no more allocations. Wait for that, or set the "
-                "owner option of the instance back."
+                "The provider changes its owner when it has no more allocations. Wait for that, or "
+                "set the owner option of the instance back."
             )
         case Standing.FOREIGN:
             if publisher.owner in owners:
-                remedy = "It has both owner traits: remove one of them."
+                remedy = "The provider has both owner traits: remove one of them."
             elif owners <= ownership.owners(record.claimed_traits):
                 remedy = (
                     "This instance had that owner before: set its owner option back, or remove the "
@@ -99,27 +99,27 @@ def _ownership(
             if others := ownership.other_instances(live.traits, publisher):
                 other = f"another driver instance ({', '.join(sorted(others))})"
                 remedy = (
-                    "Two instances cannot publish one provider; one of them can overlay it. If "
-                    "this is that instance under a new name, replace that trait by "
+                    "Two instances cannot publish one provider, but one of them can overlay it. If "
+                    f"{publisher.instance} is the new name of that instance, replace that trait by "
                     f"{ownership.instance_trait(publisher.instance)} on its providers."
                 )
             elif obstacles := list(ownership.obstacles(live, wanted, dropped)):
-                remedy = f"It cannot be adopted: {'; '.join(obstacles)}. {_KEEP_APART}"
+                remedy = f"The provider cannot be adopted: {'; '.join(obstacles)}. {_KEEP_APART}"
         case _:
             return None
     return _conflict(publisher, live, other=other, remedy=remedy)
 
 
 def _unproven(publisher: Publisher, live: Provider) -> str:
-    """Name the owner of a provider that has no trait of another owner."""
+    """Return a text for the publisher of a provider that has no trait of another owner."""
     if publisher.owner in live.traits:
-        return f"another program, which publishes as {publisher.owner} too"
+        return f"another program that also publishes as {publisher.owner}"
     return "an unknown program (it has no owner trait)"
 
 
 def _adopt(publisher: Publisher, live: Provider) -> str:
     return (
-        "Neither the trait of this instance nor a record shows that this instance created it. If "
+        "Neither an instance trait nor a record shows that this instance created the provider. If "
         "no other program publishes it any more, adopt it: "
         f"`wharfinger provider adopt {live.uuid} --instance {publisher.instance}`."
     )
@@ -141,15 +141,18 @@ def _conflict(
 def misuse(
     publisher: Publisher, wanted: DesiredProvider, live: Provider | None
 ) -> InvalidTree | None:
-    """Return the error for forbidden owner traits; with it, the whole tree is not changed."""
+    """Return an error if the driver breaks the rules of owner traits, or None.
+
+    It may not add owner or instance traits. Only OWNER_NOVA may publish a root with VCPU.
+    """
     mine = wanted.provider
     there = live.inventories if live and wanted.mode is PublishingMode.OVERLAY else {}
     added = mine.traits - publisher.traits - (live.traits if live else frozenset())
     marks = ownership.owners(added) | set(filter(ownership.is_instance_trait, added))
     if marks:
         reason = (
-            f"the driver added {', '.join(sorted(marks))}; only the framework adds these traits, "
-            f"and those of this instance are {', '.join(sorted(publisher.traits))}"
+            f"the driver added {', '.join(sorted(marks))}, but only the framework may add owner "
+            f"and instance traits (for this instance: {', '.join(sorted(publisher.traits))})"
         )
     elif (
         mine.parent_uuid is None

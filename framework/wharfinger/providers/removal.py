@@ -1,8 +1,8 @@
-"""Removal of providers that are gone from their backend: conditions, and reasons to wait.
+"""Removal of providers that their backend no longer has: conditions, and reasons to wait.
 
-A provider is removed when two complete listings lack it, ``removal_delay`` apart; when the driver,
-asked for that provider alone, does not have it; and when it has no allocations. A provider that is
-not in our records is never removed.
+A provider is removed if all of this holds: two complete listings, at least ``removal_delay`` apart,
+lack the provider; the driver does not have it either when asked for it alone; it has no
+allocations; our records have it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,75 +17,72 @@ from wharfinger.providers.plan_draft import REPLACED, TreeDraft
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.provider_record import Record
 
-#: The most providers, and the largest part (1 / _FRACTION), that one cycle may remove.
+#: One cycle may remove up to _FEW providers, or up to 1 / _FRACTION of all.
 _FEW: Final = 4
 _FRACTION: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalPolicy:
-    """Conditions for the removal of absent providers.
+    """Conditions for the removal of absent providers."""
 
-    ``delay`` is the time in seconds for which complete listings must lack a provider.
-    With ``allow_mass``, one cycle may remove any number of providers.
-    """
-
+    #: For how many seconds complete listings must have lacked a provider.
     delay: float
+    #: Whether one cycle may remove any number of providers.
     allow_mass: bool = False
 
     def is_due(self, record: Record, now: Uptime | None) -> bool:
         """Return whether a provider has been absent for the whole delay, since an earlier listing.
 
-        Return False for an absence that was counted in another boot.
+        Return False if the absence began before the last boot.
         """
         lasted = record.absence.seconds_until(now) if record.absence else None
         return lasted is not None and lasted > 0 and lasted >= self.delay
 
     def believes(self, gone: int, providers: int) -> bool:
-        """Return whether the policy allows this many removals in one cycle."""
+        """Return whether one cycle may remove ``gone`` of all ``providers`` of the instance."""
         return self.allow_mass or gone <= _FEW or gone * _FRACTION <= providers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removals:
-    """Facts that decide whether an absent provider is gone.
+    """Facts that decide whether an absent provider is removed."""
 
-    ``now`` is in seconds since the epoch. ``uptime`` is the moment of the listing, None if unknown.
-    ``policy`` has the delay. ``is_listing`` is True for a complete listing; without one, no
-    provider counts as gone. ``children_may_be_elsewhere``: some nodes could not be read, and absent
-    children of other nodes may have moved there; ``roots_may_be_elsewhere``: their root providers
-    are unknown, too. ``parents`` are the uuids of providers that are due and have children outside
-    the draft. ``withheld``: too many providers are absent at once, so none is removed or reserved.
-    ``kept`` has the reasons why providers that are due stay, by uuid: the driver still has the
-    provider when asked for it alone, or does not answer.
-    """
-
+    #: In seconds since the epoch.
     now: float
     policy: RemovalPolicy
+    #: Whether the listing is complete. Without a complete listing, no provider is removed.
     is_listing: bool = True
+    #: Whether some nodes could not be read: absent children may have moved to such a node.
     children_may_be_elsewhere: bool = False
+    #: Whether the root of such a node is unknown: an absent root may be the root of that node.
     roots_may_be_elsewhere: bool = False
+    #: The uuids of providers that have children outside of the draft.
     parents: frozenset[str] = frozenset()
+    #: Whether too many providers are absent at once, so that none is removed or reserved.
     withheld: bool = False
+    #: The moment of the listing, None if it is unknown.
     uptime: Uptime | None = None
+    #: Reasons to keep absent providers, by uuid: the driver still has the provider when asked for
+    #: it alone, or does not answer.
     kept: Mapping[str, str] = field(default_factory=dict)
 
 
 def orphan(uuid: str, name: str) -> PendingRemoval:
-    """Report a provider with our instance trait that is neither desired nor in our records."""
+    """Return the report on a provider with our trait that is neither desired nor in our records."""
     return PendingRemoval(
         uuid=uuid,
         name=name,
-        reason="it has the trait of this instance, but neither the driver reports it nor a record "
-        "shows that this instance created it: not changed",
+        reason="it has the trait of this instance, but the driver does not report it, and no "
+        "record shows that this instance created it: not changed",
     )
 
 
 def remove(draft: TreeDraft, removals: Removals) -> None:
     """Plan the removal of absent providers, children first, or note why a removal waits.
 
-    Without a complete listing, all of them stay. Call it after the desired providers are planned: a
-    child that moves away no longer keeps its parent.
+    Without a complete listing, all absent providers stay. Call this after the desired providers are
+    planned: when a child moves away, its former parent can be removed.
     """
     children = _children(draft) if draft.absent else {}
     replaced = dict.fromkeys(_replaced(draft, removals), REPLACED)
@@ -113,7 +110,10 @@ def remove(draft: TreeDraft, removals: Removals) -> None:
         elif not removals.policy.is_due(record, removals.uptime):
             absence, reason = _counted(record.absence, removals)
         elif removals.withheld:
-            reason = "too many are absent at once, so none is removed without --allow-mass-removal"
+            reason = (
+                "too many providers are absent at once, so none is removed without "
+                "--allow-mass-removal"
+            )
         elif uuid in removals.kept:
             reason = removals.kept[uuid]
         elif uuid in draft.allocated or children.get(uuid) or uuid in removals.parents:
@@ -129,17 +129,18 @@ def remove(draft: TreeDraft, removals: Removals) -> None:
 
 
 def _delete(draft: TreeDraft, live: Provider, *, is_replaced: bool) -> None:
-    """Plan to delete a provider; first reserve a replaced one, since a plan deletes last."""
+    """Plan to delete a provider. If it was replaced, first reserve it: deletions come last."""
     if is_replaced:
         draft.keep_absent(live, None, REPLACED)
     draft.delete(live)
 
 
 def _replaced(draft: TreeDraft, removals: Removals) -> Iterator[str]:
-    """Yield the absent children whose classes grow on other providers of the tree.
+    """Yield the absent children that other providers of the tree probably replace.
 
-    Such a child has another name now, or another device took its place. It is reserved before the
-    other providers grow, so that no resource is offered twice until it is removed.
+    The inventories of the other providers grow in the same resource classes: the device may have a
+    new name, for example. Such a child is reserved before the other providers grow, so that no
+    resource is offered twice.
     """
     grown = frozenset[str]().union(*(step.grown for step in draft.inventories))
     for uuid, live in draft.absent.items():
@@ -156,7 +157,7 @@ def _replaced(draft: TreeDraft, removals: Removals) -> Iterator[str]:
 
 
 def _others(draft: TreeDraft, live: Provider, record: Record) -> str:
-    """Return why an absent provider may belong to another program; "" if it does not."""
+    """Return why an absent provider may belong to another program; empty if it does not."""
     marks = set(filter(ownership.is_instance_trait, live.traits)) - draft.publisher.traits
     if marks:
         return f"it has the trait of another instance ({', '.join(sorted(marks))})"
@@ -168,13 +169,14 @@ def _others(draft: TreeDraft, live: Provider, record: Record) -> str:
 
 
 def _counted(absence: Absence | None, removals: Removals) -> tuple[Absence, str]:
-    """Return the absence of a provider that is not due yet, and why it waits.
+    """Return the absence of a provider that is not removed yet, and why the removal waits.
 
-    The count starts again if the earlier one cannot be compared, as after a reboot.
+    If the earlier moment cannot be compared with the uptime, for example after a reboot, the
+    absence begins again.
     """
     if removals.uptime is None:
         return absence or Absence(removals.now), (
-            "absent, and kept, since the time of its absence cannot be counted: the boot id "
+            "kept, since the duration of its absence cannot be measured: the boot id "
             "(/proc/sys/kernel/random/boot_id) or CLOCK_BOOTTIME cannot be read. Make both readable"
         )
     counted = absence.seconds_until(removals.uptime) if absence else None
@@ -187,7 +189,7 @@ def _counted(absence: Absence | None, removals: Removals) -> tuple[Absence, str]
 
 
 def _children(draft: TreeDraft) -> dict[str | None, set[str]]:
-    """Return the children of each provider after the draft is applied."""
+    """Return the uuids of each provider's children after the draft is applied, by parent uuid."""
     children: dict[str | None, set[str]] = {}
     for provider in draft.live.values():
         planned = draft.records.get(provider.uuid)

@@ -1,8 +1,7 @@
-"""Reshapes: inventories and allocations of a tree that move in one request, all or nothing. Pure.
+"""Reshapes: one request moves inventories and allocations between providers of a tree. Pure.
 
-The checks of POST /reshaper were read in Placement's source and tried: Placement checks every
-allocation of each consumer in the request, also those that do not move, against the inventories
-after the request.
+Placement checks every allocation of each consumer in POST /reshaper against the inventories after
+the request, even allocations that do not move. This was read in Placement's source and tested.
 """
 
 from collections import Counter
@@ -22,7 +21,7 @@ from wharfinger.providers.provider import Provider, PublishingMode
 #: Allocations by consumer uuid, in the format of the Placement API.
 Allocations = Mapping[str, Mapping[str, Any]]
 
-#: Less than one unit, so it cannot be allocated, but more than a rounding error of a database.
+#: Less than one unit, so it cannot be allocated, but more than a database's rounding error.
 _TOO_LITTLE: Final = 0.5
 
 
@@ -32,17 +31,17 @@ class AllocationChange:
     __slots__ = ("_holders", "_moved", "_used", "_used_before")
 
     def __init__(self, before: Allocations, after: Allocations) -> None:
-        self._moved = {one: its for one, its in after.items() if its != before.get(one)}
+        self._moved = {uuid: new for uuid, new in after.items() if new != before.get(uuid)}
         self._holders = _holders(after)
         self._used = _sums(self._holders)
         self._used_before = _sums(_holders(before))
 
     def dropped(self, draft: TreeDraft) -> dict[str, frozenset[str]]:
-        """Return the classes that a driver has moved away from providers it reports, by their uuid.
+        """Return the classes that the driver has moved to other providers, by old provider uuid.
 
-        These classes are removed, also those of other programs: otherwise the provider would offer
-        them beside the one that they have moved to. A class has moved away if allocations from it
-        were moved, or if it has no allocations and another provider of the tree offers it.
+        These classes are removed even if another program has set them. Otherwise both providers
+        would offer the class. A class has moved if allocations of it have moved, or if it has no
+        allocations and another provider of the tree offers it.
         """
         own = [one for one in draft.desired if one.stated and one.mode is PublishingMode.OWN]
         offered = {name for one in own for name in one.provider.inventories}
@@ -61,17 +60,18 @@ class AllocationChange:
         }
 
     def steps(self, draft: TreeDraft) -> list[Step]:
-        """Return one Reshape, and the steps for figures with which Placement would refuse it.
+        """Return one Reshape, and the steps that set figures which the Reshape cannot set.
 
-        The Reshape has all providers of ours that a changed consumer uses, so that Placement checks
-        their generations. If a reserved class has less capacity than is used, its capacity is just
-        the used amount until the next step.
+        Placement refuses a reshape that leaves a class with less capacity than is used, for example
+        a reserved class. The Reshape leaves such a class with just the used capacity, and a later
+        step sets the desired figure. The Reshape has all providers of ours that a changed consumer
+        uses, so that Placement checks their generations.
         """
         reported = {one.provider.uuid for one in draft.desired if one.reported}
         changes = {change.uuid: change for change in draft.inventories}
         full: list[Step] = []
         for uuid in dict.fromkeys(
-            uuid for its in self._moved.values() for uuid in its["allocations"]
+            uuid for moved in self._moved.values() for uuid in moved["allocations"]
         ):
             provider = _ours(draft, uuid)
             if provider is None:
@@ -101,10 +101,10 @@ class AllocationChange:
         return [Reshape(**target, inventories=changed, allocations=self._moved), *full]
 
     def problems(self, draft: TreeDraft) -> Iterator[InvalidTree]:
-        """Yield why Placement would refuse a reshape, with the consumers that it does not name.
+        """Yield why Placement would refuse the reshape, with the consumers that are to blame.
 
-        It yields one problem for each provider and class. With any problem, the tree must not be
-        written.
+        There is one problem for each provider and resource class. With any problem, the tree must
+        not be written.
         """
         for (uuid, name), held in sorted(self._holders.items()):
             if uuid not in draft.records:
@@ -115,7 +115,7 @@ class AllocationChange:
             provider = planned.live if planned else draft.live.get(uuid)
             inventory = planned and provider and provider.inventories.get(name)
             if not inventory:
-                wrong, reason = held, "it will have none"
+                wrong, reason = held, f"the provider will have no {name}"
             elif wrong := {
                 one: amount
                 for one, amount in sent.items()
@@ -130,7 +130,7 @@ class AllocationChange:
                 kept = _ours(draft, uuid) is None or name in _foreign(draft, uuid)
                 most = inventory if kept else replace(inventory, reserved=0)
                 wrong = held if most.capacity < used else {}
-                reason = f"its capacity is {most.capacity:g}"
+                reason = f"the capacity is {most.capacity:g}"
             if wrong:
                 used_by = ", ".join(
                     f"{amount} by consumer {one}" for one, amount in sorted(wrong.items())
@@ -138,22 +138,22 @@ class AllocationChange:
                 yield InvalidTree(
                     driver=draft.publisher.instance,
                     provider=provider.name if provider else uuid,
-                    problem=f"POST /reshaper would be refused: {name} of it would be in use "
-                    f"({used_by}), and {reason}",
+                    problem=f"POST /reshaper would be refused: {name} would be in use ({used_by}), "
+                    f"but {reason}",
                 )
 
 
 def admitting(inventory: Inventory, used: int, *, exactly: bool = False) -> Inventory:
-    """Return the inventory with ``reserved`` lowered until its capacity is the used amount.
+    """Return the inventory with ``reserved`` lowered until the capacity covers the used amount.
 
     With a ratio above 1, one unreserved unit gives several units of capacity. With ``exactly``, the
-    ratio is lowered, too, so that no more can be allocated.
+    ratio is lowered, too, so that nothing beyond the used amount can be allocated.
     """
     if inventory.capacity >= used:
         return inventory
     ratio, total = inventory.allocation_ratio, inventory.total
     units = ceil(min(total, used / ratio)) if ratio > 0 else total
-    # The division may have been rounded, up or down.
+    # The division may have been rounded up or down.
     if units < total and units * ratio < used:
         units += 1
     elif units > 1 and (units - 1) * ratio >= used:
@@ -182,10 +182,10 @@ def _foreign(draft: TreeDraft, uuid: str) -> frozenset[str]:
 
 
 def _holders(allocations: Allocations) -> dict[tuple[str, str], dict[str, int]]:
-    """Return the amounts of each consumer, by provider uuid and resource class."""
+    """Return the allocated amount by consumer, for each pair of provider uuid and class."""
     holders: dict[tuple[str, str], dict[str, int]] = {}
-    for consumer, its in allocations.items():
-        for uuid, part in its["allocations"].items():
+    for consumer, held in allocations.items():
+        for uuid, part in held["allocations"].items():
             for name, amount in part["resources"].items():
                 holders.setdefault((uuid, name), {})[consumer] = amount
     return holders

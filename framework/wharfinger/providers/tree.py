@@ -1,11 +1,12 @@
 """The tree of resource providers that a driver edits.
 
-The operations, arguments, exceptions and meanings are those of nova's ProviderTree, so
-that a driver written for nova's ``update_provider_tree`` runs unchanged; ``reserve``,
-``set_publishing_mode`` and ``remove_unreported_children`` are ours. It differs below the
-surface: providers are found by name or uuid in constant time, each tree has a lock of
-its own, contents are immutable values that are replaced and shared rather than copied,
-and what a driver writes is checked when it writes it.
+The operations, arguments, exceptions and meanings are those of nova's ProviderTree, so that a
+driver written for nova's ``update_provider_tree`` runs unchanged. ``reserve``,
+``set_publishing_mode`` and ``remove_unreported_children`` are additions.
+
+The implementation differs: providers are found by name or uuid in constant time; each tree has its
+own lock; values are immutable, and are replaced and shared rather than copied; and values of a
+driver are checked when the driver writes them.
 """
 
 import threading
@@ -27,24 +28,22 @@ AnyInventory = Inventory | Mapping[str, Any]
 
 
 class ProviderData(NamedTuple):
-    """A provider at one point in time; changing it changes nothing in the tree.
-
-    ``inventory`` has, by resource class, a dict of all six figures; ``resources`` what
-    ``update_resources`` was given.
-    """
+    """A copy of a provider's data. A change of the copy does not change the tree."""
 
     uuid: str
     name: str
     generation: int | None
     parent_uuid: str | None
+    #: A dict of all six figures, by resource class.
     inventory: dict[str, dict[str, Any]]
     traits: set[str]
     aggregates: set[str]
+    #: The last argument of ``update_resources``.
     resources: dict[str, Any]
 
 
 class _Node:
-    """A provider in its place. Its values are replaced, never changed in place."""
+    """A provider with its parent and children. Its values are replaced, not changed in place."""
 
     __slots__ = ("children", "desired", "parent", "resources")
 
@@ -59,9 +58,9 @@ class _Node:
         return self.desired.provider
 
     def edit(self, generation: int | None, **changes: Any) -> None:
-        """Replace parts of the provider, which is then stated by the driver.
+        """Replace fields of the provider, and note that the driver has set something on it.
 
-        An equal value stays the same object, which makes later comparisons fast.
+        Equal values keep the same object, which makes later comparisons fast.
         """
         if generation is not None:
             changes["generation"] = generation
@@ -74,7 +73,7 @@ class _Node:
             self.desired = replace(before, provider=provider, stated=True, reported=reported)
 
     def walk(self) -> Iterator["_Node"]:
-        """Yield this node and all below it, parents first."""
+        """Yield this node and all nodes below it, parents first."""
         stack = [self]
         while stack:
             node = stack.pop()
@@ -85,10 +84,10 @@ class _Node:
 class ProviderTree:
     """One or more trees of resource providers, found by name or by uuid.
 
-    Every method that takes ``name_or_uuid`` raises ProviderNotFound (a ValueError) where
-    the tree has no such provider. Names and uuids are unique across all trees in it, as
-    they are in Placement. A new provider may not have the uuid of another one as its name, nor
-    the name of another one as its uuid: that text would stand for two providers.
+    Every method that takes ``name_or_uuid`` raises ProviderNotFound (a ValueError) if no provider
+    has this name or uuid. Names and uuids are unique across all trees, as in Placement. A new
+    provider may not have the uuid of another provider as its name, or the reverse: that text would
+    stand for two providers.
     """
 
     def __init__(self) -> None:
@@ -96,7 +95,7 @@ class ProviderTree:
         self._by_uuid: dict[str, _Node] = {}
         self._by_name: dict[str, _Node] = {}
         self._roots: dict[str, _Node] = {}
-        # has_sharing_provider must not walk a fleet.
+        # So has_sharing_provider does not have to visit all providers.
         self._sharing: dict[str, _Node] = {}
         self._is_others: Callable[[str], bool] = lambda _uuid: False
         self._child_uuids: Mapping[str, str] = MappingProxyType({})
@@ -112,9 +111,10 @@ class ProviderTree:
     ) -> Self:
         """Return a tree of providers on which the driver has set nothing yet.
 
-        ``is_others`` returns whether another program has created the provider with a uuid.
-        ``child_uuids`` are the uuids of new children whose driver gives none, by name. Raises
-        ValueError if a parent is missing, a name or uuid occurs twice, or parents form a circle.
+        ``is_others`` returns whether another program has created the provider with this uuid.
+        ``child_uuids`` are uuids, by name, for new children to which the driver gives no uuid.
+        Raises ValueError if a parent is missing, if a name or uuid occurs twice, or if parents form
+        a circle.
         """
         tree = cls()
         tree._child_uuids = child_uuids
@@ -123,12 +123,12 @@ class ProviderTree:
         return tree
 
     def desired(self) -> list[DesiredProvider]:
-        """Return all providers as the driver left them, parents first."""
+        """Return all providers with the driver's edits, parents first."""
         with self.lock:
             return [node.desired for root in self._roots.values() for node in root.walk()]
 
     def is_stated(self, name_or_uuid: str) -> bool:
-        """Return whether the driver has stated a provider: set anything on it."""
+        """Return whether the driver has set anything on a provider."""
         return self._find(name_or_uuid).desired.stated
 
     # Structure.
@@ -140,7 +140,10 @@ class ProviderTree:
             return [_data(node) for node in self._roots.values()]
 
     def get_provider_uuids(self, name_or_uuid: str | None = None) -> list[str]:
-        """Return the uuids of a provider and all below it, or of all providers, parents first."""
+        """Return the uuids of a provider and all providers below it, parents first.
+
+        Without ``name_or_uuid``, return the uuids of all providers.
+        """
         with self.lock:
             tops = self._roots.values() if name_or_uuid is None else [self._find(name_or_uuid)]
             return [node.provider.uuid for top in tops for node in top.walk()]
@@ -154,8 +157,9 @@ class ProviderTree:
         """Add providers, or replace those with the same uuids.
 
         A dict has ``name`` and ``uuid``, and may have ``generation`` and ``parent_provider_uuid``.
-        A replaced provider loses its contents, and its descendants that are not given again. Raises
-        ValueError, without a change of the tree, if a parent is neither in the tree nor given.
+        A replaced provider loses its contents, and those descendants that are not in the argument.
+        Raises ValueError, without a change of the tree, if a parent is neither in the tree nor in
+        the argument.
         """
         providers = [
             Provider(
@@ -172,7 +176,7 @@ class ProviderTree:
             self._populate(providers)
 
     def new_root(self, name: str, uuid: str | None = None, generation: int | None = None) -> str:
-        """Add a root provider and return its uuid, by default one derived from the name.
+        """Add a root provider and return its uuid, which by default is derived from the name.
 
         Raises ProviderExists (a ValueError) if a provider in the tree has this name or uuid.
         """
@@ -188,24 +192,25 @@ class ProviderTree:
     ) -> str:
         """Add a provider below ``parent`` (a name or uuid) and return its uuid.
 
-        The default is the uuid under which this instance published it before; that of a new
-        provider is derived from the parent's uuid and the name. Raises ProviderExists like
-        ``new_root``.
+        The default is the uuid under which this driver instance published the child before. For a
+        new child, it is derived from the parent's uuid and the name. Raises ProviderExists as
+        ``new_root`` does.
         """
         with self.lock:
             return self._new(name, uuid, generation, self._find(parent))
 
     def remove(self, name_or_uuid: str) -> None:
-        """Remove a provider and all below it from the tree."""
+        """Remove a provider and all providers below it from the tree."""
         with self.lock:
             self._remove(self._find(name_or_uuid))
 
     def remove_unreported_children(self, parent: str) -> None:
-        """Remove from the tree the children of ``parent`` that the driver has not stated.
+        """Remove from the tree the children of ``parent`` on which the driver has set nothing.
 
-        A driver calls it after it has stated all children that it publishes. A child stays if the
-        driver has stated it or a provider below it. In Placement, the framework removes only what
-        this driver instance has published, so the children of other programs stay there.
+        A driver calls this after it has set up all children that it publishes. A child stays if the
+        driver has set anything on the child or on a provider below it. In Placement, the framework
+        removes only providers that this driver instance has published, so the children of other
+        programs stay there.
         """
         with self.lock:
             for child in list(self._find(parent).children.values()):
@@ -223,9 +228,9 @@ class ProviderTree:
             return _data(self._find(name_or_uuid))
 
     def subtree(self, name_or_uuid: str) -> Self:
-        """Return a copy of the tree below a root, with the sharing providers that it may use.
+        """Return a copy of a root's tree, and of the sharing providers that the tree may use.
 
-        These are the roots with MISC_SHARES_VIA_AGGREGATE. Raises ValueError for a provider that is
+        These are all roots with MISC_SHARES_VIA_AGGREGATE. Raises ValueError for a provider that is
         not a root.
         """
         with self.lock:
@@ -248,9 +253,9 @@ class ProviderTree:
     def has_inventory_changed(
         self, name_or_uuid: str, inventory: Mapping[str, AnyInventory]
     ) -> bool:
-        """Return whether these inventories differ from the provider's.
+        """Return whether these inventories differ from the provider's inventories.
 
-        Figures that a dict omits have Placement's defaults.
+        A figure that a dict omits has Placement's default.
         """
         provider = self._find(name_or_uuid).provider
         there = provider.inventories
@@ -264,7 +269,8 @@ class ProviderTree:
     ) -> bool:
         """Replace a provider's inventories; return whether anything changed.
 
-        Raises InvalidInventory or InvalidName (ValueErrors) if Placement would refuse them.
+        Raises InvalidInventory or InvalidName (ValueErrors) for inventories that Placement would
+        refuse.
         """
         with self.lock:
             node = self._find(name_or_uuid)
@@ -274,7 +280,10 @@ class ProviderTree:
             return new != old
 
     def has_sharing_provider(self, resource_class: str) -> bool:
-        """Return whether any provider in the tree shares inventory of a class by aggregate."""
+        """Return whether any sharing provider has inventory of a resource class.
+
+        A sharing provider has MISC_SHARES_VIA_AGGREGATE.
+        """
         with self.lock:
             return any(
                 resource_class in node.provider.inventories for node in self._sharing.values()
@@ -287,7 +296,7 @@ class ProviderTree:
         return self._find(name_or_uuid).provider.traits.issuperset(traits)
 
     def have_traits_changed(self, name_or_uuid: str, traits: Iterable[str]) -> bool:
-        """Return whether these traits differ from the provider's."""
+        """Return whether these traits differ from the provider's traits."""
         return self._find(name_or_uuid).provider.traits != frozenset(traits)
 
     def update_traits(
@@ -295,14 +304,14 @@ class ProviderTree:
     ) -> bool:
         """Replace a provider's traits; return whether anything changed.
 
-        Traits of other programs stay in Placement: the framework only removes those that this
+        Traits of other programs stay in Placement: the framework removes only traits that this
         driver instance has set.
         """
         with self.lock:
             node = self._find(name_or_uuid)
             old = node.provider.traits
             new = names.several(traits, f"{node.provider.name}: trait")
-            # Its present traits may be standard traits that our older os-traits does not know.
+            # The present traits may include standard traits that our os-traits is too old to know.
             for trait in new - old:
                 names.check_trait(trait, node.provider.name)
             node.edit(generation, traits=new)
@@ -333,14 +342,14 @@ class ProviderTree:
         return self._find(name_or_uuid).provider.aggregates >= wanted
 
     def have_aggregates_changed(self, name_or_uuid: str, aggregates: Iterable[str]) -> bool:
-        """Return whether these aggregates differ from the provider's."""
+        """Return whether these aggregates differ from the provider's aggregates."""
         wanted = names.check_aggregates(aggregates)
         return self._find(name_or_uuid).provider.aggregates != wanted
 
     def update_aggregates(
         self, name_or_uuid: str, aggregates: Iterable[str], generation: int | None = None
     ) -> bool:
-        """Replace the aggregates a provider is in; return whether anything changed."""
+        """Replace the aggregates that a provider is in; return whether anything changed."""
         with self.lock:
             node = self._find(name_or_uuid)
             old = node.provider.aggregates
@@ -363,9 +372,10 @@ class ProviderTree:
     # Operations that nova does not have, except update_resources.
 
     def update_resources(self, name_or_uuid: str, resources: Mapping[str, Any]) -> bool:
-        """Replace a provider's named resource units; return whether anything changed.
+        """Replace a provider's ``resources``; return whether anything changed.
 
-        It exists for drivers written for nova; the resources are not published.
+        This method exists for drivers written for nova. The framework does not publish the
+        resources.
         """
         with self.lock:
             node = self._find(name_or_uuid)
@@ -374,11 +384,11 @@ class ProviderTree:
             return changed
 
     def reserve(self, name_or_uuid: str, reason: str) -> None:
-        """Keep a provider published and fully reserved until the next ``update_provider_tree``.
+        """Reserve a provider fully until the next ``update_provider_tree``. It stays published.
 
-        A driver calls it in each ``update_provider_tree`` while the reservation lasts. Without the
-        call, the framework restores the provider's own figures. ``reason`` is a text for operators:
-        "cleaning", "maintenance", "programming". A provider may have several reasons.
+        A driver calls this in each ``update_provider_tree`` while the reservation lasts. Without
+        the call, the framework restores the former ``reserved`` figures. ``reason`` is a text for
+        operators, such as "cleaning" or "maintenance". A provider may have several reasons.
         """
         with self.lock:
             node = self._find(name_or_uuid)
@@ -389,10 +399,10 @@ class ProviderTree:
                 )
 
     def set_publishing_mode(self, name_or_uuid: str, mode: PublishingMode) -> PublishingMode:
-        """Set who creates a provider: this instance (own), or another program (overlay).
+        """Set which program creates a provider: this driver instance (own) or another (overlay).
 
-        Return the mode. For ``auto`` it is overlay if another program has created the provider,
-        and own if this instance has, or if Placement does not have it.
+        Return the mode. ``auto`` becomes overlay if another program has created the provider, and
+        own if this instance has created it or Placement does not have it.
         """
         with self.lock:
             node = self._find(name_or_uuid)
@@ -410,7 +420,7 @@ class ProviderTree:
             raise ProviderNotFound(name_or_uuid=name_or_uuid)
         return node
 
-    # The rest is under the lock already.
+    # The caller of these methods has the lock.
 
     def _new(
         self, name: str, uuid: str | None, generation: int | None, parent: _Node | None
@@ -502,7 +512,7 @@ class ProviderTree:
                 raise ValueError(f"provider {provider.name}: there is no parent {parent}")
             children.setdefault(parent if parent in new else None, []).append(provider)
         order = children.get(None, [])
-        for provider in order:  # grows while it is walked
+        for provider in order:  # the loop extends the list
             order.extend(children.get(provider.uuid, []))
         if len(order) != len(new):
             circle = ", ".join(sorted(new.keys() - {provider.uuid for provider in order}))

@@ -1,7 +1,7 @@
-"""Plan trees: the three-way diff of desired, live and applied providers.
+"""Plan trees: compare what the driver wants, what Placement has, and what we have written.
 
-A provider is removed only if it is absent from the desired tree and our own record shows that this
-instance applied it. A provider that is merely present in Placement is never removed.
+A provider in Placement is removed only if the driver does not want it and our record shows that
+this instance has published it.
 
 Pure, and linear in the number of providers.
 """
@@ -41,21 +41,23 @@ def plan_trees(
     reshapes: Reshapes = MappingProxyType({}),
     is_planned: Callable[[str | None], bool] = lambda _root: True,
 ) -> tuple[TreePlan, ...]:
-    """Return the plans of whole trees; a tree in which nothing changes has none.
+    """Return the plans of trees; a tree in which nothing changes has no plan.
 
-    ``desired`` has parents before children. ``live`` has the providers of these trees in
-    Placement, and ``records`` our records of them, both by uuid. A provider with a record that is
-    not desired is absent. ``allocated`` are the uuids of the absent providers, and of those that
-    change their owner or are adopted, that have allocations. ``held`` are the uuids of the
-    providers that are fully reserved whatever their driver reports, ``detached`` of those that stay
-    roots of their own though their driver wants them below a root. ``name_owners`` are providers
-    by name, whose names are wanted here. ``is_planned`` returns whether the tree of a root is to be
-    planned.
+    ``desired`` has parents before children. ``live`` has the providers of these trees in Placement,
+    and ``records`` our records of them, both by uuid. The other arguments contain uuids:
 
-    The steps of a tree come in this order: each provider, parents first, is created, moved, tagged
-    and put into its aggregates before it has inventory. Then inventories shrink, then inventories
-    grow, so that nothing is offered twice. Then absent providers are deleted, children first. A
-    provider that takes the name of one that is deleted waits for the next cycle.
+    - ``allocated``: providers that have allocations, among those that are absent, are adopted or
+      change their owner;
+    - ``held``: providers that are fully reserved, whatever the driver reports;
+    - ``detached``: children that stay roots, although the driver wants them below a root.
+
+    ``name_owners`` are the providers in Placement, by name, that have names of desired providers.
+    ``is_planned`` returns whether the tree with this root is planned.
+
+    The steps of a tree have this order. Each provider, parents first, is created, moved, tagged and
+    put into aggregates. Then inventories shrink, and then others grow, so that nothing is offered
+    twice. Then absent providers are deleted, children first. If a new provider needs the name of a
+    deleted one, it waits for the next cycle.
     """
     start = partial(
         TreeDraft,
@@ -103,8 +105,8 @@ def _partition(
 ) -> list[TreeDraft]:
     """Return the drafts of the trees. A provider that moves is planned in its new tree.
 
-    The tree that it leaves is planned together with the new one: the provider has to be moved
-    before its old parent is deleted. A tree with a reshape is planned alone.
+    Its old tree has the same draft as the new one, since the provider has to be moved before its
+    old parent is deleted. But a tree with a reshape has a draft of its own.
     """
     before = {uuid: record.root_uuid for uuid, record in records.items()}
     before |= {uuid: provider.root_uuid for uuid, provider in live.items()}
@@ -114,7 +116,7 @@ def _partition(
 
     def first(root: str | None) -> str | None:
         while root in joined:
-            joined[root] = joined.get(joined[root], joined[root])  # the way is shorter next time
+            joined[root] = joined.get(joined[root], joined[root])  # shorten the path
             root = joined[root]
         return root
 
@@ -144,7 +146,7 @@ def _partition(
 
 
 def _refuse_misuse(draft: TreeDraft) -> None:
-    """Take trees from the draft in which the driver does what it must not do."""
+    """Report forbidden owner traits, and remove the trees with such traits from the draft."""
     for one in draft.desired:
         problem = publish_checks.misuse(draft.publisher, one, draft.live.get(one.provider.uuid))
         if one.stated and problem:
@@ -157,7 +159,7 @@ def _refuse_misuse(draft: TreeDraft) -> None:
 
 
 def _absent(draft: TreeDraft) -> dict[str, Provider]:
-    """Return the providers that our records show as ours, and that are no longer desired."""
+    """Return our providers in Placement that the driver no longer wants, by uuid."""
     live = draft.live
     return {
         uuid: live[uuid]
@@ -170,21 +172,21 @@ def _absent(draft: TreeDraft) -> dict[str, Provider]:
 
 
 def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str]) -> None:
-    """Plan the desired providers, without those that may not be published.
+    """Plan the desired providers, except those that may not be published or have to wait.
 
-    ``leaving`` are the names of absent providers, ``aside`` the uuids of providers that are named
-    after their uuid for now.
+    ``leaving`` are the names of absent providers. ``aside`` are the uuids of providers that get
+    their uuid as a temporary name.
     """
     unpublished: set[str | None] = set()
-    apart: dict[str | None, str] = {}
+    detached_roots: dict[str | None, str] = {}
     for wanted in draft.desired:
         mine = wanted.provider
         live, record = draft.live.get(mine.uuid), draft.proven(mine.uuid)
         if live is None and mine.uuid in draft.known:
             record = replace(record, absence=record.absence or Absence(draft.now))
         if not wanted.stated and live is not None and not record.is_ours:
-            continue  # another program's, and the driver reports nothing about it
-        waits = mine.parent_uuid in unpublished and not draft.is_apart(mine.uuid)
+            continue  # it is another program's provider, and the driver reports nothing about it
+        waits = mine.parent_uuid in unpublished and not draft.stays_root(mine.uuid)
         if waits or (live is None and mine.name in leaving):
             unpublished.add(mine.uuid)
             continue
@@ -214,29 +216,32 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
             )
             if live and not draft.is_full and fights.waits(remembered, live, after):
                 after, remembered = live, draft.waiting(live, remembered)
-            placed = _placed(draft, after, apart)
-            if placed is not after:  # ``applied`` keeps its parent, to which it returns
+            placed = _placed(draft, after, detached_roots)
+            if placed is not after:  # ``applied`` keeps the parent to which the provider returns
                 remembered = replace(remembered, live=placed)
             draft.change(live, placed, remembered)
             draft.note_foreign(placed, remembered)
 
 
-def _placed(draft: TreeDraft, after: Provider, apart: dict[str | None, str]) -> Provider:
-    """Return a detached provider, or one below it, where it stays.
+def _placed(draft: TreeDraft, after: Provider, detached_roots: dict[str | None, str]) -> Provider:
+    """Return the provider with its real root and parent if it is, or is below, a detached child.
 
-    ``apart`` are the roots of the detached providers, and of those below them, so far.
+    ``detached_roots`` has the roots of such providers so far, by provider uuid.
     """
-    if draft.is_apart(after.uuid):
-        apart[after.uuid] = after.uuid
+    if draft.stays_root(after.uuid):
+        detached_roots[after.uuid] = after.uuid
         return replace(after, parent_uuid=None, root_uuid=after.uuid)
-    if after.parent_uuid in apart:
-        apart[after.uuid] = apart[after.parent_uuid]
-        return replace(after, root_uuid=apart[after.uuid])
+    if after.parent_uuid in detached_roots:
+        detached_roots[after.uuid] = detached_roots[after.parent_uuid]
+        return replace(after, root_uuid=detached_roots[after.uuid])
     return after
 
 
 def _leave_others(draft: TreeDraft) -> None:
-    """Keep all other providers of the tree; report those with our marks as orphans."""
+    """Leave all other providers of the tree as they are; report those with our traits as orphans.
+
+    Also decide which records of providers that Placement lacks are kept.
+    """
     for uuid in draft.live.keys() - draft.records.keys():
         draft.leave(uuid)
         provider = draft.live[uuid]
@@ -253,15 +258,16 @@ def _leave_others(draft: TreeDraft) -> None:
         draft.records[uuid] = None
     for uuid in kept:
         draft.keep_record(uuid)
-    for uuid in roots:  # its name is the name of the child's node
+    for uuid in roots:  # the record has the name of the child's node
         draft.note_missing(uuid, draft.record(uuid))
 
 
 def _is_needed(draft: TreeDraft, uuid: str) -> bool:
     """Return whether the record of a provider that is not in Placement is still needed.
 
-    The device of the provider may come back with the root, below a new root or after a problem, and
-    it keeps its uuid and its reservations then. Below a root of ours, it gets the same uuid anyway.
+    The device may come back: with its root, below a new root, or after a problem. With the record,
+    its provider gets the same uuid and keeps its reservations. A device below a root of ours gets
+    the same uuid anyway.
     """
     record = draft.record(uuid)
     if draft.record(record.root_uuid or "").is_own:
@@ -274,9 +280,10 @@ def _is_needed(draft: TreeDraft, uuid: str) -> bool:
 
 
 def _names_set_aside(desired: Iterable[DesiredProvider], live: Mapping[str, Provider]) -> set[str]:
-    """Return one provider of each ring of providers that want each other's names.
+    """Return one provider of each group of providers that exchange their names.
 
-    That provider is named after its uuid until the next cycle: names are unique in Placement.
+    Since names are unique in Placement, this provider has its uuid as its name until the next
+    cycle.
     """
     wanted = {
         one.provider.uuid: one.provider.name
@@ -299,7 +306,7 @@ def _names_set_aside(desired: Iterable[DesiredProvider], live: Mapping[str, Prov
 
 
 def _tree_plan(draft: TreeDraft, change: AllocationChange | None) -> TreePlan:
-    """Return the plan of a draft, without steps if half a reshape would be left."""
+    """Return the plan of a draft. With a reshape and any problem, the plan has no steps."""
     inventories: Sequence[Step]
     if change:
         draft.problems = draft.problems or list(change.problems(draft))
@@ -328,5 +335,5 @@ def _tree_plan(draft: TreeDraft, change: AllocationChange | None) -> TreePlan:
 
 
 def _only_grows(step: SetInventories) -> bool:
-    """Return whether a step takes nothing away; steps that do come first."""
+    """Return whether a step takes nothing away. Steps that take something away come first."""
     return not step.shrunk and step.before.keys() <= step.after.keys()

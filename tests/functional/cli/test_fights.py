@@ -49,7 +49,7 @@ def test_status_lists_a_fight_after_three_syncs_until_it_ends(
     for number in range(4):
         done = inprocess.run(program, "sync")
         assert done.code == 0
-        assert ("fight over it" in done.err) is (number == 3), number
+        assert ("fight over this provider" in done.err) is (number == 3), number
         assert "`wharfinger status`" in done.err or number < 3
         if number < 3:
             uuid = nova_writes(client)

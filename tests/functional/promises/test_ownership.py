@@ -90,7 +90,7 @@ def test_sync_of_a_node_with_the_uuid_of_a_nova_root_keeps_every_byte_of_it(
     conflicts = [conflict_of(publishing) for _ in range(2)]
 
     for conflict in conflicts:
-        assert "another program, which publishes as OWNER_NOVA too" in str(conflict)
+        assert "another program that also publishes as OWNER_NOVA" in str(conflict)
         assert "driver instance scripted, which publishes as OWNER_NOVA" in str(conflict)
         assert f"`wharfinger provider adopt {NODE} --instance scripted`" in conflict.remedy
     assert every_byte(placement, NODE) == before

@@ -236,7 +236,7 @@ def test_fight_that_strips_the_instance_trait_names_novas_ironic_driver(
         nova.write(traits=frozenset({"OWNER_NOVA"}), CUSTOM_GOLD=1)
 
     (message,) = warnings
-    assert "scripted and nova's IronicDriver fight over it" in message
+    assert "scripted and nova's IronicDriver fight over this provider" in message
     assert "CUSTOM_GOLD" not in message
 
 
@@ -255,7 +255,7 @@ def test_fight_over_an_overlaid_child_names_its_service(
         nova.write("fpga", traits=frozenset(), FPGA=1)
 
     (message,) = warnings
-    assert "scripted and the service that publishes it fight over it" in message
+    assert "scripted and the service that publishes it fight over this provider" in message
 
 
 def test_fight_over_another_provider_names_another_program(
@@ -267,7 +267,7 @@ def test_fight_over_another_provider_names_another_program(
         nova.write(traits=frozenset({"OWNER_NOVA", MARK}), CUSTOM_GOLD=1)
 
     (message,) = warnings
-    assert "scripted and another program fight over it" in message
+    assert "scripted and another program fight over this provider" in message
 
 
 def test_fight_over_a_name_reports_both_names(

@@ -110,7 +110,7 @@ def test_provider_with_our_owner_and_another_is_refused_with_the_remedy(
     error = found(wanted(mode), provider(traits=OURS | {"OWNER_CYBORG"}), before)
     assert isinstance(error, OwnershipConflict)
     assert error.other == "OWNER_CYBORG"
-    assert error.remedy == "It has both owner traits: remove one of them."
+    assert error.remedy == "The provider has both owner traits: remove one of them."
 
 
 def test_provider_with_both_our_owners_is_refused_with_the_remedy() -> None:
@@ -118,7 +118,7 @@ def test_provider_with_both_our_owners_is_refused_with_the_remedy() -> None:
     both = frozenset([US.owner, ACME.owner])
     error = found(wanted(), provider(traits=both), Record(applied=provider(traits=both)))
     assert isinstance(error, OwnershipConflict)
-    assert error.remedy == "It has both owner traits: remove one of them."
+    assert error.remedy == "The provider has both owner traits: remove one of them."
 
 
 def test_provider_of_our_former_owner_without_our_mark_is_refused_with_the_reason() -> None:

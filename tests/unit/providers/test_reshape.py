@@ -331,7 +331,7 @@ def test_reshape_removes_a_class_that_moved_to_a_child_that_had_it() -> None:
 
 def test_reshape_of_only_a_part_of_a_class_is_refused() -> None:
     told = refusal(to_a_card_that_has_some(left=1))
-    assert "VGPU of it would be in use (1 by consumer one), and it will have none" in told
+    assert "VGPU would be in use (1 by consumer one), but the provider will have no VGPU" in told
 
 
 def test_reshape_keeps_classes_of_others_without_moved_allocations() -> None:
@@ -376,7 +376,7 @@ def test_reshape_that_leaves_a_consumer_without_inventory_names_it() -> None:
         )
     )
     assert "provider host" in told
-    assert "VGPU of it would be in use (2 by consumer two), and it will have none" in told
+    assert "VGPU would be in use (2 by consumer two), but the provider will have no VGPU" in told
 
 
 @pytest.mark.parametrize(
@@ -385,8 +385,8 @@ def test_reshape_that_leaves_a_consumer_without_inventory_names_it() -> None:
         ({"max_unit": 2}, "in use (3 by consumer one), and amounts have to be from 1 to 2"),
         ({"min_unit": 4}, "in use (3 by consumer one), and amounts have to be from 4 to "),
         ({"step_size": 2}, "in use (3 by consumer one), and amounts have to be from 1 to "),
-        ({"total": 2}, "in use (3 by consumer one), and its capacity is 2"),
-        ({"allocation_ratio": 0.5}, "in use (3 by consumer one), and its capacity is 2"),
+        ({"total": 2}, "in use (3 by consumer one), but the capacity is 2"),
+        ({"allocation_ratio": 0.5}, "in use (3 by consumer one), but the capacity is 2"),
     ],
 )
 def test_reshape_whose_consumer_does_not_fit_names_it(figures: dict[str, Any], told: str) -> None:
