@@ -1,4 +1,4 @@
-"""Plan trees: compare what the driver wants, what Placement has, and what we have written.
+"""Plan trees: compare the desired providers with Placement, and with what we have written.
 
 A provider in Placement is removed only if the driver does not want it and our record shows that
 this instance has published it.

@@ -382,9 +382,9 @@ def test_reshape_that_leaves_a_consumer_without_inventory_names_it() -> None:
 @pytest.mark.parametrize(
     ("figures", "told"),
     [
-        ({"max_unit": 2}, "in use (3 by consumer one), and amounts have to be from 1 to 2"),
-        ({"min_unit": 4}, "in use (3 by consumer one), and amounts have to be from 4 to "),
-        ({"step_size": 2}, "in use (3 by consumer one), and amounts have to be from 1 to "),
+        ({"max_unit": 2}, "in use (3 by consumer one), but amounts have to be from 1 to 2"),
+        ({"min_unit": 4}, "in use (3 by consumer one), but amounts have to be from 4 to "),
+        ({"step_size": 2}, "in use (3 by consumer one), but amounts have to be from 1 to "),
         ({"total": 2}, "in use (3 by consumer one), but the capacity is 2"),
         ({"allocation_ratio": 0.5}, "in use (3 by consumer one), but the capacity is 2"),
     ],
@@ -405,7 +405,7 @@ def test_reshape_to_a_foreign_reservation_is_refused() -> None:
     tree.has(GPU)
     plan = tree.plan(holding(one={GPU: {"VGPU": 1}}), holding(one={CARD: {"VGPU": 1}}))
     assert "provider card" in refusal(plan)
-    assert "its capacity is 0" in refusal(plan)
+    assert "the capacity is 0" in refusal(plan)
 
 
 def test_reshape_with_an_earlier_excess_is_accepted_if_it_does_not_grow() -> None:
