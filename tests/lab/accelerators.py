@@ -1,4 +1,4 @@
-"""Instances of the Cyborg driver with a real Cyborg and the real Placement."""
+"""Instances of the Cyborg driver, with a real Cyborg and the real Placement."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,9 +31,9 @@ Figures = dict[str, tuple[int, int]]
 
 
 class Cards(fixtures.Fixture):
-    """An instance of the Cyborg driver, its state and its cycle.
+    """An instance of the Cyborg driver, with its database and its Reconciler ``cycle``.
 
-    ``url`` is the URL of Cyborg; ``options`` belong to the section of the instance.
+    ``url`` is the URL of Cyborg. ``options`` are written to the instance's section.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Cards(fixtures.Fixture):
         self.restarted()
 
     def restarted(self) -> Reconciler:
-        """Restart the instance: its next cycle knows only what is on the disk."""
+        """Load the instance anew, as a new process does; only the database on disk stays."""
         instance = driver_instance_loader.load(load([str(self.configuration)]), self.name)
         instance.driver.init_host(Service(host=CONTROLLER, binary="wharfinger"))
         self.driver = instance.driver
@@ -106,11 +106,11 @@ class Cards(fixtures.Fixture):
         return sound(self.cycle.poll())
 
     def problems(self) -> list[str]:
-        """Return the problems of a full cycle."""
+        """Run a full cycle, and return the texts of its problems."""
         return [str(problem) for problem in self.cycle.sync().problems]
 
     def hold(self, uuid: str, reason: str = "maintenance") -> Reservation:
-        """Reserve a provider as the operator."""
+        """Reserve a provider with the holder "operator"."""
         provider = provider_details.find(self.client, uuid)
         return Reservations(self.client, self.context).reserve(
             provider, holder="operator", reason=reason
@@ -123,12 +123,16 @@ class Cards(fixtures.Fixture):
         )
 
     def allocate(self, name: str, consumer: str, **amounts: int) -> None:
-        """Allocate amounts of a provider for a consumer."""
+        """Create a consumer's allocation of a provider: amounts by resource class."""
         wanted: dict[str, Any] = {name: amounts}
         allocate(self.placement, consumer, **wanted)
 
     def was_programmed(self, uuid: str, trait: str | None, *stale: str) -> None:
-        """Record a job for a provider that ended long ago; ``stale`` are its stale traits."""
+        """Store an ended programming job of a provider.
+
+        After the job, ``trait`` is the function trait of the device, and ``stale`` are the traits
+        that it may no longer have.
+        """
         job = DeviceJob(
             self.context,
             provider_uuid=uuid,
@@ -149,44 +153,44 @@ class Cards(fixtures.Fixture):
     # Observations.
 
     def reasons(self, uuid: str) -> list[str]:
-        """Return the reasons of reservation, as ``wharfinger reservation list`` prints them."""
+        """Return why a provider is reserved, as ``wharfinger reservation list`` prints it."""
         every = provider_details.reserved(self.context)
         return [one.reason for one in every if one.provider_uuid == uuid]
 
     @contextmanager
     def costing(self) -> Iterator[Requests]:
-        """Record the requests to Placement within the context."""
+        """Yield the list of requests to Placement, which has those of the block."""
         self.placement.requests.clear()
         yield self.placement.requests
 
 
 def sound(outcome: CycleResult) -> CycleResult:
-    """Require that an outcome has no problems, and return it."""
+    """Require that a cycle has no problems and no foreign providers; return its result."""
     assert not outcome.problems, [*map(str, outcome.problems)]
     assert not outcome.foreign
     return outcome
 
 
 def without_marks(contents: Contents) -> Contents:
-    """Return the contents of Placement without the traits that mark our providers."""
+    """Return the contents of Placement without owner trait and instance trait of our providers."""
     return {name: {**one, "traits": one["traits"] - MARKS} for name, one in contents.items()}
 
 
 def figures(name: str) -> Figures | None:
-    """Return the inventory of a provider, or None if no provider has the name."""
+    """Return total and reserved amounts of a provider by class; None if it does not exist."""
     provider = everything().get(name)
     return provider and provider["inventories"]
 
 
 def traits(name: str) -> set[str]:
-    """Return the traits of a provider."""
+    """Return the traits of the provider with this name in Placement."""
     found: set[str] = everything()[name]["traits"]
     return found
 
 
 @dataclass
 class Clock:
-    """The driver's clock between questions to Cyborg; a test advances it."""
+    """The clock by which the driver waits between requests to Cyborg. A test advances it."""
 
     now: float = 0.0
 

@@ -1,4 +1,4 @@
-"""``wharfinger agent`` in a process of its own, and all that it starts."""
+"""``wharfinger agent`` in a process of its own, with the processes that it starts."""
 
 import os
 import signal
@@ -13,14 +13,14 @@ import fixtures
 
 from tests.lab.program import PROGRAM, Done, Program
 
-#: Seconds; what is awaited takes tenths of one.
+#: Seconds to wait for anything. Usually it takes tenths of a second.
 TIMEOUT: Final = 60.0
 #: Variable of the environment by which the processes of one agent are found.
 MARK: Final = "WHARFINGER_LAB_AGENT"
 
 
 class Process(fixtures.Fixture):
-    """An agent in a process of its own; it is killed at the latest when this is cleaned up."""
+    """An agent in a process of its own. The clean-up of this fixture kills what still runs."""
 
     def __init__(self, program: Program, *options: str, command: tuple[str, ...] = ()) -> None:
         super().__init__()
@@ -65,22 +65,22 @@ class Process(fixtures.Fixture):
         )
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> Done:
-        """Send a signal, and see how it ends."""
+        """Send a signal to the agent, and wait for its end; return its exit code and output."""
         self.process.send_signal(number)
         return self.ended()
 
     def ended(self) -> Done:
-        """See how it ends."""
+        """Wait for the end of the agent; return its exit code and output."""
         code = self.process.wait(TIMEOUT)
         assert self.process.stdout is not None
         return Done(code, self.process.stdout.read(), "\n".join(self.lines))
 
     def left(self) -> list[int]:
-        """Return the ids of the processes that it has started, directly or not."""
+        """Return the ids of the running processes that the agent has started, also indirectly."""
         return [pid for pid in marked(self._mark) if pid != self.process.pid]
 
     def zombies(self) -> list[int]:
-        """Return the ids of its child processes that have ended and that it has not reaped."""
+        """Return the ids of the agent's child processes that have ended but were not reaped."""
         found = []
         for path in Path("/proc").glob("[0-9]*/stat"):
             try:
@@ -92,7 +92,7 @@ class Process(fixtures.Fixture):
         return found
 
     def descriptors(self) -> int:
-        """Return the number of descriptors of the agent."""
+        """Return the number of open file descriptors of the agent."""
         return sum(1 for _ in Path(f"/proc/{self.process.pid}/fd").iterdir())
 
     def memory(self) -> int:
@@ -130,10 +130,13 @@ def wait_until(
     *,
     unless: Callable[[], object] = lambda: False,
 ) -> None:
-    """Wait until something holds; ``found`` explains that it did not, or that it cannot."""
+    """Wait until ``condition`` holds; fail with the text of ``found`` if it does not in time.
+
+    Also fail as soon as ``unless`` holds, since the condition can then no longer become true.
+    """
     deadline = time.monotonic() + TIMEOUT
     while True:
-        is_hopeless = unless()  # asked first: output until then counts
+        is_hopeless = unless()  # before the condition, which may hold at the end of the process
         if condition():
             return
         assert not is_hopeless, found()

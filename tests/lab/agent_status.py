@@ -1,4 +1,4 @@
-"""Statuses of agents: a healthy one, and a strategy for all possible ones."""
+"""Statuses of agents for tests: a healthy one, and hypothesis strategies for any status."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -23,7 +23,7 @@ INTERVALS: Final = Intervals(poll=2.0, drift=60.0, full=300.0, hang=300.0)
 
 
 def report(**changes: Any) -> InstanceReport:
-    """Return the report of a healthy instance whose last cycles have just ended."""
+    """Return the report of a healthy driver instance, with these fields changed."""
     usual = InstanceReport(
         driver="ironic",
         owner="OWNER_NOVA",
@@ -50,7 +50,7 @@ def report(**changes: Any) -> InstanceReport:
 
 
 def instance(name: str = "metal", **changes: Any) -> InstanceStatus:
-    """Return a healthy instance."""
+    """Return the status of a healthy driver instance, with these fields changed."""
     usual = InstanceStatus(
         name=name,
         state=State.RUNNING,
@@ -62,7 +62,7 @@ def instance(name: str = "metal", **changes: Any) -> InstanceStatus:
 
 
 def agent(*instances: InstanceStatus, **changes: Any) -> AgentStatus:
-    """Return an agent with these instances, by default one healthy instance."""
+    """Return the status of an agent with these instances, by default one healthy instance."""
     usual = AgentStatus(
         started_at=NOW - 1501,
         looked_at=NOW - 1,
@@ -73,7 +73,7 @@ def agent(*instances: InstanceStatus, **changes: Any) -> AgentStatus:
 
 
 def with_cycle(one: InstanceStatus, kind: CycleType, **changes: Any) -> InstanceStatus:
-    """Return the instance with other counters for one type of cycle."""
+    """Return the status of an instance with changed counters for one type of cycle."""
     cycles = dict(one.report.cycles)
     cycles[kind] = replace(cycles.get(kind, CycleCounts()), **changes)
     return one.with_report(replace(one.report, cycles=cycles))

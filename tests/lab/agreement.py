@@ -1,6 +1,8 @@
-"""Check that objects, records and Placement agree with each other and with a yard.
+"""Check that database objects, records and Placement agree with each other and with a yard.
 
-The expected state is computed here anew from the yard, the instances and the migrations.
+A yard has the machines that the driver reports (see yard.py). A record is what the framework
+remembers of a provider. This module computes the expected state from the yard, the instances and
+the migrations, without code of the framework.
 """
 
 from collections import Counter
@@ -37,12 +39,18 @@ class Seen:
 
     yard: Yard
     ledger: Ledger
+    #: The providers in Placement, and their generations, by uuid.
     there: Mapping[str, dict[str, Any]]
     generations: Mapping[str, int]
+    #: The rows of compute nodes, by uuid.
     rows: Mapping[str, ComputeNode]
+    #: The VCPUs that instances and moves use on each node.
     taken: Mapping[_Place, int]
+    #: The host and the node of each instance.
     placed: Mapping[str, _Place]
+    #: The records of providers, by host and by uuid.
     records: Mapping[str, Mapping[str, Record]]
+    #: The uuids of providers with a damaged record, and of reserved ones.
     damaged: frozenset[str]
     held: frozenset[str]
 
@@ -75,7 +83,7 @@ class Seen:
         )
 
     def faults(self, *, of: Set[str] | None = None) -> list[str]:
-        """Return all disagreements, or those of the providers in ``of``."""
+        """Return a text for each disagreement, or only for those of the providers in ``of``."""
         about = self.there.keys() | self.yard.wanted().keys() if of is None else of
         return [
             *self._allocations(),
@@ -86,8 +94,9 @@ class Seen:
         ]
 
     def staying(self) -> frozenset[str]:
-        """Return the providers to publish: of machines that are on their hosts, or not
-        there yet.
+        """Return the uuids of the machines' providers that no host has to take over.
+
+        Any rows and records of these machines are those of their host.
         """
         return frozenset(
             one.uuid
@@ -111,14 +120,14 @@ class Seen:
             yield f"the allocation of consumer {consumer} is lost"
         for consumer, amounts in found.items():
             if consumer in self.ledger.free:
-                yield f"consumer {consumer} has {amounts}, and gave it back"
+                yield f"consumer {consumer} has {amounts} after its release"
             elif amounts != self.ledger.amounts[consumer]:
                 yield f"consumer {consumer} has {amounts}, not {self.ledger.amounts[consumer]}"
 
     def _instances(self) -> Iterator[str]:
-        """Yield instances whose allocation is on another host than their row.
+        """Yield a text for each instance with an allocation of its node if that node has no row.
 
-        A node without a row may belong to a machine that was removed and has returned.
+        Without the allocation it is no fault: the machine may have been removed and have returned.
         """
         uuids = {one.serial: one.uuid for one in self.yard.machines.values()}
         places = {(row.host, row.hypervisor_hostname) for row in self.rows.values()}
@@ -131,12 +140,12 @@ class Seen:
         for instance, place in self.placed.items():
             uuid = uuids.get(self.yard.places.get(place[1] or "", ""))
             if (instance, uuid) in stays and place not in places:
-                yield f"instance {instance} is on {place}, which no row says"
+                yield f"instance {instance} is on {place}, which has no row"
 
     def _rows(self, of: Set[str]) -> Iterator[str]:
         roots = {uuid for uuid, one in self.there.items() if one["parent"] is None}
         for uuid in sorted(of & (roots ^ self.rows.keys())):
-            yield f"{uuid} has {'a root' if uuid in roots else 'a row'} alone"
+            yield f"{uuid} has only a {'root provider' if uuid in roots else 'row'}"
         machines = {one.uuid: one for one in self.yard.machines.values()}
         for uuid, row in self.rows.items():
             if uuid not in of:
@@ -159,11 +168,11 @@ class Seen:
             if wanted:
                 yield f"{wanted.name} is missing"
             if records:
-                yield f"{uuid} is not there and remembered by {list(records)}"
+                yield f"{uuid} is not in Placement, but has records of {list(records)}"
             return
         name = there["name"]
         if len(records) != 1:
-            yield f"{name} is remembered by {list(records)}"
+            yield f"{name} has records of {list(records)}, not of one host"
         for host, record in records.items():
             yield from (f"{host}: {name}: {fault}" for fault in self._record(uuid, there, record))
         if not there["traits"] >= MARKS:
@@ -173,7 +182,7 @@ class Seen:
                 yield f"{name} has {kind} {there['inventories'].get(kind)}, not {total, reserved}"
         if wanted is None:
             if not there["allocations"] and not self._is_parent(name):
-                yield f"{name} is gone, and still there"
+                yield f"{name} was not deleted in Placement"
             return
         parent = wanted.parent and self.there.get(wanted.parent, {}).get("name", "nothing")
         if (name, there["parent"]) != (wanted.name, parent):
@@ -183,9 +192,9 @@ class Seen:
 
     def _record(self, uuid: str, there: dict[str, Any], record: Record) -> Iterator[str]:
         if record.intended is not None and uuid in self.yard.wanted():
-            yield "something is still intended"
+            yield "the record still has an intended write"
         if record.live is None:
-            yield "nothing is known of it"
+            yield "the record has no contents of Placement"
             return
         live = record.live
         figures = {name: (one.total, one.reserved) for name, one in live.inventories.items()}
@@ -194,14 +203,14 @@ class Seen:
         known = (generation, live.name, figures, live.traits, live.aggregates)
         parts = (there[part] for part in ("name", "inventories", "traits", "aggregates"))
         if known != (found := (self.generations[uuid], *parts)):
-            yield f"{known} is remembered, there is {found}"
+            yield f"the record has {known}, Placement has {found}"
         if bool(record.own_reserved) != self._is_reserved(uuid):
-            yield f"own figures are remembered: {record.own_reserved}"
+            yield f"the record has these unreserved figures: {record.own_reserved}"
 
     def _figures(
         self, uuid: str, there: dict[str, Any], wanted: Wanted | None
     ) -> dict[str, tuple[int, int]]:
-        """Return the expected inventory of each class of a provider."""
+        """Return the expected total and reserved amount of each class of a provider."""
         figures = dict(wanted.inventories if wanted else there["inventories"])
         if OTHERS in there["inventories"]:
             figures[OTHERS] = OTHERS_FIGURES

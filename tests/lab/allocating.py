@@ -1,4 +1,4 @@
-"""Claims, moves and releases of instances on published providers."""
+"""Claim, move and release allocations of instances, and check them."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ from wharfinger.scheduling.request_filters import Surroundings
 #: Retry without a wait.
 AT_ONCE = timedelta()
 PROJECT, USER = "project", "user"
-#: Extra specs that request a VGPU of nova, and one of Cyborg.
+#: Extra specs that request a VGPU with the owner nova, and one with the owner Cyborg.
 NOVAS = {"resources_N:VGPU": "1", "trait_N:OWNER_NOVA": "required"}
 CYBORGS = {"resources_C:VGPU": "1", "trait_C:OWNER_CYBORG": "required"}
 
@@ -29,7 +29,7 @@ def flavor(name: str, vcpus: int = 1, /, **extra_specs: str) -> Flavor:
 
 
 class Desk(fixtures.Fixture):
-    """Claims and moves of one host, as a new process makes them."""
+    """The framework's claims and moves of instances, as in a new process."""
 
     def __init__(
         self, client: WritingClient, context: Context, *conf: Path, down_time: timedelta = AT_ONCE
@@ -45,12 +45,12 @@ class Desk(fixtures.Fixture):
         self.moves = Moves(surroundings, search, self._down_time)
 
     def claim(self, wanted: Flavor, **more: Any) -> Claimed:
-        """Claim for a new instance."""
+        """Claim an allocation for a new instance of this flavor."""
         return self.claims.claim(wanted, project_id=PROJECT, user_id=USER, **more)
 
 
 def held() -> dict[str, dict[str, dict[str, int]]]:
-    """Return the allocations of each consumer, by its uuid and the provider names."""
+    """Return all allocations in Placement: by consumer uuid, by provider name, and by class."""
     found: dict[str, dict[str, dict[str, int]]] = {}
     for name, one in everything().items():
         for (consumer, kind), amount in one["allocations"].items():
@@ -59,9 +59,9 @@ def held() -> dict[str, dict[str, dict[str, int]]]:
 
 
 def faults(context: Context) -> list[str]:
-    """Return allocations without a consumer, and consumers without their allocation.
+    """Return a text for each allocation that is missing in Placement or has no reason.
 
-    An instance on a node has an allocation. So has a move in progress.
+    Each instance on a node and each move in progress has to have an allocation, and nothing else.
     """
     instances = {one.uuid: one for one in InstanceList.get_by_filters(context)}
     moves: dict[str, Migration] = {

@@ -1,11 +1,12 @@
-"""Run two processes on one database and one Placement, and kill them with SIGKILL.
+"""Run two processes with the same database and Placement, and kill them with SIGKILL.
 
-The agent runs the cycles of two hosts whose machines change all the time, and a thread of it claims
-and moves. The other process claims and moves as well, in two threads. In both, instances are
-created and deleted with their allocations, and providers are reserved and released. A process dies
-at a boundary: before or after a write to Placement or the database, counted over all its threads.
-The test does not choose where the other threads are then. A seed draws the actions, but not their
-order between threads: the same seed leads to a similar end, not always to the same one.
+The agent runs the cycles of two hosts whose machines change all the time; another of its threads
+acts as a user. The other process, called people, only acts as a user. A user creates, moves and
+deletes instances with their allocations, and reserves and releases providers.
+
+A process dies at a boundary: before or after a write to Placement or the database, counted over all
+its threads. The test does not choose where the other threads are then. A seed draws the actions,
+but not their order between threads, so the same seed does not always have the same result.
 """
 
 import multiprocessing
@@ -54,17 +55,17 @@ from wharfinger.tracker.instance_claims import Claims, End
 
 INSTANCE: Final = "scripted"
 OWNER: Final = "OWNER_NOVA"
-#: Seconds; a process lives about one second.
+#: Seconds to wait for a process, which lives about one second.
 TIMEOUT: Final = 60.0
 #: The largest number of boundaries in the life of a process.
 _LONGEST_LIFE: Final = 200
-#: The statuses by which a move comes to wait for its confirmation.
+#: The statuses of a move until it waits for its confirmation.
 _WAY: Final = ("pre-migrating", "migrating", "post-migrating", "finished")
 #: The factor by which waits between two attempts are shorter than in production.
 _HASTE: Final = 50
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
-# The last call replaces the list, so name the modules of the other harness as well.
+# A further call would replace the list, so it also has the modules that killing.py needs.
 _CONTEXT.set_forkserver_preload(["__main__", killing.__name__, __name__, "psycopg"])
 
 #: Reports an action before it starts, and again when its result is known.
@@ -73,22 +74,21 @@ Note = Callable[..., None]
 
 @dataclass
 class Ledger:
-    """The actions that the processes have reported.
+    """The results of actions that the processes have reported before they died."""
 
-    ``step`` is the last step of the yard. ``held``, ``free`` and ``open`` are consumers: with an
-    allocation, without one, and with an unknown result. ``amounts`` are the requested amounts of
-    each consumer, by class. ``odd`` are events that must not happen.
-    """
-
+    #: The last step of the yard.
     step: int = 0
+    #: The requested amounts of each consumer, by class.
     amounts: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: Consumers with an allocation, without one, and with a request whose result is unknown.
     held: set[str] = field(default_factory=set)
     free: set[str] = field(default_factory=set)
     open: set[str] = field(default_factory=set)
+    #: Errors that must not occur.
     odd: list[str] = field(default_factory=list)
 
     def note(self, what: str, about: Any) -> None:
-        """Record one report of a process."""
+        """Record one report: the name of a field, and the step, the consumer or the error."""
         if what == "step":
             self.step = max(self.step, about)
         elif what == "odd":
@@ -105,7 +105,7 @@ class Ledger:
 def cycles(
     yard: Yard, context: Context, new_client: Callable[[], WritingClient]
 ) -> dict[str, Reconciler]:
-    """Return the cycles of both hosts for a new process."""
+    """Return a new Reconciler for each host of the yard."""
     return {
         host: Reconciler(
             YardDriver(host, yard),
@@ -120,9 +120,9 @@ def cycles(
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Settings of two processes: the URLs of Placement and the database, and the directory.
+    """The settings of both processes: the URLs of Placement and the database, and so on.
 
-    ``seed`` seeds all random choices; ``step`` is the last step of the yard.
+    ``seed`` seeds all random choices. ``step`` is the step of the yard at which they begin.
     """
 
     placement: str
@@ -132,12 +132,15 @@ class Work:
     step: int = 0
 
     def draw(self, who: str) -> random.Random:
-        """Return the random generator of an actor."""
+        """Return the random generator for the actor ``who``."""
         return random.Random(f"{self.seed} {who} {self.step}")
 
 
 def play(work: Work, ledger: Ledger) -> None:
-    """Run both processes until they end; the agent is always killed."""
+    """Run both processes until they end, and record their reports in ``ledger``.
+
+    The agent always dies at a boundary; the other process dies or is asked to stop.
+    """
     draw = work.draw("death")
     agent_dies, people_die = (draw.randrange(_LONGEST_LIFE) for _ in range(2))
     people_survive = draw.random() < 0.5
@@ -152,12 +155,12 @@ def play(work: Work, ledger: Ledger) -> None:
             life.end()
     agent, people = (life.code for life in lives)
     assert agent == -signal.SIGKILL, agent
-    # They may be asked to stop before their boundary.
+    # The other process may be asked to stop before it reaches its boundary.
     assert people in ({0} if people_survive else {0, -signal.SIGKILL}), people
 
 
 class _Life:
-    """A running process, its reports, and the pipe that stops it."""
+    """A running process, the pipe with its reports, and the pipe that asks it to stop."""
 
     def __init__(self, target: Callable[..., None], work: Work, dies_at: int | None) -> None:
         self.told, tells = _CONTEXT.Pipe(duplex=False)
@@ -169,15 +172,15 @@ class _Life:
 
     @property
     def code(self) -> int | None:
-        """Return the exit code; a negative code is a signal."""
+        """The exit code of the process; a negative code is the signal that killed it."""
         return self._process.exitcode
 
     def stop(self) -> None:
-        """Ask the process to stop."""
+        """Ask the process to stop after its present actions."""
         self._stop.close()
 
     def end(self) -> None:
-        """Wait for the end of the process."""
+        """Ask the process to stop, and wait for its end; kill it if it does not end."""
         self.stop()
         self.told.close()
         self._process.join(TIMEOUT)
@@ -187,7 +190,7 @@ class _Life:
 
 
 def _listen(lives: list[_Life], ledger: Ledger) -> None:
-    """Record reports until all processes have ended; stop the second when the first ends."""
+    """Record reports until both processes have ended; stop the second when the first has ended."""
     talking = {life.told: life for life in lives}
     while talking:
         ready = wait(list(talking), TIMEOUT)
@@ -202,7 +205,7 @@ def _listen(lives: list[_Life], ledger: Ledger) -> None:
 
 
 class _Boundaries:
-    """Count the boundaries of a process, and kill it at one of them."""
+    """Counts the boundaries that this process reaches, and kills it at the given one."""
 
     def __init__(self, dies_at: int | None) -> None:
         self._left = dies_at
@@ -224,7 +227,7 @@ class _Boundaries:
 
 
 class _WatchedAdapter:
-    """A keystoneauth adapter whose writing requests have boundaries."""
+    """A keystoneauth adapter with a boundary before and after each writing request."""
 
     def __init__(self, adapter: Adapter, boundaries: _Boundaries) -> None:
         self._adapter = adapter
@@ -238,7 +241,7 @@ class _WatchedAdapter:
 
 
 class _Process(fixtures.Fixture):
-    """The database, the clients and the reports of one process."""
+    """The database, clients, reports and threads of one of the two processes."""
 
     def __init__(
         self, work: Work, dies_at: int | None, tells: Connection, stopped: Connection
@@ -270,7 +273,7 @@ class _Process(fixtures.Fixture):
         return WritingClient(adapter, connections=4)
 
     def note(self, what: str, about: object) -> None:
-        """Send a report; it survives the death of this process."""
+        """Send a report to the test, which gets it even if this process dies right after it."""
         with self._lock:
             self._tells.send((what, about))
 
@@ -278,7 +281,7 @@ class _Process(fixtures.Fixture):
         return self._stopped.poll()
 
     def run(self, *works: Callable[[], None]) -> None:
-        """Run each action in a thread of its own, again and again."""
+        """Repeat each work in a thread of its own, until the process has to stop."""
         threads = [threading.Thread(target=self._repeat, args=(work,)) for work in works]
         for thread in threads:
             thread.start()
@@ -302,7 +305,7 @@ class _Process(fixtures.Fixture):
 
 
 class _Hand:
-    """An actor that does one thing after the other with instances of its own."""
+    """A user that does random actions with instances of its own, one after the other."""
 
     def __init__(self, process: _Process, name: str, draw: random.Random) -> None:
         self._draw = draw
@@ -321,7 +324,7 @@ class _Hand:
         self._draw.choice(_ACTS)(self)
 
     def arrive(self) -> None:
-        """Claim for a new instance; release its allocation at once in some cases."""
+        """Create an instance with an allocation and a claim on a node; abort some of the claims."""
         row = self._node()
         instance = Instance(
             self._context,
@@ -338,7 +341,7 @@ class _Hand:
             claim.abort()
 
     def move(self) -> None:
-        """Begin to move an instance; abort in some cases."""
+        """Begin to move an instance to a random node; abort some of the moves at once."""
         instance = self._instance()
         if instance.node is None or self._moves(instance):
             return
@@ -348,14 +351,14 @@ class _Hand:
             claim.abort()
 
     def arrive_there(self) -> None:
-        """Confirm or revert a move."""
+        """Complete the moves of an instance: confirm, revert or drop them."""
         instance = self._instance()
         for migration in self._moves(instance):
             claims = self._claims[self._draw.choice(HOSTS)]
             settle(claims, instance, migration, self._draw)
 
     def depart(self) -> None:
-        """Delete an instance that does not move, with its allocation."""
+        """Delete an instance and its allocation, unless the instance is being moved."""
         instance = self._instance()
         if self._moves(instance):
             return
@@ -373,19 +376,19 @@ class _Hand:
         instance.destroy()
 
     def reserve(self) -> None:
-        """Reserve a provider."""
+        """Reserve a random provider."""
         provider = self._draw.choice(self._client.list_providers())
         self._held.append(provider)
         self._holds.reserve(provider, holder=self._holder, reason="operator")
 
     def release(self) -> None:
-        """Release a reserved provider."""
+        """Release a random provider of those that this user has reserved."""
         if self._held:
             number = self._draw.randrange(len(self._held))
             self._holds.release(self._held.pop(number), self._holder)
 
     def _allocate(self, consumer: str, root: str) -> None:
-        """Allocate one unit of each of two providers of a tree."""
+        """Allocate one unit of two random providers of a tree, or of one; report the result."""
         providers = self._client.list_providers(in_tree=root)
         held = {}
         for one in self._draw.sample(providers, min(2, len(providers))):
@@ -432,14 +435,14 @@ _ACTS: Final = (
 
 
 def flavor(size: int) -> Flavor:
-    """Return a flavor with this amount of each class."""
+    """Return a flavor of some size: so many VCPUs, and 10 and 100 times the memory and disk."""
     made = Flavor(flavorid="f", name="f", vcpus=size, memory_mb=10 * size, root_gb=100 * size)
     made.obj_set_defaults()
     return made
 
 
 def moves(context: Context) -> dict[str, list[Migration]]:
-    """Return the migrations in progress, by instance."""
+    """Return the migrations in progress, by the uuid of the instance."""
     found: dict[str, dict[str, Migration]] = {}
     for host in HOSTS:
         for one in MigrationList.get_in_progress_by_host(context, host):
@@ -448,7 +451,7 @@ def moves(context: Context) -> dict[str, list[Migration]]:
 
 
 def settle(claims: Claims, instance: Instance, migration: Migration, draw: random.Random) -> None:
-    """Complete a move in one of the possible ways."""
+    """Complete a move at a random end that its status allows: its source or its destination."""
     begun = {"confirming": End.SOURCE, "reverting": End.DESTINATION}
     end = begun.get(migration.status, draw.choice(list(End)))
     if migration.status in ("pre-migrating", "migrating", "post-migrating"):
@@ -462,7 +465,7 @@ def settle(claims: Claims, instance: Instance, migration: Migration, draw: rando
 
 
 def _be_agent(work: Work, *of_process: Any) -> None:
-    """Run the agent until it is killed."""
+    """Run the agent in this process until it is killed: two cycles and a user."""
     with _Process(work, *of_process) as process:
         yard = Yard(work.seed, work.step)
         running = cycles(yard, process.context, process.new_client)
@@ -484,6 +487,6 @@ def _be_agent(work: Work, *of_process: Any) -> None:
 
 
 def _be_people(work: Work, *of_process: Any) -> None:
-    """Run the other process until it is killed or has to stop."""
+    """Run a user in this process until the process is killed or has to stop."""
     with _Process(work, *of_process) as process:
         process.run(_Hand(process, "people", work.draw("people")).act)

@@ -1,4 +1,4 @@
-"""Servers that start in the background; a test waits for one when it first needs it."""
+"""Start servers in the background; a test waits for a server when it needs it."""
 
 import threading
 from collections.abc import Callable
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class InBackground(fixtures.Fixture, Generic[T]):
-    """Enter and leave the context that ``make`` returns in a thread of its own.
+    """Enters and leaves the context of ``make``, which starts a server, in a thread of its own.
 
     The thread lasts as long as this fixture, since a server dies with the thread that started it.
     """
@@ -30,7 +30,7 @@ class InBackground(fixtures.Fixture, Generic[T]):
         self.addCleanup(self._end)
 
     def ready(self) -> T:
-        """Wait until the server is ready; raise the error that prevents it."""
+        """Wait until the context is entered, and return its value; raise the error of ``make``."""
         return self._made.result()
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
-"""Drivers that misbehave in their process.
+"""A driver that misbehaves in its process in one of many ways: it hangs, leaks, crashes and so on.
 
-A test creates and deletes the switch: a file that exists while the driver misbehaves. A process
-that a driver forks or starts ends by itself after ``LIFETIME`` seconds.
+The driver misbehaves while a file exists, which is called the switch. A test creates and deletes
+it. A process that the driver forks or starts ends by itself after ``LIFETIME`` seconds.
 """
 
 import ctypes
@@ -26,21 +26,21 @@ from wharfinger.providers import ProviderTree
 
 LIFETIME: Final = 120.0
 FORKS: Final = 50
-#: Descriptors that a process may have while a driver leaks them, and threads that it leaks.
+#: The limit of descriptors of a process whose driver leaks them, and the threads that it leaks.
 DESCRIPTORS: Final = 256
 THREADS: Final = 300
 _MEBIBYTE: Final = 1024 * 1024
 _PR_SET_PDEATHSIG: Final = 1
 _SIG_IGN: Final = ctypes.c_void_p(1)
 _SIG_DFL: Final = ctypes.c_void_p(0)
-#: Functions of C that are called with Python's lock.
+#: Functions of C that are called without a release of Python's global lock.
 _LOCKED: Final = ctypes.PyDLL(None)
 _C: Final = ctypes.CDLL(None)
 _leaked: Final[list[Any]] = []
 
 
 class BadDriver(FileDriver):
-    """Driver that misbehaves in some of its calls while its switch exists."""
+    """Driver that misbehaves in some of its methods while its switch exists."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -82,18 +82,18 @@ class BadDriver(FileDriver):
 
 
 def begun(switch: Path) -> Path:
-    """Return the file that exists when a driver has begun to misbehave."""
+    """Return the path of the file that a driver creates when it begins to misbehave."""
     return switch.with_suffix(".begun")
 
 
 def misbehave(name: str, switch: Path) -> None:
-    """Do harm, in the way of that name."""
+    """Note that the driver begins to misbehave, and run the misbehaviour of this name."""
     begun(switch).touch()
     MISBEHAVIOURS[name]()
 
 
 def behave() -> None:
-    """Release what earlier calls have leaked, for a process that still can."""
+    """Release the descriptors, memory and threads that earlier calls have leaked."""
     while _leaked:
         one = _leaked.pop()
         if isinstance(one, int):
@@ -123,7 +123,7 @@ def hang_in_c() -> None:
 
 
 def hang_in_background() -> None:
-    """Return, and have another thread keep Python's lock later."""
+    """Return at once, and let another thread hold Python's global lock from a moment later on."""
     if not _leaked:
         _leaked.append(threading.Timer(0.3, hang_in_c))
         _leaked[0].daemon = True
@@ -164,7 +164,7 @@ def fork_many() -> None:
 
 
 def fork_one() -> None:
-    """Fork a process that inherits all open files of this one, once."""
+    """Fork one process, at the first call only; it inherits all open files of this one."""
     if not _leaked:
         _leaked.append(fork_one)
         if not os.fork():
@@ -177,7 +177,7 @@ def leak_memory() -> None:
 
 
 def leak_in_forks() -> None:
-    """Have other processes, which end with this one, leak memory."""
+    """Fork a process that leaks memory, and that ends with this one."""
     if not os.fork():
         _C.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
         leak_memory()
@@ -193,7 +193,7 @@ def leak_descriptors() -> None:
 
 
 def leak_threads() -> None:
-    """Start threads until there are no more, as the kernel would have it."""
+    """Start THREADS threads, and raise the error of a process that can start no more."""
     while len(_leaked) < THREADS:
         end = threading.Event()
         _leaked.append(end)
@@ -202,7 +202,7 @@ def leak_threads() -> None:
 
 
 def leave_thread() -> None:
-    """Start a thread for which Python waits at its end."""
+    """Start a thread that is no daemon, so that Python waits for it when the process ends."""
     if not _leaked:
         _leaked.append(threading.Event())
         threading.Thread(target=_leaked[0].wait, args=(LIFETIME,), daemon=False).start()
@@ -215,7 +215,7 @@ def print_megabytes() -> None:
 
 
 def change_signals() -> None:
-    """Ignore all signals that can be ignored, behind Python's back."""
+    """Ignore all signals that can be ignored, by the C function, so that Python does not know."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if number < signal.SIGRTMIN:
             _C.signal(int(number), _SIG_IGN)
@@ -227,7 +227,7 @@ def change_signals_and_hang() -> None:
 
 
 def reset_signals() -> None:
-    """Give all signals their usual effect, behind Python's back, and hang."""
+    """Restore the default effect of all signals, by the C function, and hang."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         _C.signal(int(number), _SIG_DFL)
     hang()
@@ -255,13 +255,13 @@ def close_all() -> None:
 
 
 def write_to_report() -> None:
-    """Write into the page that the process shares with the agent."""
+    """Overwrite the shared memory in which the process reports to the agent."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "wharfinger-report" in line:
             first, last = (int(one, 16) for one in line.split()[0].split("-"))
             ctypes.memmove(first, os.urandom(mmap.PAGESIZE), mmap.PAGESIZE)
             ctypes.memset(first + mmap.PAGESIZE, 0xFF, last - first - mmap.PAGESIZE)
-    time.sleep(2)  # until the end of this call, which the page shows again
+    time.sleep(2)  # the end of this call writes a valid report again
 
 
 MISBEHAVIOURS: Final[dict[str, Callable[[], object]]] = {
@@ -302,7 +302,7 @@ MISBEHAVIOURS: Final[dict[str, Callable[[], object]]] = {
     "exit_at_import": exit_process,
     "raise_at_import": raise_error,
 }
-#: Calls in which a driver misbehaves, where that is not the poll.
+#: Methods in which a driver misbehaves. Without an entry, it does so in changed_nodes.
 CALLS: Final[dict[str, Sequence[str]]] = {
     "raise": (
         *("init_host", "get_available_nodes", "update_provider_tree", "changed_nodes"),
@@ -339,9 +339,9 @@ class BadDriver(bad_drivers.BadDriver):
 
 
 def install(directory: Path, misbehaviour: str, switch: Path) -> Path:
-    """Return a directory for the path of Python, in which the drivers are installed.
+    """Install the drivers ``file`` and ``bad`` in a directory; return it for PYTHONPATH.
 
-    ``file`` is the driver that behaves well, ``bad`` the one that does not.
+    ``file`` behaves well. ``bad`` has this misbehaviour while the file ``switch`` exists.
     """
     site = fleet_file.install(directory, bad="bad_at_import:BadDriver")
     (site / "bad_at_import.py").write_text(

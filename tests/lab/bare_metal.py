@@ -1,7 +1,7 @@
-"""Instances of the Ironic driver with a real Ironic and the real Placement.
+"""Instances of the Ironic driver, with a real Ironic and the real Placement.
 
-An instance publishes the nodes of one owner. So tests can share an Ironic, which takes seconds to
-start.
+Each instance publishes only the nodes with its owner in Ironic. So tests can share an Ironic, which
+takes seconds to start.
 """
 
 import json
@@ -39,8 +39,9 @@ Figures = dict[str, tuple[int, int]]
 
 
 def with_template(ironic: Ironic) -> Ironic:
-    """Create the template node, without an owner, that ``available`` copies: to clean a node takes
-    long.
+    """Create an available node without an owner, which ``Metal.available`` copies.
+
+    A copy is quicker than to enroll and clean a node. Return the Ironic.
     """
     node = ironic.create_node(None)
     ironic.set_traits(node, *TRAITS)
@@ -49,10 +50,10 @@ def with_template(ironic: Ironic) -> Ironic:
 
 
 class Metal(fixtures.Fixture):
-    """An instance of the Ironic driver, its state and its cycle.
+    """An instance of the Ironic driver, with its database and its Reconciler ``cycle``.
 
-    Instances with one ``state_path`` share a database. ``options`` belong to the section of the
-    instance; ``url`` is the URL of Ironic, by default that of the fixture.
+    Instances with the same ``state_path`` share a database. ``options`` are written to the
+    instance's section. ``url`` is the URL of Ironic, by default that of the fixture.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Metal(fixtures.Fixture):
         )
 
     def restarted(self) -> Reconciler:
-        """Restart the instance: its next cycle knows only what is on the disk."""
+        """Load the instance anew, as a new process does; only the database on disk stays."""
         instance = driver_instance_loader.load(load([str(self._configuration)]), self.name)
         instance.driver.init_host(Service(host=self._host, binary="wharfinger"))
         self.context = opened(self._state_path, self._host)
@@ -129,23 +130,26 @@ class Metal(fixtures.Fixture):
     # Actions.
 
     def enroll(self, **told: str) -> str:
-        """Enroll a node that behaves as ``told``; return its uuid."""
+        """Enroll a node with ``told`` as its ``extra["lab"]``; return its uuid.
+
+        ``extra["lab"]`` controls the simulated hardware: see ironic_hardware.py.
+        """
         uuid = self.ironic.create_node(None, owner=self.owner, extra={"lab": told})
         self.ironic.set_traits(uuid, *TRAITS)
         return uuid
 
     def available(self, **told: str) -> str:
-        """Insert a copy of the template, which is available; return its uuid."""
+        """Insert an available node with ``told`` as its ``extra["lab"]``; return its uuid."""
         extra = json.dumps({"lab": told})
         [uuid] = self.ironic.insert_nodes(1, owner=self.owner, extra=extra, updated_at=None)
         return uuid
 
     def told(self, uuid: str, **told: str) -> None:
-        """Change how a node behaves from now on."""
+        """Replace ``extra["lab"]`` of a node."""
         self.ironic.update_node(uuid, extra={"lab": told})
 
     def switch(self, uuid: str, power: str) -> None:
-        """Switch the power of a node."""
+        """Switch the power of a node, and wait until Ironic shows it."""
         before = self.ironic.node(uuid)
         answer = self.ironic.ask("PUT", f"/v1/nodes/{uuid}/states/power", {"target": power})
         assert answer.ok
@@ -154,7 +158,7 @@ class Metal(fixtures.Fixture):
         assert after["power_state"] == power
 
     def forget(self, uuid: str) -> None:
-        """Delete a node from Ironic in whatever state it is."""
+        """Delete a node from Ironic's database, in any state."""
         for statement in (
             "DELETE FROM node_traits WHERE node_id = (SELECT id FROM nodes WHERE uuid = :it)",
             "DELETE FROM nodes WHERE uuid = :it",
@@ -169,19 +173,19 @@ class Metal(fixtures.Fixture):
         self.ironic.execute(f"UPDATE nodes SET {assignments} WHERE uuid = :it", **values, it=uuid)
 
     def goes(self, uuid: str, target: str, arrives: str) -> None:
-        """Move a node to a provision state, and poll."""
+        """Request the change ``target`` of a node, wait for the state ``arrives``, and poll."""
         self.ironic.provision(uuid, target)
         self.ironic.wait_for(uuid, arrives)
         self.poll()
 
     def goes_on(self, uuid: str, arrives: str) -> None:
-        """Resume a node that holds or waits, and poll when it has arrived."""
+        """Let a stopped node continue, wait until it is in the state ``arrives``, and poll."""
         self.ironic.go(uuid)
         self.ironic.wait_for(uuid, arrives)
         self.poll()
 
     def allocate(self, uuid: str, consumer: str) -> None:
-        """Allocate a node for a consumer."""
+        """Create a consumer's allocation of a node."""
         amounts: dict[str, Any] = {uuid: {GOLD: 1}}
         allocate(self.placement, consumer, **amounts)
 
@@ -199,12 +203,12 @@ class Metal(fixtures.Fixture):
     # Observations.
 
     def figures(self, uuid: str) -> Figures | None:
-        """Return the inventory of a node in Placement, or None without a provider."""
+        """Return total and reserved amounts of a node by class; None if it has no provider."""
         provider = everything().get(uuid)
         return provider and provider["inventories"]
 
     def reasons(self, uuid: str) -> list[str]:
-        """Return the reasons of reservation, as ``wharfinger reservation list`` prints them."""
+        """Return why a node is reserved, as ``wharfinger reservation list`` prints it."""
         every = provider_details.reserved(self.context)
         return [one.reason for one in every if one.provider_uuid == uuid]
 
@@ -213,18 +217,18 @@ class Metal(fixtures.Fixture):
 
 
 def reserved(*reasons: str, kind: str = GOLD) -> tuple[Figures, list[str]]:
-    """Return the observation of a node that is reserved for these reasons."""
+    """Return what ``Metal.shows`` returns of a node that is reserved for these reasons."""
     return {kind: (1, 1)}, list(reasons)
 
 
 def free(kind: str = GOLD) -> tuple[Figures, list[str]]:
-    """Return the observation of a free node."""
+    """Return what ``Metal.shows`` returns of a free node."""
     return {kind: (1, 0)}, []
 
 
 @dataclass(frozen=True)
 class Look:
-    """State of a provider before or after a request."""
+    """The state of a provider before or after a request to Placement."""
 
     when: str
     figures: Figures
@@ -237,7 +241,7 @@ class Look:
 
 
 def is_candidate(placement: PlacementFixture, uuid: str, kind: str = GOLD) -> bool:
-    """Return whether a request for the class would find the node."""
+    """Return whether Placement offers the node as a candidate for one unit of the class."""
     path = f"/allocation_candidates?resources={kind}:1"
     answer = placement.adapter.request(path, "GET", microversion="1.39")
     return uuid in answer.json()["provider_summaries"]
@@ -245,7 +249,7 @@ def is_candidate(placement: PlacementFixture, uuid: str, kind: str = GOLD) -> bo
 
 @contextmanager
 def watching(placement: PlacementFixture, uuid: str, kind: str = GOLD) -> Iterator[list[Look]]:
-    """Record the state of a provider before and after each write of any client, one at a time."""
+    """Yield a list that gets the state of a provider before and after each write to Placement."""
     adapter = placement.adapter
     looks: list[Look] = []
 

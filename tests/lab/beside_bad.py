@@ -1,4 +1,4 @@
-"""An agent with two driver instances: one whose driver behaves well, and one that may not."""
+"""An agent with two driver instances: one driver behaves well, and the other may misbehave."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from wharfinger.agent.status_client import read_status
 
 GOOD: Final = "good"
 BAD: Final = "bad"
-#: The program, with less patience for what does not end than an operator's.
+#: The program wharfinger, but it waits less long for processes that do not end.
 _IMPATIENT: Final = """
 import sys
 from wharfinger.agent import agent, instance_process
@@ -34,10 +34,10 @@ sys.exit(main())
 
 
 class BesideBad(fixtures.Fixture):
-    """A running agent, with a node of each driver instance in Placement.
+    """A running agent with a good and a bad driver instance, of which each publishes one node.
 
-    The bad driver misbehaves, in the way of that name, while ``switch`` exists. ``intervals`` are
-    those of polls, drift cycles and full cycles, in seconds.
+    The bad driver has the misbehaviour of that name in bad_drivers.py, while the file ``switch``
+    exists. ``intervals`` has the seconds between polls, drift cycles and full cycles.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class BesideBad(fixtures.Fixture):
         self.agent = self.start()
 
     def start(self) -> Process:
-        """Start an agent; the nodes of both instances are published then."""
+        """Start an agent, and wait until Placement has the nodes of both instances."""
         agent = self.useFixture(
             Process(self.program, "-v", command=(sys.executable, "-c", _IMPATIENT))
         )
@@ -77,11 +77,11 @@ class BesideBad(fixtures.Fixture):
         return agent
 
     def set_reserved(self, name: str, reason: str) -> None:
-        """Change the node of an instance."""
+        """Give the node of an instance a reason to be reserved; "" makes it free."""
         self._fleets[name].change(f"{name}-1", reason)
 
     def wait_for(self, name: str, *, reserved: bool) -> None:
-        """Wait until Placement has the node of an instance, reserved or not."""
+        """Wait until the node of an instance is in Placement, and is reserved or free."""
 
         def figures() -> Any:
             provider = everything().get(f"{name}-1", {"inventories": {}})
@@ -90,25 +90,25 @@ class BesideBad(fixtures.Fixture):
         wait_until(lambda: figures() == (1, int(reserved)), lambda: (figures(), self._log()))
 
     def publishes(self, name: str) -> None:
-        """Change the node of an instance, and wait until Placement shows it."""
+        """Check that an instance publishes: reserve and free its node, and wait for Placement."""
         self.set_reserved(name, "cleaning")
         self.wait_for(name, reserved=True)
         self.set_reserved(name, "")
         self.wait_for(name, reserved=False)
 
     def status(self, name: str) -> InstanceStatus:
-        """Return the status of an instance."""
+        """Return the status of an instance, as the agent reports it on its socket."""
         found = read_status(self._socket).instances
         return next(one for one in found if one.name == name)
 
     def row(self, name: str) -> dict[str, Any]:
-        """Return what ``agent status`` prints of an instance."""
+        """Return the row of an instance in the output of ``wharfinger agent status``."""
         done = inprocess.run(self.program, "agent", "status", "-f", "json")
         rows: list[dict[str, Any]] = done.json()
         return next(row for row in rows if row["Instance"] == name)
 
     def checks(self, name: str) -> dict[str, str]:
-        """Return the results of the checks of an instance in ``GET /health``."""
+        """Return the status of each health check of an instance in the agent's ``GET /health``."""
         connection = HTTPConnection("localhost")
         connection.sock = listening_sockets.connect(self._socket, TIMEOUT)
         connection.request("GET", "/health")

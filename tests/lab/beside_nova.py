@@ -1,4 +1,4 @@
-"""The wharfinger program beside nova's services, with devices below nova's root providers."""
+"""The program wharfinger beside nova's services, with devices below nova's root providers."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from wharfinger.providers import Inventory
 
 EXAMPLES: Final = Path(__file__).resolve().parents[2] / "docs" / "examples"
 HOST: Final = "host1"
-#: The driver of the documentation, and the same one with a class that nova knows.
+#: Two drivers: the example cards of the documentation, and the same with nova's class VGPU.
 _DRIVERS: Final = """\
 [wharfinger.drivers]
 cards = wharfinger_cards:CardsDriver
@@ -38,9 +38,9 @@ class GpusDriver(CardsDriver):
 
 
 class Wharfinger(fixtures.Fixture):
-    """The program of one host, with a configuration, a database and devices of its own.
+    """The program wharfinger of one host, with its own configuration, database and devices.
 
-    ``options`` are further ones of the driver's section.
+    ``options`` are written to the driver's section.
     """
 
     def __init__(self, url: str, driver: str = "cards", host: str = HOST, **options: str) -> None:
@@ -70,7 +70,7 @@ class Wharfinger(fixtures.Fixture):
         self.useFixture(fixtures.EnvironmentVariable("PYTHONPATH", str(site)))
 
     def configure(self, host: str | None = None) -> None:
-        """Write the configuration, of another host if one is given."""
+        """Write the configuration; with ``host``, for another host from now on."""
         self._host = host or self._host
         options = "\n".join(f"{name} = {value}" for name, value in self._options.items())
         (self.directory / "wharfinger.conf").write_text(
@@ -92,31 +92,31 @@ token = admin
         )
 
     def has_devices(self, units: dict[str, int]) -> None:
-        """Let the host have these devices: their units, by slot."""
+        """Replace the devices of the host; ``units`` has the number of units by slot."""
         devices = {slot: {"units": count} for slot, count in units.items()}
         (self.directory / "devices.json").write_text(json.dumps(devices))
 
     def run(self, *words: str) -> Done:
-        """Run the program."""
+        """Run the program with these arguments; return its exit code and output."""
         config = str(self.directory / "wharfinger.conf")
         return run_command([PROGRAM, "--config-file", config, *words], self.directory)
 
     def do(self, *words: str) -> str:
-        """Run the program, which succeeds; return what it prints."""
+        """Run the program, require that it succeeds, and return its output."""
         done = self.run(*words)
         assert (done.code, done.err) == (0, ""), done
         return done.out
 
     def sync(self) -> str:
-        """Sync without problems; return what is printed."""
+        """Run ``wharfinger sync``, require that it succeeds, and return its output."""
         return self.do("sync")
 
     def reserve(self, device: str) -> None:
-        """Reserve a device as its operator."""
+        """Run ``wharfinger provider reserve`` for a device."""
         self.do("provider", "reserve", "--reason", "burns", device)
 
     def claim(self, resource_class: str) -> str:
-        """Claim one unit of a device for an instance of ours; return the instance's uuid."""
+        """Claim one unit of a device for a new instance of Wharfinger; return its uuid."""
         nothing = [f"resources:{name}=0" for name in ("VCPU", "MEMORY_MB", "DISK_GB")]
         properties = [*nothing, f"resources1:{resource_class}=1"]
         options = [part for one in properties for part in ("--property", one)]
@@ -136,7 +136,7 @@ def devices() -> dict[str, tuple[int, int]]:
 
 
 def use(url: str, name: str, consumer: str | None = None) -> str:
-    """Allocate a unit of a device for a consumer, by default an unknown one; return its uuid."""
+    """Allocate a unit of a device to a consumer, by default a new one; return the consumer."""
     provider, consumer = everything()[name], consumer or str(uuid4())
     [resource_class] = provider["inventories"]
     answer = adapter_to(url).request(
@@ -165,16 +165,16 @@ def create_device_of_cyborg(url: str, name: str) -> None:
 
 
 def delete_provider(url: str, uuid: str) -> None:
-    """Do ``openstack resource provider delete``."""
+    """Delete a provider, as ``openstack resource provider delete`` does."""
     adapter_to(url).request(f"/resource_providers/{uuid}", "DELETE", microversion="1.39")
 
 
 def delete_allocations(url: str, consumer: str) -> None:
-    """Do ``openstack resource provider allocation delete``."""
+    """Delete a consumer's allocations, as ``openstack resource provider allocation delete``."""
     adapter_to(url).request(f"/allocations/{consumer}", "DELETE", microversion="1.39")
 
 
 def users(name: str) -> dict[str, int]:
-    """Return what each consumer has of a device, by the consumer's uuid."""
+    """Return the units that each consumer has of a device, by the consumer's uuid."""
     allocations: dict[tuple[str, str], int] = everything()[name]["allocations"]
     return {consumer: used for (consumer, _), used in allocations.items()}

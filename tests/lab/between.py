@@ -1,4 +1,4 @@
-"""A proxy between a client and a real HTTP service."""
+"""A proxy between a client and a real HTTP service, which records requests and injects faults."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -34,10 +34,10 @@ class Asked:
 
 
 class Between(Interceptor):
-    """A service of the lab behind another port, which records the requests to it.
+    """A proxy for the service at ``url``, which records the answered requests in ``asked``.
 
-    ``expect`` injects a fault into a request; ``replace`` and ``act`` do what ``FAULTS`` does not
-    offer.
+    ``expect`` injects a fault into a request. ``replace``, ``act`` and ``is_slow`` change an answer
+    in other ways.
     """
 
     def __init__(self, url: str) -> None:
@@ -52,7 +52,10 @@ class Between(Interceptor):
     def replace(
         self, where: Where, change: Callable[[Answer], Answer], *, each_time: bool = False
     ) -> None:
-        """Replace the answer to a request by a function of the service's own answer."""
+        """Replace the answer to a request by the result of ``change`` for the service's answer.
+
+        The first request of ``where`` gets it; with ``each_time``, every one.
+        """
         self.expect(
             where, Fault("replaced", "", answer=change, carried_out=_GET, persistent=each_time)
         )
@@ -72,7 +75,7 @@ class Between(Interceptor):
 
     @property
     def rows(self) -> list[int]:
-        """Return the number of nodes in each answer."""
+        """The number of nodes in each recorded answer."""
         return [one.rows for one in self.asked]
 
     def _forward(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -82,7 +85,7 @@ class Between(Interceptor):
 
 
 def forward(url: str, environ: dict[str, Any], start_response: Any) -> bytes:
-    """Forward a request to a service; return its answer."""
+    """Forward a WSGI request to a service; return the body of its answer."""
     request = webob.Request(environ)
     answer = requests.request(
         request.method,
@@ -98,7 +101,7 @@ def forward(url: str, environ: dict[str, Any], start_response: Any) -> bytes:
 
 
 def edited(change: Callable[[Any], object]) -> Callable[[Answer], Answer]:
-    """Return the answer with its JSON changed in place."""
+    """Return a function for ``replace`` that lets ``change`` edit the JSON of an answer."""
 
     def edit(answer: Answer) -> Answer:
         content = json.loads(answer.body)

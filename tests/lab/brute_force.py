@@ -1,7 +1,7 @@
 """Find allocation candidates by brute force from the contents of Placement's API.
 
-Import nothing of Wharfinger or Placement here: this module is their oracle. It reads plain JSON. It
-is slow, and short enough to be believed.
+This module is the reference for tests of Wharfinger and Placement, so it imports neither. It reads
+plain JSON. It is slow, but so short that a reader can check it.
 
 Placement's API reference and its documents on "modeling with provider trees" and "granular resource
 requests" define the candidates. Where they leave something open, this module follows Placement 16;
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-#: The suffix of the group that several providers may satisfy together.
+#: The suffix of the group whose resources may come from several providers.
 UNNUMBERED = ""
 _SHARES = "MISC_SHARES_VIA_AGGREGATE"
 
@@ -27,7 +27,7 @@ Rule = Callable[["Provider", str | None], bool]
 
 @dataclass(frozen=True)
 class Group:
-    """A request group; one of each set in ``any_of`` and ``member_of`` is enough."""
+    """A request group. Of each set in ``any_of`` and ``member_of``, one member is enough."""
 
     resources: Mapping[str, int]
     required: Names = frozenset()
@@ -41,7 +41,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Request:
-    """Request groups by suffix, and the conditions on the whole candidate."""
+    """A request for candidates: its groups by suffix, and conditions on the whole candidate."""
 
     groups: Mapping[str, Group]
     group_policy: str | None = None
@@ -60,7 +60,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Provider:
-    """A provider with all its facts in Placement."""
+    """A provider with its traits, aggregates, inventories and usages in Placement."""
 
     uuid: str
     parent: str | None
@@ -81,7 +81,7 @@ class Provider:
         )
 
     def gives(self, kind: str, amount: int) -> bool:
-        """Return whether the provider can satisfy the amount in one allocation."""
+        """Return whether Placement would accept an allocation of this amount of a class."""
         stock = self.inventories.get(kind)
         return (
             stock is not None
@@ -98,7 +98,7 @@ class Provider:
 
 @dataclass(frozen=True)
 class Providers:
-    """All providers of a Placement."""
+    """All providers of a Placement. ``reach`` has the usable providers for each root."""
 
     by_uuid: Mapping[str, Provider]
     reach: Mapping[str, tuple[Provider, ...]] = field(init=False)
@@ -109,7 +109,7 @@ class Providers:
 
     @classmethod
     def read(cls, get: Callable[[str], Any]) -> "Providers":
-        """Read all providers; ``get`` answers a path of the API with JSON."""
+        """Read all providers; ``get`` returns the JSON of a path of the API."""
         found = {}
         for one in get("/resource_providers")["resource_providers"]:
             uuid = one["uuid"]
@@ -126,8 +126,9 @@ class Providers:
         return cls(found)
 
     def _within(self, root: str) -> Iterator[Provider]:
-        """Return the tree of a root, and the sharing providers in an aggregate with any of the
-        tree.
+        """Yield the providers of a root's tree, and the sharing providers that the tree can use.
+
+        A sharing provider has an aggregate in common with a provider of the tree.
         """
         tree = [one for one in self.by_uuid.values() if one.root == root]
         aggregates = frozenset[str]().union(*(one.aggregates for one in tree))
@@ -140,7 +141,7 @@ class Providers:
 def candidates(
     providers: Providers, request: Request, rule: Rule = lambda provider, owner: True
 ) -> set[Candidate]:
-    """Return the candidates in which each group uses only providers that the rule allows."""
+    """Return the candidates in which ``rule`` allows each provider for the owner of its group."""
     return {
         candidate
         for candidate in _candidates(providers, request)
@@ -156,8 +157,10 @@ def candidates(
 def owner_rule(
     *, untagged_allowed: bool = False, gate_of: Callable[[str], bool] = lambda owner: True
 ) -> Rule:
-    """Return the rule of ownership; ``gate_of`` returns whether all providers of an owner are
-    tagged.
+    """Return the rule that a group with an owner uses only providers of this owner.
+
+    ``gate_of`` returns whether all providers of an owner have an owner trait; if not, untagged
+    providers are allowed, too. A group without an owner uses only untagged providers.
     """
 
     def may_take(provider: Provider, owner: str | None) -> bool:
@@ -183,14 +186,14 @@ def _candidates(providers: Providers, request: Request) -> Iterator[Candidate]:
             yield from _together(providers, request, dict(choice))
 
 
-#: One way to satisfy a group: amounts by class, by provider.
+#: One way to satisfy a group: amounts by provider uuid and class.
 _Way = dict[str, dict[str, int]]
 
 
 def _ways(
     providers: Providers, suffix: str, group: Group, root: Provider, within: tuple[Provider, ...]
 ) -> Iterator[_Way]:
-    """Return the ways to satisfy a group from the tree of a root and its sharing providers."""
+    """Yield the ways to satisfy a group from the tree of a root and its sharing providers."""
     tree = providers.by_uuid[group.in_tree].root if group.in_tree else None
     if suffix != UNNUMBERED:
         for one in within:
@@ -241,7 +244,7 @@ def _is_member(one: Provider, group: Group) -> bool:
 def _together(
     providers: Providers, request: Request, ways: Mapping[str, _Way]
 ) -> Iterator[Candidate]:
-    """Return the candidate that combines one way for each group, or None."""
+    """Yield the candidate that combines one way for each group, unless they do not fit together."""
     amounts: Counter[tuple[str, str]] = Counter()
     for way in ways.values():
         for uuid, resources in way.items():
@@ -266,7 +269,7 @@ def _together(
 
 
 def _is_below(providers: Providers, uuid: str | None, top: str) -> bool:
-    """Return whether a provider is another one, or a descendant of it."""
+    """Return whether a provider is the provider ``top`` or a descendant of it."""
     while uuid is not None and uuid != top:
         uuid = providers.by_uuid[uuid].parent
     return uuid == top

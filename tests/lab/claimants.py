@@ -1,6 +1,6 @@
-"""Claims and releases, with other actors between any two of their steps.
+"""Run claims and releases of instances, and let another actor act between any two of their steps.
 
-The steps of a claim are its requests to Placement and its calls of the database. Reads are steps,
+The steps of a claim are its requests to Placement and its calls to the database. Reads are steps,
 too: another process may change the answer before the next step.
 """
 
@@ -35,9 +35,10 @@ _WRITES: Final = ("insert", "update", "delete", "replace", "write")
 
 
 class Boundaries(Passing):
-    """Boundaries before and after each request to Placement and database call that writes.
+    """Boundaries before and after each request to Placement and each database call that writes.
 
-    Reads have boundaries if ``reads`` is true. At a boundary, another actor does all of ``act``.
+    With ``reads``, reading requests and calls have boundaries, too. See Passing for what can happen
+    at a boundary: a crash, or the whole of ``act``.
     """
 
     def __init__(self, placement: PlacementFixture, *, reads: bool = False, **what: Any) -> None:
@@ -76,7 +77,10 @@ class Boundaries(Passing):
 
 
 def between(passed: list[str]) -> list[tuple[int, str]]:
-    """Return the boundaries that differ: the end of a step equals the start of the next."""
+    """Return the numbers and names of the boundaries, without a "before" that follows an "after".
+
+    Nothing happens between the end of a step and the start of the next one.
+    """
     return [
         (number, name)
         for number, name in enumerate(passed)
@@ -85,9 +89,10 @@ def between(passed: list[str]) -> list[tuple[int, str]]:
 
 
 class Rehearsal:
-    """An act that is repeated from one initial state.
+    """Repeats an act from the same initial state, each time with another interruption.
 
-    A first run finds its boundaries; ``steps`` are those that differ for other actors.
+    A first run finds the boundaries of the act. ``passed`` has all of them, ``steps`` those of
+    ``between``.
     """
 
     def __init__(
@@ -108,31 +113,31 @@ class Rehearsal:
         self.go_back()
 
     def go_back(self) -> None:
-        """Restore the initial state."""
+        """Restore the initial state of Placement and the database."""
         self._moments.go_back(self._beginning)
 
     def die(self, number: int) -> None:
-        """Act from the initial state to a boundary, where the process ends."""
+        """Run the act from the initial state until it crashes at a boundary, by its number."""
         self.go_back()
         crashing = Boundaries(self._placement, reads=self._reads, crash_at=number)
         with crashing, pytest.raises(Crash):
             self._act()
 
     def die_at(self, name: str) -> None:
-        """Act from the initial state to the first boundary of that name, where the process ends."""
+        """Run the act from the initial state until it crashes at the first boundary ``name``."""
         self.die(self.passed.index(name))
 
     def interrupted(self, number: int, act: Callable[[], object]) -> Any:
-        """Act from the initial state; others act at a boundary. Return the result of the act."""
+        """Run the act of this rehearsal, and ``act`` at a boundary; return the first result."""
         self.go_back()
         with Boundaries(self._placement, reads=self._reads, act_at=number, act=act):
             return self._act()
 
 
 class Posts(fixtures.Fixture):
-    """The requested allocations: ``bodies`` of POST /allocations, in order.
+    """Records the bodies of all POST /allocations in ``bodies``.
 
-    ``before`` is called before each request, ``after`` when it was answered.
+    ``before`` is called before each of these requests, ``after`` when it was answered.
     """
 
     def __init__(self, placement: PlacementFixture) -> None:
@@ -149,7 +154,7 @@ class Posts(fixtures.Fixture):
         adapter._adapter = self
 
     def request(self, path: str, method: str, **kwargs: Any) -> Any:
-        """Forward the request."""
+        """Forward a request to Placement, and record it if it is a POST /allocations."""
         if (method, path) != ("POST", "/allocations"):
             return self._adapter.request(path, method, **kwargs)
         body: dict[str, Any] = json.loads(kwargs["data"])
@@ -166,7 +171,7 @@ def providers_of(body: dict[str, Any]) -> list[str]:
 
 
 def unknown(context: Context) -> set[str]:
-    """Return the consumers with an allocation but without a row."""
+    """Return the uuids of the consumers with an allocation that are no instance."""
     return held().keys() - {one.uuid for one in InstanceList.get_by_filters(context)}
 
 
@@ -187,7 +192,7 @@ def reserved(placement: PlacementFixture) -> set[str]:
 
 
 def together(works: list[Callable[[], _T]]) -> list[_T | Exception]:
-    """Run works in threads that start at the same time; return their results."""
+    """Run functions in threads that start at the same time; return results or NoCandidates."""
     start = Barrier(len(works), timeout=60)
 
     def begin(work: Callable[[], _T]) -> _T | Exception:
@@ -202,13 +207,13 @@ def together(works: list[Callable[[], _T]]) -> list[_T | Exception]:
 
 
 def warm(desk: Desk) -> None:
-    """Claim and release once, so that the desk's caches are filled."""
+    """Claim and release an instance, so that the caches of the desk are filled."""
     desk.claims.release(desk.claim(flavor("small")).instance.uuid)
 
 
 @contextmanager
 def anew(publishing: Publishing) -> Iterator[Desk]:
-    """Return a desk of a new process."""
+    """Yield a desk with a new client and database connection, as in a new process."""
     context = opened(publishing.state_path)
     try:
         with Desk(publishing.placement.new_client(), context) as desk:
@@ -218,6 +223,6 @@ def anew(publishing: Publishing) -> Iterator[Desk]:
 
 
 def settled(publishing: Publishing) -> list[str]:
-    """Return the faults after a drift cycle."""
+    """Run a drift cycle; return the faults of the allocations, and the problems of the cycle."""
     problems = publishing.cycle.drift().problems
     return [*faults(publishing.context), *map(str, problems)]

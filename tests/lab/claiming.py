@@ -1,4 +1,4 @@
-"""Instances and moves, and the resources that they use, counted apart from the tracker."""
+"""Create instances and moves, and count the resources that they use without the tracker's code."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def flavor(vcpus: int = 0, **amounts: int) -> Flavor:
 def instance(
     context: Context, vcpus: int = 0, *, place: Place | None = None, **amounts: int
 ) -> Instance:
-    """Create an instance, on a node or without one."""
+    """Create an instance in the database, on a node or without one."""
     host, node = place or (None, None)
     made = Instance(
         context,
@@ -53,7 +53,7 @@ def migration(
     status: str = "accepted",
     **values: Any,
 ) -> Migration:
-    """Create the migration of an instance."""
+    """Create the migration of an instance in the database."""
     made = Migration(
         context,
         instance_uuid=moved.uuid,
@@ -69,16 +69,16 @@ def migration(
 
 
 def lead(one: Migration, *statuses: str) -> None:
-    """Move a migration through these statuses."""
+    """Save a migration with each of these statuses, one after the other."""
     for status in statuses:
         one.status = status
         one.save()
 
 
 def taken(context: Context) -> dict[Place, Amounts]:
-    """Return the resources used on each node with a row, from instances and migrations.
+    """Count the resources that instances and moves use on each node with a row.
 
-    On the source and the destination of a move, the migration counts; elsewhere the instance.
+    On the source and the destination host of a move the migration counts, elsewhere the instance.
     """
     counted: dict[Place, Counter[str]] = {}
     moving = set()
@@ -96,7 +96,7 @@ def taken(context: Context) -> dict[Place, Amounts]:
 
 
 def noted(context: Context) -> dict[Place, Amounts]:
-    """Return the used resources that each node's row records."""
+    """Return the used resources that the row of each node has."""
     return {
         (row.host, row.hypervisor_hostname): (
             row.vcpus_used,
