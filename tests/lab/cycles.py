@@ -1,4 +1,4 @@
-"""Cycles of a scripted driver against the real Placement."""
+"""Run cycles of a scripted driver with the real Placement, and read Placement's contents."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -41,9 +41,9 @@ _QUERIES: Final = {
 
 
 class Publishing(fixtures.Fixture):
-    """A scripted driver instance, its state and its cycle.
+    """An instance of the ScriptedDriver, with its database and its Reconciler ``cycle``.
 
-    Objects are in the process's current store, or in a ``database`` of a server.
+    The database is a SQLite file in ``state_path``, or the one with the URL ``database``.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Publishing(fixtures.Fixture):
         self.restarted()
 
     def restarted(self) -> Reconciler:
-        """Restart the instance: its next cycle knows only what is on the disk."""
+        """Create a new cycle and client, as a new process does; only the database stays."""
         context = self.context = (
             opened(self.state_path) if self.database is None else self._connected(self.database)
         )
@@ -124,7 +124,7 @@ def _empty_database() -> bytes:
 
 
 def stored(state_path: Path, instance: str = "scripted", host: str = HOST) -> dict[str, Record]:
-    """Return the records that a new process would read."""
+    """Return the records of an instance's providers, as a new process reads them."""
     context = opened(state_path)
     try:
         return dict(RecordStore(context, host, instance).records)
@@ -133,7 +133,7 @@ def stored(state_path: Path, instance: str = "scripted", host: str = HOST) -> di
 
 
 def contents(_placement: PlacementFixture) -> dict[str, dict[str, Any]]:
-    """Return Placement by provider name, without allocations and change counters."""
+    """Return all providers in Placement by name, without allocations and generations."""
     return {
         name: {part: what for part, what in one.items() if part != "allocations"}
         for name, one in everything().items()
@@ -141,10 +141,10 @@ def contents(_placement: PlacementFixture) -> dict[str, dict[str, Any]]:
 
 
 def everything(engine: Engine | None = None) -> dict[str, dict[str, Any]]:
-    """Return ``contents`` and the allocations, all of one moment.
+    """Return all providers in Placement by name, with their allocations.
 
-    Reads Placement's database, which is a hundred times faster than the API. The default is the
-    Placement of this process; ``engine`` is the database of another one.
+    Read Placement's database, which is a hundred times faster than the API. ``engine`` is the
+    database of another Placement than that of this process.
     """
     with (engine or db_api.get_placement_engine()).connect() as connection:
         providers = connection.execute(
@@ -181,7 +181,7 @@ def allocate(
     microversion: str = "1.39",
     **amounts: dict[str, int],
 ) -> None:
-    """Allocate amounts by class of named providers for a consumer."""
+    """Create a consumer's allocations: amounts by provider name and class."""
     kind = {"consumer_type": "INSTANCE"} if microversion == "1.39" else {}
     by_name = {one.name: one.uuid for one in placement.client.list_providers()}
     response = placement.adapter.request(

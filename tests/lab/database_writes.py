@@ -1,4 +1,4 @@
-"""Transactions of the database that tests count and interrupt."""
+"""Count and interrupt the transactions of the framework's database."""
 
 import threading
 from collections.abc import Callable, Collection
@@ -15,10 +15,10 @@ VERBS: Final = ("insert", "update", "delete", "replace", "touch", "write")
 
 
 class DatabaseWrites(fixtures.Fixture):
-    """Call ``around`` with the name of each transaction, and run the transaction within it.
+    """Runs each writing transaction inside the context that ``around`` returns.
 
-    A name is the method and the table ("insert instances"). The name of a batch of records is that
-    of its first change ("delete reservations").
+    ``around`` gets the name of the transaction: the method and the table ("insert instances"), or
+    that of the first change of a RecordBatch ("delete reservations"). It also gets the batch.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class DatabaseWrites(fixtures.Fixture):
         self._thread = threading.local()
 
     def _setUp(self) -> None:
-        for verb in VERBS:  # unwatched verbs call ``write``
+        for verb in VERBS:  # also the unwatched ones, since they call ``write``
             watched = self._watched(verb, getattr(Database, verb))
             path = f"{Database.__module__}.{Database.__qualname__}.{verb}"
             self.useFixture(fixtures.MonkeyPatch(path, watched))
@@ -56,9 +56,9 @@ class DatabaseWrites(fixtures.Fixture):
 
 
 class Transactions(fixtures.Fixture):
-    """Count transactions: ``reads`` and ``writes`` are their names.
+    """Records the names of all transactions in ``reads`` and ``writes``.
 
-    Service reports are not counted: they have an interval of their own.
+    Service reports (``touch``) are not recorded, since their time depends on an interval.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Transactions(fixtures.Fixture):
 
 
 def name_of(work: object) -> str:
-    """Return the name of the transaction of an object: for a batch, its first change."""
+    """Return the name of the transaction that saves an object; of a batch, the first change."""
     if not isinstance(work, RecordBatch):
         return f"save {type(work).__name__}"
     changes = {

@@ -1,4 +1,4 @@
-"""A driver that programs devices without a backend, and views of the results."""
+"""A driver that programs simulated devices, and what tests read of a device and its job."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -19,18 +19,12 @@ IMAGE: Final = uuid("image")
 #: Total and reserved amount of each published device.
 FREE: Final = {"FPGA": (4, 1)}
 FULL: Final = {"FPGA": (4, 4)}
-#: Two functions of a device of ours, and a device that another owner publishes.
+#: Two devices that the driver publishes, and a device of another owner.
 OWN, SIBLING, CARD = "fpga", "fpga-2", "card"
 
 
 class ProgrammableDriver(ReservingDriver):
-    """A driver that programs devices without a backend.
-
-    ``held`` are the functions that devices report, by provider uuid; a device that is missing
-    reports nothing. ``loading`` is called with the provider's uuid and the function while an image
-    is loaded, and may raise. ``scopes`` are devices that are programmed together, by uuid.
-    ``problems`` are the problems that the driver reports.
-    """
+    """A driver that programs simulated devices."""
 
     capabilities: ClassVar[Capabilities] = replace(
         ReservingDriver.capabilities, programming=SUPPORTED
@@ -38,10 +32,15 @@ class ProgrammableDriver(ReservingDriver):
 
     def __init__(self, name: str = "scripted") -> None:
         super().__init__(name)
+        #: The function of each device, by provider uuid. Without an entry, current_function raises.
         self.held: dict[str, str | None] = {}
+        #: The programming scope of each device that is not programmed alone, by provider uuid.
         self.scopes: dict[str, list[str]] = {}
+        #: The result of get_problems.
         self.problems: list[str] = []
+        #: The arguments of the calls of program.
         self.programmed: list[tuple[str, str, str | None]] = []
+        #: Called with the provider's uuid and the function by each program; may raise.
         self.loading: Callable[[str, str | None], object] = lambda uuid, function: None
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
@@ -61,7 +60,7 @@ class ProgrammableDriver(ReservingDriver):
 
 
 def publish_devices(publishing: Publishing, placement: PlacementFixture) -> ProgrammableDriver:
-    """Publish a host with two devices, and overlay a device of another owner."""
+    """Publish a host with two devices, and let the driver add to a device of another owner."""
     driver = ProgrammableDriver()
     drives(publishing, driver)
     makes(placement, CARD, **FREE)
@@ -72,7 +71,7 @@ def publish_devices(publishing: Publishing, placement: PlacementFixture) -> Prog
 
 
 class Device:
-    """A device, its job and its state in Placement."""
+    """A published device: programs it, and reads its job and its provider."""
 
     def __init__(self, publishing: Publishing, placement: PlacementFixture, name: str) -> None:
         self.name = name
@@ -92,7 +91,7 @@ class Device:
         return self.publishing.context
 
     def program(self, function: str | None = None, **more: Any) -> DeviceJob:
-        """Program the device; needs a patched ``_INTERVAL``."""
+        """Run a programming job for the device. The test has to shorten the job's ``_INTERVAL``."""
         return program(
             self.publishing.client,
             self.context,
@@ -104,14 +103,14 @@ class Device:
         )
 
     def falls_silent(self) -> None:
-        """Set the last sign of life of the job's process an hour back."""
+        """Set ``seen_at`` of the job an hour back, as if its process had died then."""
         job = self.job
         assert job is not None
         job.seen_at -= timedelta(hours=1)
         job.save()
 
     def says(self, *functions: str) -> None:
-        """Replace the function traits of the device, as another client."""
+        """Replace the function traits of the device in Placement, as another program would."""
         client = self.placement.client
         there = client.get_traits(self.uuid)
         traits = {PREFIX + function for function in functions}
@@ -122,7 +121,7 @@ class Device:
 
     @property
     def functions(self) -> set[str]:
-        """Return the functions in the device's traits."""
+        """The functions for which the device has function traits in Placement."""
         traits = contents(self.placement)[self.name]["traits"]
         return {trait.removeprefix(PREFIX) for trait in function_traits(traits)}
 
@@ -133,7 +132,7 @@ class Device:
 
     @property
     def job(self) -> DeviceJob | None:
-        """Return the job of the device from the database."""
+        """The job of the device in the database, None without one."""
         found = DeviceJobList.get_by_filters(self.context, provider_uuid=self.uuid)
         return found[0] if found else None
 
@@ -143,15 +142,15 @@ class Device:
 
     @property
     def is_held(self) -> bool:
-        """Return whether a job has reserved the device."""
+        """Whether the database has a reservation of the device by a programming job."""
         return bool(
             ReservationList.get_by_filters(self.context, provider_uuid=self.uuid, holder=HOLDER)
         )
 
     def is_free(self) -> bool:
-        """Return whether the device is as before it was programmed, apart from its function."""
+        """Return whether the device has its own reserved amount and no reservation by a job."""
         return self.figures == FREE and not self.is_held
 
     def is_left(self) -> bool:
-        """Return whether the device is reserved and waits until an operator resolves its job."""
+        """Return whether the device is fully reserved, and its job has the state "unknown"."""
         return self.figures == FULL and self.is_held and self.state == "unknown"

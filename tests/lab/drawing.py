@@ -1,9 +1,9 @@
-"""Draw the cases that a run tries: a sample by seed, or with ``--all`` every case.
+"""Draw the cases that a test run tries: a random sample, or with ``--all`` every case.
 
-Whether a case is drawn depends on the seed, its test and the case, and hardly on what else runs:
-``--seed N`` draws the same cases again, also in a run of some of the tests.
+Whether a case is drawn depends on the seed, the test and the case, and hardly on the other tests of
+the run. So ``--seed N`` draws the same cases again, also in a run of only some tests.
 
-Put a case that failed once into ``keep``: each run tries it.
+Put a case that has failed once into ``keep``, so that each run tries it.
 """
 
 import random
@@ -28,7 +28,7 @@ _NAMED: Final = 20
 
 @dataclass
 class Draw:
-    """Draw cases for one test, and record them for the report of its failure.
+    """Draws cases for one test, and records them for the report if the test fails.
 
     ``seed`` is None if every case is tried.
     """
@@ -38,7 +38,7 @@ class Draw:
     notes: list[str] = field(default_factory=list)
 
     def __call__(self, cases: Iterable[T], number: int, keep: Collection[T] = ()) -> list[T]:
-        """Return the cases of ``keep`` and so many random others, in their order."""
+        """Return ``number`` random cases and those of ``keep``, in their order."""
         every = list(cases)
         chosen = chosen_of(
             [str(index) for index in range(len(every))], number, self.seed, self.test
@@ -51,15 +51,13 @@ class Draw:
         return drawn
 
     def number(self, every: int, some: int) -> int:
-        """Return the number of examples for a property."""
+        """Return the number of examples of a hypothesis property: ``every`` with --all."""
         number = every if self.seed is None else some
         self.notes.append(f"{number} of {every} examples")
         return number
 
     def examples(self, every: int, some: int) -> Callable[[_Property], _Property]:
-        """Return a decorator that sets the number of examples and the seed of a hypothesis
-        property.
-        """
+        """Return a decorator for a hypothesis property that sets the seed and ``number``."""
         limits = settings(
             max_examples=self.number(every, some),
             database=None,
@@ -72,7 +70,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class _Marked:
-    """Arguments of a marker: the number of cases to try, and the ids of those always tried."""
+    """The arguments of a marker: how many cases are tried, and the ids of those always tried."""
 
     number: int
     keep: Collection[str] = ()
@@ -83,17 +81,17 @@ class _Marked:
             raise pytest.UsageError(f"pytest.mark.{MARKER}: of is one of {_OF}, and keep a list")
 
     def place(self, item: pytest.Item) -> str:
-        """Return the test or module for which the marker draws."""
+        """Return the node id of the test or module among whose cases the marker draws."""
         return item.nodeid.partition("::" if self.of == "module" else "[")[0]
 
     def keeps(self, item: pytest.Item) -> bool:
-        """Return whether a case is always tried."""
+        """Return whether ``keep`` has the case of this item."""
         id = item.nodeid.partition("[")[2].removesuffix("]")
         return any(f"-{one}-" in f"-{id}-" for one in self.keep)
 
 
 def chosen_of(cases: Sequence[str], number: int, seed: int | None, place: str) -> set[int]:
-    """Return the indexes of the drawn cases; without a seed, of all."""
+    """Return the indexes of ``number`` cases drawn by the seed; without a seed, of all cases."""
     if seed is None:
         return set(range(len(cases)))
 
@@ -107,14 +105,14 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("drawing", "which of many cases are tried")
     group.addoption("--all", action="store_true", dest="every_case", help="try every case")
     group.addoption(
-        "--seed", type=int, help="draws cases and orders tests; default: another each time"
+        "--seed", type=int, help="draw cases and order tests by this seed; default: a random one"
     )
 
 
 def configure(config: pytest.Config) -> None:
-    """Choose the seed; an xdist worker takes that of its controller.
+    """Choose the seed of the run. An xdist worker uses the seed of its controller.
 
-    pytest-randomly, if installed, orders the tests by the same seed.
+    pytest-randomly, if it is installed, orders the tests by the same seed.
     """
     config.addinivalue_line(
         "markers",
@@ -129,12 +127,12 @@ def configure(config: pytest.Config) -> None:
 
 
 def seed_of(config: pytest.Config) -> int | None:
-    """Return the seed, or None if every case is tried."""
+    """Return the seed of the run, or None if it tries every case."""
     return None if config.option.every_case else int(config.option.seed)
 
 
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the items with the marker that were not drawn."""
+    """Deselect the items with the marker ``drawn`` whose cases were not drawn."""
     seed = seed_of(config)
     if seed is None:
         return
@@ -157,7 +155,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def report(config: pytest.Config, write: Callable[[str], None]) -> None:
-    """Report which cases a run tried, and how to try them again."""
+    """Write which cases the run has tried, and how to try them again."""
     seed = seed_of(config)
     if seed is None:
         write(f"every case was tried, in the order of --seed {config.option.seed}")
@@ -166,7 +164,7 @@ def report(config: pytest.Config, write: Callable[[str], None]) -> None:
 
 
 def explain(item: pytest.Item, failed: pytest.TestReport) -> None:
-    """Add the drawn cases to the report of a failed test."""
+    """Add a section with the drawn cases to the report of a failed test."""
     draw = getattr(item, "funcargs", {}).get("draw")
     notes = draw.notes if isinstance(draw, Draw) else []
     if notes or item.get_closest_marker(MARKER):

@@ -1,4 +1,4 @@
-"""Drivers without a backend, for tests of what calls drivers."""
+"""A driver without a backend, and edits of its trees, for tests of the code that calls drivers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
@@ -13,12 +13,12 @@ from wharfinger.providers import ProviderTree
 
 Edit = Callable[[ProviderTree, str, Allocations | None], None]
 
-#: Uuid of the device of ``with_device``, wherever it is.
+#: The uuid of the device of ``with_device``, below any node.
 DEVICE: Final = str(uuid5(NAMESPACE_OID, "device"))
 
 
 class ScriptedDriver(ComputeDriver):
-    """A driver whose trees are the edits in ``nodes``, by node name."""
+    """A driver whose nodes a test sets: ``nodes`` has the function that edits each node's tree."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         nested_providers=SUPPORTED,
@@ -50,7 +50,7 @@ class ScriptedDriver(ComputeDriver):
 
 
 def flat(**totals: int) -> Edit:
-    """Return the edit of a node with these totals by resource class."""
+    """Return an edit that gives the root of a node these totals by resource class."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         tree.update_inventory(node, {name: {"total": total} for name, total in totals.items()})
@@ -59,7 +59,7 @@ def flat(**totals: int) -> Edit:
 
 
 def with_children(root: dict[str, int], children: dict[str, dict[str, int]]) -> Edit:
-    """Return the edit of a node with exactly these children, each with totals by class."""
+    """Return an edit that gives a node these totals, and exactly these children with totals."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         flat(**root)(tree, node, allocations)
@@ -75,7 +75,7 @@ def with_children(root: dict[str, int], children: dict[str, dict[str, int]]) -> 
 
 
 def also(*edits: Callable[[ProviderTree], Any]) -> Callable[[Edit], Edit]:
-    """Return a node's edit followed by more edits."""
+    """Return a decorator that adds further edits of the tree to the edit of a node."""
 
     def wrap(edit: Edit) -> Edit:
         def both(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
@@ -89,7 +89,7 @@ def also(*edits: Callable[[ProviderTree], Any]) -> Callable[[Edit], Edit]:
 
 
 def with_device(edit: Edit) -> Edit:
-    """Return a node's edit that also moves the device, by its uuid, below the node."""
+    """Return an edit that also puts the device DEVICE below the node, wherever it was before."""
 
     def both(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         edit(tree, node, allocations)
@@ -101,7 +101,7 @@ def with_device(edit: Edit) -> Edit:
 
 
 def with_gpu_below(parent: str) -> Edit:
-    """Return the edit of a node with a card, and a GPU below it that may move between cards."""
+    """Return an edit that gives a node a child "card", and moves the GPU below ``parent``."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         flat(VCPU=8)(tree, node, allocations)
@@ -117,7 +117,7 @@ def with_gpu_below(parent: str) -> Edit:
 
 
 def moves_vgpus(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-    """Move the node's VGPUs, with their allocations, to a child."""
+    """Edit that reshapes: move the node's VGPUs with their allocations to the child "gpu"."""
     root = tree.data(node)
     if "VGPU" in root.inventory and allocations is None:
         raise ReshapeNeeded
@@ -135,5 +135,5 @@ def moves_vgpus(tree: ProviderTree, node: str, allocations: Allocations | None) 
 
 
 def does_not_answer(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-    """Raise, as a driver whose node fails."""
+    """Edit that raises, as a driver does whose node does not answer."""
     raise OSError("no answer")

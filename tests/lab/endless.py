@@ -1,4 +1,4 @@
-"""A server that acts as Ironic or Placement, with endless answers."""
+"""A server in place of Ironic or Placement that answers without end."""
 
 import threading
 import zlib
@@ -13,16 +13,17 @@ import msgspec
 from tests.unit.ironic import samples
 
 _SPACES: Final = b" " * 65536
-#: More than any test reads: a client without a limit fails and does not hang.
+#: More bytes than any test reads, so that a test of a client without a limit fails, not hangs.
 _MOST: Final = 2**30
 
 
 class Endless(fixtures.Fixture):
-    """An HTTP server on 127.0.0.1.
+    """An HTTP server on 127.0.0.1 with endless lists of nodes and endless bodies.
 
-    ``pages`` selects the contents of each next page of nodes: "new" nodes, or "the same". Any other
-    request gets an endless body, ``encoding`` "gzip" or "identity". ``asked`` are the paths of the
-    requests; ``sent`` is the number of bytes of bodies that were written.
+    A GET of /v1/nodes gets a page with one node, always with a further page. With ``pages`` "new"
+    the node of each page is new, with "the same" it is not. Any other GET gets an endless body in
+    the ``encoding`` "gzip" or "identity". ``asked`` has the paths of the requests, ``sent`` the
+    number of bytes of endless bodies.
     """
 
     url: str
@@ -60,7 +61,7 @@ class Endless(fixtures.Fixture):
         self.url = f"http://127.0.0.1:{server.server_port}"
 
     def send_page(self, handler: BaseHTTPRequestHandler) -> None:
-        """Answer with a page of one node."""
+        """Answer with a page of one node; its uuid is the marker of the next page."""
         query = parse_qs(urlsplit(handler.path).query)
         is_new = self.pages == "new" or "marker" not in query
         uuid = str(uuid4()) if is_new else query["marker"][0]

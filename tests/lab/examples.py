@@ -1,7 +1,8 @@
-"""The examples on the pages of the documentation: commands after ``$``, with what they print.
+"""Run the examples on the pages of the documentation, and compare their output.
 
-A comment before an example, ``.. before: NAME`` or ``<!-- before: NAME -->``, names what a test
-does first. ``not run: REASON`` in its place marks an example that needs more than a test has.
+An example is a block of commands after ``$``, with the output of each. A comment before it,
+``.. before: NAME`` or ``<!-- before: NAME -->``, names the preparation by the test. An example with
+the comment ``not run: REASON`` is not run.
 """
 
 import re
@@ -31,9 +32,9 @@ _MASKED: Final = (
 
 @dataclass(frozen=True)
 class Block:
-    """Commands with what they print, and what a test does before them.
+    """An example: its commands, each with the output on the page.
 
-    ``reason`` says why no test runs them.
+    ``before`` names the preparation by the test. ``reason`` says why the example is not run.
     """
 
     commands: tuple[tuple[str, str], ...]
@@ -53,17 +54,17 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def commands(block: str) -> Iterator[tuple[str, str]]:
-    """Yield the commands of a block, with what the page shows after each."""
+    """Yield the commands of a block, each with its output on the page."""
     return iter(_COMMAND.findall(dedent(block).strip("\n") + "\n"))
 
 
 def check(command: str, shown: str, printed: str, *homes: str) -> None:
-    """Require that a command has printed what its page shows.
+    """Require that the output of a command is that on the page.
 
-    Dots stand for anything, and a page wraps long lines.
+    "..." on the page stands for any text. White space need not agree, since pages wrap long lines.
     """
     shown, printed = masked(shown, *homes), masked(printed, *homes)
-    # Dots at the end stand for nothing, too.
+    # "..." at the end also stands for an empty text.
     expected = re.sub(r"\.\.\.\n+\Z", "...", shown)
     assert OutputChecker().check_output(expected, printed, ELLIPSIS | NORMALIZE_WHITESPACE), (
         f"$ {command}\nthe page shows:\n{shown}\nthe command prints:\n{printed}"
@@ -71,7 +72,7 @@ def check(command: str, shown: str, printed: str, *homes: str) -> None:
 
 
 def masked(text: str, *homes: str) -> str:
-    """Replace uuids, times, home directories, and the lines of tables, whose widths follow."""
+    """Replace what differs from run to run: uuids, times, home directories, lines of tables."""
     for home in homes:
         text = text.replace(home, "~")
     for pattern, mask in _MASKED:
@@ -81,13 +82,13 @@ def masked(text: str, *homes: str) -> str:
 
 @dataclass
 class Shell:
-    """A shell that keeps its directory from command to command."""
+    """Runs commands in bash, each in the working directory in which the last one has ended."""
 
     directory: Path
     environment: Mapping[str, str]
 
     def run(self, command: str) -> str:
-        """Run a command that succeeds; return what it prints."""
+        """Run a command, require that it succeeds, and return its output."""
         done = subprocess.run(
             ["bash", "-c", f"{command} && pwd >~/directory"],
             cwd=self.directory,

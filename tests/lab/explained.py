@@ -1,4 +1,4 @@
-"""Facts about providers, and the explanations of requests from them, without any service."""
+"""Explain requests for candidates from made-up facts about providers, without any service."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"
 
 
 class World:
-    """Facts about providers, added one by one; names stand for uuids."""
+    """Made-up facts about providers, added one by one. A provider's uuid is made of its name."""
 
     def __init__(self) -> None:
         self.facts = Facts(providers={})
@@ -47,7 +47,7 @@ class World:
         self._aggregates[one.uuid] = aggregates
 
     def shares(self, name: str, *roots: str) -> None:
-        """Let a provider share with the trees of these roots."""
+        """Let the trees of these roots use the sharing provider ``name``."""
         reached = {**self.facts.reached, uuid(name): frozenset(map(uuid, roots))}
         self.facts = replace(self.facts, reached=reached)
 
@@ -59,8 +59,10 @@ class World:
         candidates: int = 0,
         minds_owners: bool = True,
     ) -> Explanation:
-        """Return the explanation of a request; ``asked`` are the stages that Placement has
-        answered.
+        """Return the explanation of a request.
+
+        ``asked`` has the stages whose results come from Placement in production. Without
+        ``minds_owners``, a group may use providers of any owner.
         """
         facts = self._seen(request, root)
         parts = tuple(
@@ -80,7 +82,7 @@ class World:
         )
 
     def _seen(self, request: ResourceRequest, root: TraitConditions) -> Facts:
-        """Return the facts that matter for a request."""
+        """Return the facts, completed with those that production code reads for this request."""
         choices = {frozenset([SHARES])}
         for one in (root, *(group.traits for group in request.groups)):
             choices |= one.any_of | {frozenset([trait]) for trait in one.required | one.forbidden}
@@ -104,7 +106,7 @@ class World:
 
 
 def stock(total: int, used: int | None = 0, **figures: int) -> Stock:
-    """Return a stock whose figures are all known."""
+    """Return the Stock of an inventory with all figures known; ``used`` None is unknown."""
     inventory = Inventory(total=total, **figures)
     return Stock(int(inventory.capacity), used, inventory)
 

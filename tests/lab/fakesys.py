@@ -1,16 +1,17 @@
-"""A real libvirtd and mdevctl on a made-up /sys, for tests/lab/libvirtd.py.
+"""Run a real libvirtd and mdevctl on a simulated /sys, for tests/lab/libvirtd.py.
 
-Run inside mount and network namespaces of its own, as root there::
+Run it inside mount and network namespaces of its own, as root there::
 
     unshare --mount --net --propagation unchanged python -I fakesys.py DIRECTORY
 
-Reads one command per line on stdin ("start" or "kill" libvirtd), and answers each with a line of
-JSON. Ends, together with libvirtd, at the end of stdin. Imports only the standard library.
+The program reads one command per line from stdin ("start" or "kill" libvirtd), and answers each
+with a line of JSON. It ends, together with libvirtd, at the end of stdin. It imports only the
+standard library.
 
-This module acts as the kernel: mdevctl writes to the ``create`` and ``remove`` files, which are
-FIFOs, and so makes and removes devices; udev's announcement goes to all listeners in this network
-namespace. One device takes mdevs of one type at a time, as NVIDIA's devices do; another one is
-outside PCI, as the kernel's mtty sample is.
+It acts as the kernel. The ``create`` and ``remove`` files of devices are FIFOs. When mdevctl writes
+to one, the program creates or removes an mdev, and sends udev's announcement to all listeners in
+the network namespace. There are GPUs, which have mdevs of only one type at a time, as NVIDIA's
+have, and a device outside PCI, as the kernel's sample driver mtty has.
 """
 
 import ctypes
@@ -29,12 +30,12 @@ from pathlib import Path
 
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 NETLINK_KOBJECT_UEVENT = 15
-#: The multicast group of what udev has processed (1 is the kernel's own).
+#: The multicast group of udev's announcements (1 is the kernel's own).
 UDEV_GROUP = 2
 READY_TIMEOUT = 60.0
 
 GPUS = ("0000:41:00.0", "0000:42:00.0")
-#: Names of a GPU's types, and how many of its 16 slots one mdev takes.
+#: The mdev types of a GPU: the name, and how many of the GPU's 16 slots one mdev uses.
 GPU_TYPES = {"nvidia-35": ("GRID M60-0B", 1), "nvidia-36": ("GRID M60-1Q", 2)}
 GPU_SLOTS = 16
 SERIAL_TYPES = {"mtty-2": ("Dual port serial", 1)}
@@ -53,10 +54,11 @@ def mount(source: str, target: Path | str, kind: str | None = None, flags: int =
 
 
 def make_mounts_private() -> None:
-    """Make all mounts from here on private to this namespace.
+    """Make all later mounts private to this namespace.
 
-    The flag belongs to mount points. In a chroot, / may be just a directory: so go up to the real
-    root (a process whose working directory is outside its root can), set it there, and return.
+    Only a mount point can have that flag. In a chroot, / may be a plain directory. So go up to the
+    real root, which a process can whose working directory is outside its root; set the flag there,
+    and come back.
     """
     root = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     os.chdir("/")
@@ -75,15 +77,15 @@ def write(path: Path, text: str) -> None:
 
 
 def link(path: Path, target: Path) -> None:
-    """Make a symbolic link, relative as the kernel's are."""
+    """Create a symbolic link with a relative target, as the kernel does in /sys."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(os.path.relpath(target, path.parent))
 
 
 def prepare_file_system() -> None:
-    """Put empty directories over the paths that libvirtd would write to or read."""
+    """Mount empty file systems over the paths that libvirtd uses, and fill in what it needs."""
     make_mounts_private()
-    # In a bare chroot nothing is mounted on /sys.
+    # In a plain chroot, nothing is mounted on /sys.
     has_sys = (SYS / "devices/system/cpu").exists()
     mount("tmpfs", "/run", "tmpfs")
     etc, real_sys = Path("/run/etc"), Path("/run/sys")
@@ -99,7 +101,7 @@ def prepare_file_system() -> None:
     for entry in etc.iterdir():
         if entry.name not in ("group", "libvirt", "mdevctl.d", "passwd"):
             Path("/etc", entry.name).symlink_to(entry)
-    # libvirt-daemon-system makes them; libvirtd looks them up even if other users are configured.
+    # The user and group of the package libvirt-daemon-system, which libvirtd always looks up.
     write(Path("/etc/passwd"), "root:x:0:0:::\nlibvirt-qemu:x:0:0:::\n")
     write(Path("/etc/group"), "root:x:0:\nlibvirt-qemu:x:0:\n")
     system = SYS / "devices/system"
@@ -126,15 +128,15 @@ def prepare_file_system() -> None:
         Path("/etc/libvirt/qemu.conf"),
         'user = "root"\ngroup = "root"\nsecurity_driver = "none"\ncgroup_controllers = []\n',
     )
-    # libvirt looks for a new mdev once mdevctl has ended, and again only 5 s later. This
-    # gives its event thread a head start; nothing depends on it but the time it takes.
+    # libvirt looks for a new mdev when mdevctl has ended, and again only 5 s later. The sleep lets
+    # its event thread see the mdev before; only the duration of tests depends on that.
     notifier = Path("/etc/mdevctl.d/scripts.d/notifiers/settle")
     write(notifier, "#!/bin/sh\nsleep 0.05\n")
     notifier.chmod(0o755)
 
 
 class Uevents:
-    """Announces devices to libudev's listeners, in the format of its own messages."""
+    """Sends messages about devices to libudev's listeners, in the format of udev."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -159,7 +161,7 @@ class Uevents:
 
 
 class Fifos:
-    """Files that call a function with what is written to them."""
+    """FIFOs that call a function with each text that is written to them."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -167,7 +169,7 @@ class Fifos:
 
     def make(self, path: Path, callback: Callable[[str], None]) -> None:
         os.mkfifo(path)
-        # Open for writing too: so reads never end when a writer closes it.
+        # Also open for writing, so that the FIFO does not end when a writer closes it.
         descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
         def read() -> None:
@@ -183,7 +185,7 @@ class Fifos:
 
 
 class Parent:
-    """A device that mdevs can be made on, one type of them at a time."""
+    """A device on which mdevctl can create mdevs, of one type at a time."""
 
     def __init__(
         self,
@@ -252,7 +254,7 @@ class Parent:
 
 
 def make_gpu(address: str) -> Path:
-    """Make a PCI device in sysfs, before its driver offers any mdevs."""
+    """Create the files of a GPU in the simulated sysfs, without mdev types; return its path."""
     directory = SYS / "devices/pci0000:00" / address
     vendor, product, pci_class = 0x10DE, 0x13F2, 0x030200
     write(
@@ -282,7 +284,7 @@ def make_gpu(address: str) -> Path:
 
 
 def make_serial_card() -> Path:
-    """Make a device outside PCI, as the kernel's sample driver mtty does."""
+    """Create the files of a device outside PCI, as the kernel's sample driver mtty does."""
     directory = SYS / "devices/virtual/mtty/mtty"
     write(directory / "uevent", "")
     link(directory / "subsystem", SYS / "class/mtty")
@@ -291,15 +293,15 @@ def make_serial_card() -> Path:
 
 
 class LabFailure(Exception):
-    """libvirtd did not do what it was started for."""
+    """libvirtd has ended although it should run."""
 
 
 class Libvirtd:
-    """The daemon, with sockets and log in a directory that is visible outside."""
+    """The daemon libvirtd, with its sockets and log in a directory outside the namespace."""
 
     def __init__(self, directory: Path) -> None:
         self._log = directory / "libvirtd.log"
-        # The domains that libvirtd loads at start; it keeps them though it may find no emulator.
+        # libvirtd loads the domains in this directory at its start, even without an emulator.
         domains = directory / "qemu"
         domains.mkdir()
         link(Path("/etc/libvirt/qemu"), domains)
@@ -351,7 +353,7 @@ class Libvirtd:
 
 
 def serve(fifos: Fifos, commands: Mapping[str, Callable[[], None]]) -> None:
-    """Act as the kernel, and run commands, until stdin ends."""
+    """Serve the FIFOs, and run the commands on stdin, until stdin ends."""
     ended = False
 
     def obey() -> None:
@@ -369,7 +371,7 @@ def serve(fifos: Fifos, commands: Mapping[str, Callable[[], None]]) -> None:
 
     fifos.selector.register(sys.stdin, selectors.EVENT_READ, obey)
     while not ended:
-        # One at a time: it may remove others of its round.
+        # Only the first ready file: its function may remove another one of them.
         key, _ = fifos.selector.select()[0]
         key.data()
 

@@ -1,7 +1,7 @@
-"""Faults between a client and the real Placement, at a request that the test chooses.
+"""Inject a fault between a client and the real Placement, into a request that the test chooses.
 
-An HTTP server in front of Placement's application injects the faults of networks, proxies and
-servers into one request, and into no other. Sockets, and the client's reaction to them, are real.
+An HTTP server in front of Placement's application simulates faults of networks, proxies and
+servers. The sockets between the client and this server are real.
 """
 
 import http.client
@@ -35,7 +35,7 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
 
     def encode(self) -> bytes:
-        """Return the answer in HTTP/1.1, for a connection that closes after it."""
+        """Return the bytes of the answer in HTTP/1.1, after which the connection closes."""
         reason = http.client.responses[self.status]
         headers = [*self.headers, ("Connection", "close")]
         if self.status != http.client.NO_CONTENT:
@@ -52,34 +52,33 @@ class Ending(Enum):
 
     ANSWERED = auto()
     RESET = auto()
-    """Half of the answer, then RST."""
+    """The server sends half of the answer, then RST."""
     CUT_OFF = auto()
-    """The head of the answer and half of its body, then FIN."""
+    """The server sends the head of the answer and half of its body, then FIN."""
     LATE = auto()
-    """Nothing for as long as the client waits."""
+    """The server sends nothing as long as the client waits."""
     REFUSED = auto()
-    """The port is closed, from this request on."""
+    """The port is closed before this request."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault that happens to a request.
-
-    ``told`` is a text that a message about it must contain, in lower case. Requests with the
-    methods of ``carried_out`` reach Placement before the fault; ``answer`` changes Placement's
-    answer to them. A ``persistent`` fault happens each time that the request is made.
-    """
+    """A fault to inject into a request."""
 
     name: str
+    #: A text in lower case that the client's message about the fault must contain.
     told: str
     ending: Ending = Ending.ANSWERED
+    #: Returns the answer to the client, from Placement's answer if Placement got the request.
     answer: Callable[[Answer], Answer] = lambda answer: answer
+    #: The methods whose requests Placement gets before the fault.
     carried_out: Container[str] = frozenset()
+    #: Whether the fault happens again if the client repeats the request.
     persistent: bool = False
 
 
 def _refusal(status: int, detail: str, code: str = "placement.undefined_code") -> Answer:
-    """Return a refusal in Placement's format."""
+    """Return an error answer in Placement's format."""
     error = {
         "status": status,
         "title": http.client.responses[status],
@@ -91,7 +90,7 @@ def _refusal(status: int, detail: str, code: str = "placement.undefined_code") -
 
 
 def _page(status: int) -> Answer:
-    """Return an error page of a proxy."""
+    """Return an HTML error page, as a proxy sends it."""
     title = http.client.responses[status]
     page = f"<html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>"
     return Answer(status, page.encode(), "text/html; charset=utf-8")
@@ -109,7 +108,7 @@ _CONFLICT: Final = _always(
     _refusal(409, "resource provider generation conflict", "placement.concurrent_update")
 )
 _NONSENSE: Final = Answer(200, b'{"resource_providers": [nonsense], "traits": nonsense}')
-#: Not in UTF-8, and nested deeper than any parser accepts.
+#: JSON that is not in UTF-8, and JSON that is nested deeper than any parser accepts.
 LATIN_1: Final = (
     '{"errors": [{"detail": "é"}], "versions": [{"id": "é"}], "resource_providers": '
     '[{"uuid": "é"}], "traits": ["é"], "aggregates": ["é"], "inventories": {"é": {}}}'
@@ -127,7 +126,7 @@ FAULTS: Final = {
         Fault("late", "timed out", Ending.LATE, carried_out=_EVERY),
         Fault("401", "401", answer=_always(_page(401))),
         Fault("403", "403", answer=_always(_refusal(403, "Policy does not allow this."))),
-        # For a DELETE this is true: another client was faster.
+        # A DELETE reaches Placement first, so the 404 is true, as if another client was faster.
         Fault(
             "404", "404", answer=_always(_refusal(404, "It is not there.")), carried_out={"DELETE"}
         ),
@@ -153,7 +152,7 @@ FAULTS: Final = {
     )
 }
 
-#: Not in FAULTS: a correct request gives Placement no reason for it.
+#: Not in FAULTS, since Placement does not answer a correct request in this way.
 BAD_REQUEST: Final = Fault("400", "400", answer=_always(_refusal(400, "That cannot be.")))
 
 
@@ -175,7 +174,7 @@ Where = int | Callable[[Request], bool]
 
 @dataclass
 class _Orders:
-    """The fault to inject, and the requests and faults so far."""
+    """The fault to inject, and the texts of the requests so far and of those that met it."""
 
     where: Where | None = None
     fault: Fault | None = None
@@ -185,7 +184,7 @@ class _Orders:
 
     @property
     def next_is_refused(self) -> bool:
-        """Return whether the next request finds a closed port."""
+        """Whether the port has to be closed before the next request."""
         refusing = self.fault is not None and self.fault.ending is Ending.REFUSED
         return refusing and len(self.seen) == self.where
 
@@ -200,9 +199,9 @@ class _Orders:
 
 
 class Interceptor(fixtures.Fixture):
-    """Placement's application behind a port of 127.0.0.1, with a fault on demand.
+    """Serves Placement's application on a port of 127.0.0.1, and injects faults.
 
-    ``url`` stays the same, also while the port is closed.
+    ``url`` stays the same, also after the port was closed.
     """
 
     def __init__(self, application: Any) -> None:
@@ -223,11 +222,11 @@ class Interceptor(fixtures.Fixture):
         self.addCleanup(self._refuse)
 
     def expect(self, where: Where | None = None, fault: Fault | None = None) -> None:
-        """Forget all requests; from now on inject the fault into one request and let the others
-        pass.
+        """Forget all requests so far, and inject the fault into the request ``where``.
 
-        The first request has the index 0. If ``where`` selects several, the fault happens to the
-        first one, or to all if it is persistent.
+        ``where`` is the index of the request from now on, counted from 0, or a function that
+        selects requests. If it selects several, the first one meets the fault, or all of them if
+        the fault is persistent. The other requests pass.
         """
         self._finish()
         if self._listener is None:
@@ -238,12 +237,12 @@ class Interceptor(fixtures.Fixture):
 
     @property
     def seen(self) -> list[str]:
-        """Return the requests received, as "METHOD path", GET / included."""
+        """The received requests, as "METHOD path". They include the client's GET /."""
         return self._orders.seen
 
     @property
     def struck(self) -> int:
-        """Return how often the fault has happened; a refused connection counts once."""
+        """How often the fault has happened. A closed port counts once."""
         return len(self._orders.struck) + (self._listener is None)
 
     def _listen(self) -> None:
@@ -301,7 +300,7 @@ class Interceptor(fixtures.Fixture):
                     _strike(connection, fault, answer, orders.over)
 
     def _ask(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
-        """Ask Placement for its answer."""
+        """Pass a request to Placement's application, and return its answer."""
         request = webob.Request.blank(
             path,
             base_url=self.url,
@@ -324,7 +323,7 @@ class Interceptor(fixtures.Fixture):
 def _strike(
     connection: socket.socket, fault: Fault, answer: Answer | None, over: threading.Event
 ) -> None:
-    """Inject the fault; ``answer`` is Placement's, if it was asked."""
+    """Answer a request with the fault. ``answer`` is Placement's, None if it got no request."""
     content = fault.answer(answer or Answer()).encode()
     match fault.ending:
         case Ending.LATE:

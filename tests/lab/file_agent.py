@@ -1,4 +1,4 @@
-"""The agent in a process of its own, whose instances have files as their backends."""
+"""The agent in a process of its own, with driver instances whose backends are files."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ from wharfinger.agent.status import AgentStatus
 from wharfinger.agent.status_client import read_status
 from wharfinger.exceptions import WharfingerError
 
-#: The agent, which waits a short time before it starts an instance again, and for what hangs.
+#: The program wharfinger, but with short waits before a restart and for hanging processes.
 _IMPATIENT: Final = """
 import sys
 from wharfinger.agent import agent, instance_process
@@ -32,10 +32,10 @@ sys.exit(main())
 
 
 class AgentProcess(fixtures.Fixture):
-    """An agent that a test starts, and that is killed at the latest when this is cleaned up.
+    """An agent that a test starts. The clean-up of this fixture kills it if it still runs.
 
-    ``fleets`` are the backends of its instances, by name. ``drivers`` are the instances with
-    another driver than that of files.
+    ``nodes`` has the number of nodes of each instance of the file driver. ``fleets`` has the
+    backends of these instances by name. ``drivers`` has the drivers of further instances by name.
     """
 
     process: "subprocess.Popen[bytes]"
@@ -67,7 +67,7 @@ class AgentProcess(fixtures.Fixture):
         self.addCleanup(self._end)
 
     def configure(self, *, agent: str = "", more: str = "", drivers: str = "") -> None:
-        """Write the configuration: more options of ``[agent]``, sections and instances."""
+        """Write the configuration, with more options of [agent], more sections and instances."""
         names = [*self.fleets, *self._drivers, *filter(None, [drivers])]
         sections = "".join(
             f"[{name}]\ndriver = file\npath = {fleet.path}\nremoval_delay = 0\n"
@@ -84,11 +84,11 @@ class AgentProcess(fixtures.Fixture):
 
     @property
     def log(self) -> Path:
-        """The file of the log."""
+        """The path of the agent's log file."""
         return self.directory / "agent.log"
 
     def start(self, stderr: int | None = None) -> None:
-        """Start the agent, with this descriptor or else a file as its standard error."""
+        """Start the agent, with ``stderr`` as its standard error, by default a file."""
         path = fleet_file.python_path(self._site)
         with (self.directory / "stderr").open("ab") as errors:
             self.process = subprocess.Popen(
@@ -99,19 +99,19 @@ class AgentProcess(fixtures.Fixture):
             )
 
     def end(self) -> int:
-        """Send SIGTERM; return the exit code."""
+        """Send SIGTERM to the agent, wait for its end, and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(TIMEOUT)
 
     def kill(self) -> None:
-        """Kill the agent, and wait until nothing is left of it, if that comes."""
+        """Kill the agent, and wait some time for the end of all its processes."""
         self.process.kill()
         self.process.wait(TIMEOUT)
         with suppress(AssertionError):
             self.wait_until(lambda: not self.processes(), "")
 
     def reload(self) -> None:
-        """Send SIGHUP."""
+        """Send SIGHUP to the agent, which then reloads its configuration."""
         self.process.send_signal(signal.SIGHUP)
 
     def status(self) -> AgentStatus | None:
@@ -122,7 +122,7 @@ class AgentProcess(fixtures.Fixture):
             return None
 
     def pids(self) -> dict[str, int]:
-        """Return the process ids of the instances that run, by name."""
+        """Return the process id of each running instance by name; {} while there is no answer."""
         assert self.process.poll() is None, "the agent has ended by itself"
         status = self.status()
         if status is None:
@@ -130,20 +130,20 @@ class AgentProcess(fixtures.Fixture):
         return {one.name: one.pid for one in status.instances if one.pid is not None}
 
     def processes(self) -> list[int]:
-        """Return the ids of all processes that descend from the agent, and of the agent."""
+        """Return the ids of the agent and of all processes that it has started."""
         return marked(self._mark)
 
     def lines(self, part: str) -> list[str]:
-        """Return the lines of the log that have a part."""
+        """Return the lines of the log that contain a text."""
         text = self.log.read_text() if self.log.exists() else ""
         return [line for line in text.splitlines() if part in line]
 
     def wait_for(self, part: str, count: int = 1) -> None:
-        """Wait until the log has so many lines with a part."""
+        """Wait until the log has ``count`` lines that contain a text."""
         self.wait_until(lambda: len(self.lines(part)) >= count, part)
 
     def wait_until(self, is_so: Callable[[], object], what: str) -> None:
-        """Wait until something is so; it fails after a minute."""
+        """Wait until a condition holds; fail after a minute with the text ``what`` and the log."""
         wait_until(is_so, lambda: (what, self.lines("")))
 
     def _end(self) -> None:

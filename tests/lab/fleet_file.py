@@ -1,7 +1,7 @@
 """A driver whose backend is a file, for agents in processes of their own.
 
-A test or a benchmark changes the file while the agent runs. The driver has a change feed, and does
-what a file beside its own asks for, such as to end its process.
+A test or a benchmark changes the file while the agent runs. The driver has a change feed. Other
+files beside it make the driver wait, or end its process.
 """
 
 import json
@@ -20,7 +20,8 @@ from wharfinger.providers import ProviderTree
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 RESOURCE_CLASS: Final = "CUSTOM_GOLD"
-#: Files beside that of the fleet: while one is there, a listing waits, or ends the process once.
+#: Suffixes of files beside that of the fleet. While .wait exists, a listing waits. With .end, a
+#: listing removes this file and ends the process.
 _WAIT: Final = ".wait"
 _END: Final = ".end"
 _STEP: Final = 0.02
@@ -28,7 +29,7 @@ _STEP: Final = 0.02
 
 @dataclass
 class Fleet:
-    """Nodes by name, with the reason of each reservation; empty for none."""
+    """The backend: ``nodes`` has the reason of each node's reservation by name, "" for none."""
 
     path: Path
     nodes: dict[str, str] = field(default_factory=dict)
@@ -36,7 +37,7 @@ class Fleet:
     _changed: dict[str, int] = field(default_factory=dict)
 
     def change(self, name: str, reserved: str = "") -> None:
-        """Add a node, reserve it, or release it."""
+        """Add a node if it is new; set the reason of its reservation, "" for none."""
         self.nodes[name] = reserved
         self._note([name])
 
@@ -46,7 +47,7 @@ class Fleet:
         self._note([name])
 
     def save(self) -> None:
-        """Write the file in one step."""
+        """Write the file, with all nodes as changed."""
         self._note(self.nodes)
 
     def end_process(self) -> None:
@@ -54,11 +55,11 @@ class Fleet:
         self.path.with_suffix(_END).touch()
 
     def hold(self) -> None:
-        """Let each listing wait until ``let_go``."""
+        """Let each listing of the driver wait until ``let_go``."""
         self.path.with_suffix(_WAIT).touch()
 
     def let_go(self) -> None:
-        """End what ``hold`` has begun."""
+        """Let waiting and later listings continue."""
         self.path.with_suffix(_WAIT).unlink(missing_ok=True)
 
     def _note(self, names: Iterable[str]) -> None:
@@ -71,7 +72,7 @@ class Fleet:
 
 
 class FileDriver(ComputeDriver):
-    """The driver of a fleet in a file. The option ``path`` names the file."""
+    """The driver of a Fleet. Its option ``path`` names the file."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         nested_providers=unsupported("nodes have no parts"),
@@ -128,16 +129,16 @@ class FileDriver(ComputeDriver):
 
 
 def python_path(site: Path) -> str:
-    """Return a PYTHONPATH with the drivers of a site and the tests, before what it has now."""
+    """Return a PYTHONPATH with a directory of drivers and the tests before its present value."""
     paths = [str(site), str(_ROOT), os.environ.get("PYTHONPATH")]
     return os.pathsep.join(filter(None, paths))
 
 
 def install(directory: Path, **more: str) -> Path:
-    """Let the agent find these drivers and more, given the returned path for its Python.
+    """Write entry points of drivers to a directory, and return it for PYTHONPATH.
 
-    Besides ``file``, there are drivers that cannot be imported: ``missing``, ``ending`` (the import
-    ends the process, with 0) and ``hanging``.
+    The drivers are ``file``, those in ``more``, and three that cannot be imported: ``missing``,
+    ``ending`` (the import ends the process with 0) and ``hanging``.
     """
     site = directory / "site"
     information = site / "wharfinger_fleet_file-1.dist-info"

@@ -1,8 +1,8 @@
-"""Random forests of providers and random requests, and a fast way to put a forest into Placement.
+"""Draw random forests of providers and random requests, and put a forest into Placement.
 
-Forests are small and dense: most requests have an answer, and an answer that ignores owners mixes
-them. Requests avoid the known errors of Placement 16, for which no right answer is defined; a
-comment marks each place.
+A forest is a tuple of provider trees and sharing providers. Forests are small, so that most
+requests have candidates, and so that code that ignores owners finds wrong ones. Requests avoid the
+known errors of Placement 16, for which no right answer is defined; a comment marks each place.
 """
 
 from collections import Counter
@@ -20,13 +20,13 @@ from tests.lab import placement as lab
 from tests.lab.brute_force import UNNUMBERED, Group, Request
 
 SHARES = "MISC_SHARES_VIA_AGGREGATE"
-#: Placement learns this trait with a forest.
+#: An owner trait that Placement does not have before a forest is published.
 NEWBORN = "CUSTOM_OWNER_NEWBORN"
 OWNERS = ("OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_OWNER_ACME", NEWBORN)
 _WORDS = ("CUSTOM_FAST", "CUSTOM_GOLD", "HW_GPU_API_VULKAN")
 TRAITS = (*OWNERS, *_WORDS, SHARES)
 
-#: Roots have the first class, children the others. No provider shares it.
+#: The class of root providers. No sharing provider has it.
 _CPU = "VCPU"
 _SHARED = ("DISK_GB", "VGPU")
 _NESTED = ("VGPU", "VGPU", "VGPU", "SRIOV_NET_VF", "DISK_GB")
@@ -67,12 +67,12 @@ _TRAITS: Table = models.Trait.__table__
 
 
 def _seldom(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
-    """Draw one of the others once in seven times, otherwise the usual one."""
+    """Draw one of ``others`` in one of seven cases, otherwise the usual value."""
     return st.sampled_from((usual,) * (6 * len(others)) + others)
 
 
 def _some_of(items: Sequence[str], most: int) -> st.SearchStrategy[frozenset[str]]:
-    """Draw nothing half of the time, otherwise some items."""
+    """Draw the empty set in half of the cases, otherwise up to ``most`` items."""
     return st.one_of(
         st.just(frozenset[str]()),
         st.frozensets(st.sampled_from(items), min_size=1, max_size=most),
@@ -105,7 +105,7 @@ def _providers(draw: st.DrawFn, number: int, parent: int | None, kinds: Sequence
 
 @st.composite
 def forests(draw: st.DrawFn) -> Forest:
-    """One to three trees of up to three levels, and up to two sharing providers."""
+    """Draw one to three trees of up to three levels, and up to two sharing providers."""
     found: list[Provider] = []
     for _tree in range(draw(st.integers(1, 3))):
         more = draw(st.lists(st.sampled_from(CLASSES), max_size=1))
@@ -119,8 +119,8 @@ def forests(draw: st.DrawFn) -> Forest:
             if parent == root.number:
                 parents.append(found[-1].number)
     for _sharing in range(draw(st.integers(0, 2))):
-        # Sharing providers are roots, as in production. If a root below which a sharing provider
-        # stands has no inventory, Placement 16 answers 500 to another tree that uses it.
+        # Sharing providers are roots, as in production. Placement 16 answers 500 if a tree uses a
+        # sharing provider below a root without inventory.
         one = draw(_providers(len(found), None, draw(_seldom(_SHARED[:1], _SHARED))))
         aggregates = one.aggregates or {draw(st.sampled_from(AGGREGATES))}
         found.append(replace(one, traits=one.traits | {SHARES}, aggregates=frozenset(aggregates)))
@@ -175,7 +175,7 @@ def _all_groups(draw: st.DrawFn, forest: Forest) -> dict[str, Group]:
 
 @st.composite
 def _groups(draw: st.DrawFn, meant: Sequence[Provider], forest: Forest) -> Group:
-    """Draw a group that some providers could satisfy, apart from the added conditions."""
+    """Draw a group that the providers ``meant`` satisfy, if its random conditions allow it."""
     first = meant[0]
     kinds = sorted({kind for one in meant for kind in one.inventories})
     owner = draw(st.sampled_from([None, *OWNERS, *_likely_owners(first) * 20]))
@@ -183,7 +183,7 @@ def _groups(draw: st.DrawFn, meant: Sequence[Provider], forest: Forest) -> Group
     traits = draw(_near(_WORDS, first.traits)) if words else frozenset()
     place = draw(_seldom("", "in tree", "member of", "not member of"))
     aggregates = draw(_near(AGGREGATES, first.aggregates)) if place else frozenset()
-    # A request can name an owner by its trait as well.
+    # A request can name its owner also as a required trait.
     named = frozenset({owner}) if owner and draw(_seldom(False, True)) else frozenset()
     return Group(
         {
@@ -204,7 +204,7 @@ def _groups(draw: st.DrawFn, meant: Sequence[Provider], forest: Forest) -> Group
 
 
 def _near(items: Sequence[str], there: frozenset[str]) -> st.SearchStrategy[frozenset[str]]:
-    """Draw an item that the forest has in most cases, otherwise any item."""
+    """Draw a set with one item; in most cases one that is in ``there``."""
     choice = [*sorted(there & {*items}) * 5, *items]
     return st.sampled_from(choice).map(lambda item: frozenset({item}))
 
@@ -228,11 +228,11 @@ _TOPS = st.one_of(
 
 
 def _group_policy(groups: Mapping[str, Group], drawn: str) -> str | None:
-    """Return a policy with which Placement 16 counts the amounts of this request correctly.
+    """Return a group policy with which Placement 16 counts the amounts of this request correctly.
 
-    It counts wrongly if two groups take one class from one provider, unless the policy is "none".
-    It looks only at the policy: "isolate" is wrong as well if one of them is the group without a
-    suffix, which is never isolated.
+    Unless the policy is "none", Placement counts wrongly if two groups take the same class from one
+    provider. With "isolate" that happens only if one of them is the group without a suffix, which
+    is never isolated.
     """
     kinds = Counter(kind for group in groups.values() for kind in group.resources)
     if any(kinds[kind] > 1 for kind in groups.get(UNNUMBERED, Group({})).resources):
@@ -241,10 +241,7 @@ def _group_policy(groups: Mapping[str, Group], drawn: str) -> str | None:
 
 
 def empty() -> None:
-    """Empty Placement of providers and of all custom owner traits.
-
-    They include the newborn's trait and those that other tests have left.
-    """
+    """Delete all providers and all custom owner traits in Placement, also those of other tests."""
     lab.empty()
     custom = _TRAITS.c.name.startswith("CUSTOM_OWNER_", autoescape=True)
     with db_api.get_placement_engine().begin() as connection:
@@ -254,8 +251,7 @@ def empty() -> None:
 def publish(forest: Forest) -> None:
     """Put a forest into an empty Placement.
 
-    Inserts rows: through the API this would take most of the time of a test. All sides then read
-    the forest through the API.
+    Insert rows into its database, since requests would take most of the time of a test.
     """
     with db_api.get_placement_engine().begin() as connection:
         missing = set(TRAITS) - _ids(connection, _TRAITS).keys()

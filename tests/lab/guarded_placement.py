@@ -20,10 +20,7 @@ sync_on_startup = true
 
 
 class GuardedPlacement(PythonDaemon):
-    """An empty Placement on 127.0.0.1, in the catalog of a Keystone.
-
-    ``url`` is the URL in the catalog.
-    """
+    """An empty Placement on 127.0.0.1, registered in the catalog of a Keystone with its ``url``."""
 
     url: str
 

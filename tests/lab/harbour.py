@@ -1,4 +1,7 @@
-"""Rounds of work that end with a kill, and the faults after the kill and the next cycles."""
+"""Run the two processes of at_work.py until they are killed, and check what the next cycles repair.
+
+One such run is a round. The faults are those of agreement.py.
+"""
 
 import random
 import threading
@@ -27,14 +30,14 @@ from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.tracker import service_record
 from wharfinger.tracker.instance_claims import Claims
 
-#: The application name of the processes in the database.
+#: The application name of the processes' connections to the database.
 _NAME = "at work"
-#: Tables that stay as they are.
+#: Tables that a round does not change.
 _NAMES = frozenset({"alembic_version", "traits", "resource_classes"})
 
 
 class Harbour(fixtures.Fixture):
-    """A database, a Placement, and rounds of work that all start empty."""
+    """A database and a Placement for rounds, which all start from the same state."""
 
     def __init__(
         self,
@@ -56,11 +59,11 @@ class Harbour(fixtures.Fixture):
         self._beginning = [_Contents(db_api.get_placement_engine()), _Contents(self._kept.engine)]
 
     def faults(self, seed: int) -> list[str]:
-        """Return the faults of one seed's round, after the kill and in the cycles that follow.
+        """Run the round of a seed; return the faults after the kill and the following cycles.
 
-        One sync of each host repairs all providers that still exist. The next listing removes
-        absent providers, and then their parents. A node that has moved to another host appears
-        there once its old host has missed it, one cycle later.
+        One full cycle of each host has to repair all providers that still exist. The next cycles
+        remove absent providers, and then their parents. A node that has moved to another host
+        appears there one cycle after its old host has missed it.
         """
         for before in self._beginning:
             before.come_back()
@@ -76,7 +79,7 @@ class Harbour(fixtures.Fixture):
         return [*ledger.odd, *self._repaired(seed, ledger), *self._settled(seed, ledger)]
 
     def _begin(self) -> None:
-        """Publish all machines, and let another owner add inventory to half of them."""
+        """Publish all machines, and let another owner add inventory to every second provider."""
         self._sync(Yard(0))
         client = self._placement.client
         for one in client.list_providers()[::2]:
@@ -90,7 +93,7 @@ class Harbour(fixtures.Fixture):
             )
 
     def _repaired(self, seed: int, ledger: Ledger) -> Iterator[str]:
-        """Yield the faults after one cycle, and after two more for absent providers."""
+        """Yield the faults of existing providers after one cycle, and all faults after three."""
         yard = Yard(seed, ledger.step)
         before = self._seen(yard, ledger)
         running = self._started(yard)
@@ -101,7 +104,7 @@ class Harbour(fixtures.Fixture):
         yield from self._last(self._cycle(running), running, yard, ledger)
 
     def _settled(self, seed: int, ledger: Ledger) -> Iterator[str]:
-        """Yield the faults once all moves have ended and all reservations are released."""
+        """End all moves, release all reservations, and yield the faults after three cycles."""
         yard = Yard(seed, ledger.step)
         yard.always_clean = True
         draw = random.Random(seed)
@@ -139,7 +142,7 @@ class Harbour(fixtures.Fixture):
         yard: Yard,
         ledger: Ledger,
     ) -> Iterator[str]:
-        """Yield the faults after the last cycle, including steps that a plan still has."""
+        """Yield all faults after the last cycle, and what another cycle would still write."""
         yield from (str(problem) for outcome in outcomes for problem in outcome.problems)
         seen = self._seen(yard, ledger)
         yield from seen.faults()
@@ -161,12 +164,12 @@ class Harbour(fixtures.Fixture):
         return Seen.now(yard, ledger, self._placement.client, self._kept.context)
 
     def _started(self, yard: Yard) -> dict[str, Reconciler]:
-        """Return the cycles of a new process."""
+        """Return a new Reconciler for each host, as a new process creates them."""
         return cycles(yard, self._kept.context, self._placement.new_client)
 
     @contextmanager
     def _served(self) -> Iterator[str]:
-        """Serve Placement over HTTP; at the end, wait for all requests so far."""
+        """Serve Placement over HTTP in the block, and yield the URL; end all requests after it."""
         server = make_server("127.0.0.1", 0, self._service.application, _Server, _QuietHandler)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
@@ -178,14 +181,14 @@ class Harbour(fixtures.Fixture):
             server.server_close()
 
     def _database(self) -> str:
-        """Return the URL of the database, with an application name for the processes."""
+        """Return the URL of the database, on a server with the application name ``_NAME``."""
         url = self._kept.engine.url
         if url.get_backend_name() != "sqlite":
             url = url.update_query_dict({"application_name": _NAME})
         return url.render_as_string(hide_password=False)
 
     def _hang_up(self) -> None:
-        """Wait until the database server has closed the connections of the killed process."""
+        """Let PostgreSQL close the connections of the killed processes."""
         if self._kept.engine.dialect.name == "postgresql":
             with self._kept.engine.connect() as connection:
                 connection.execute(
@@ -198,7 +201,7 @@ class Harbour(fixtures.Fixture):
 
 
 class _Contents:
-    """The rows of a database, apart from the tables of names."""
+    """The rows of a database at one moment, without the tables that never change."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -211,7 +214,7 @@ class _Contents:
             }
 
     def come_back(self) -> None:
-        """Write the rows back."""
+        """Replace the rows of the database by those of that moment."""
         with self._engine.begin() as connection:
             for table in reversed(self._rows):
                 connection.execute(sa.delete(table))

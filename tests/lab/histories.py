@@ -1,7 +1,7 @@
-"""Histories of instances with resources of two owners on three nodes.
+"""Claim, move and release instances with resources of two owners on three nodes.
 
-Each write of a claim, release or move has boundaries, and a process may die at any of them. Its
-rows look recent after that; ``age`` makes them old.
+Before and after each write of a claim, release or move there is a boundary, at which a process may
+die. The rows of such a process look as if it was still at work; ``age`` makes them older.
 """
 
 import sqlite3
@@ -36,7 +36,7 @@ from wharfinger.objects import (
 from wharfinger.providers import ProviderTree
 from wharfinger.tracker import service_record
 
-#: Rows of a process that may still be at work; ``age`` makes them older than this.
+#: The age of rows up to which their process may still be at work.
 A_WHILE: Final = timedelta(minutes=10)
 #: Two nodes, and a third that is cleaned after a release.
 NODES: Final = ("cn-0", "cn-1", "metal")
@@ -73,7 +73,7 @@ _WRITES: Final = (
 
 
 class Boundaries(Steps):
-    """As ``Steps``, with all writes of claims, releases and moves."""
+    """Boundaries as in ``Steps``, also around all writes of instances, migrations and nodes."""
 
     def _setUp(self) -> None:
         super()._setUp()
@@ -83,16 +83,17 @@ class Boundaries(Steps):
 
 
 class State(NamedTuple):
-    """Expected state of an instance: its flavor, and the flavor that it moves to."""
+    """The expected state of an instance: its flavor, and the flavor of its move in progress."""
 
     flavor: str | None = None
     moves_to: str | None = None
 
 
 class Quay(fixtures.Fixture):
-    """Three nodes of nova, one of which is cleaned, each with a card of Cyborg.
+    """Publishes three nodes of nova, each with a VGPU of nova and one of Cyborg.
 
-    ``totals`` are by node and part; a cycle publishes them.
+    The node "metal" is cleaned after a release. ``totals`` has the totals by node and part; a test
+    may change them, and a cycle publishes them.
     """
 
     def __init__(self, placement: PlacementFixture, state_path: Path) -> None:
@@ -122,27 +123,27 @@ class Quay(fixtures.Fixture):
 
     @property
     def context(self) -> Context:
-        """Return the context of the objects."""
+        """The database context."""
         return self._publishing[0].context
 
     def desk(self) -> Desk:
-        """Return a desk of a new process."""
+        """Return a desk with a new client, as in a new process."""
         client = self.placement.new_client()
         return self.useFixture(Desk(client, self.context, down_time=A_WHILE))
 
     def restart(self) -> None:
-        """Restart both publishing instances, and run their full cycles."""
+        """Create the cycles of all driver instances anew, as a new process does."""
         for one in self._publishing:
             one.restarted()
 
     def cycle(self) -> None:
-        """Run a cycle of each instance."""
+        """Run a full cycle of each driver instance, and require that it has no problems."""
         for one in self._publishing:
             outcome = one.cycle.sync()
             assert not outcome.problems, outcome.problems
 
     def clean(self) -> None:
-        """Let the driver report that everything released is clean."""
+        """Run full cycles while the driver reports that all providers are clean."""
         self.cleaning.clean = {one["uuid"] for one in everything().values()}
         self.cycle()
         self.cleaning.clean = set()
@@ -167,7 +168,7 @@ def takes(name: str, node: str) -> dict[str, dict[str, int]]:
 
 
 def age(state_path: Path) -> None:
-    """Make all rows a day older, so that no process counts as at work on them."""
+    """Make all instances and migrations a day older, so that no process seems at work on them."""
     with closing(sqlite3.connect(state_path / FILE_NAME)) as connection, connection:
         for table, column in (
             ("migrations", "created_at"),
@@ -181,9 +182,9 @@ def age(state_path: Path) -> None:
 
 
 def states(context: Context) -> dict[str, State]:
-    """Return the state of each instance by uuid, and require the allocations that it implies.
+    """Return the state of each instance by uuid; require exactly the allocations that it implies.
 
-    Needs a moment without processes at work and without interrupted operations.
+    Call this only when no process is at work and all interrupted operations were recovered.
     """
     moves: dict[str, list[Migration]] = {}
     for one in MigrationList.get_by_filters(context):
@@ -213,7 +214,7 @@ def states(context: Context) -> dict[str, State]:
 
 
 def free() -> dict[tuple[str, str], tuple[int, int]]:
-    """Return capacity and used amount by provider and class."""
+    """Return capacity and used amount of each provider's class in Placement."""
     return {
         (name, kind): (
             total - reserved,
@@ -225,7 +226,10 @@ def free() -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def overdrawn(before: Mapping[tuple[str, str], tuple[int, int]]) -> Iterator[str]:
-    """Yield each use above the former capacity; an earlier excess may stay."""
+    """Yield a text for each class whose use is above its capacity ``before``.
+
+    A use that was above it before may stay, but not grow.
+    """
     for (name, kind), (_, now) in free().items():
         could, had = before[name, kind]
         if now > max(could, had):
@@ -233,11 +237,11 @@ def overdrawn(before: Mapping[tuple[str, str], tuple[int, int]]) -> Iterator[str
 
 
 def on(name: str) -> Suits:
-    """Return a condition that selects the node of a name."""
+    """Return a condition for claims that only the node with this name satisfies."""
     return lambda node: node.hypervisor_hostname == name
 
 
-#: Acts by name: on instances with a VGPU of nova, and on their moves to Cyborg's VGPU on a node.
+#: Acts by name, on an instance with a VGPU of nova that moves to a node with a VGPU of Cyborg.
 ACTS: Final[Mapping[str, Callable[[Desk, str, str], object]]] = {
     "start": lambda desk, uuid, node: desk.moves.start(uuid, FLAVORS["cyborgs"], suits=on(node)),
     "confirm": lambda desk, uuid, _node: desk.moves.confirm(uuid),
@@ -248,9 +252,9 @@ ACTS: Final[Mapping[str, Callable[[Desk, str, str], object]]] = {
 
 
 class Work(NamedTuple):
-    """An act of ACTS on an instance that moves to a node, for another process.
+    """An act of ACTS for another process, with its instance and node.
 
-    ``url`` is the URL of Placement, ``state`` the directory of the objects.
+    ``url`` is the URL of Placement, ``state`` the state directory with the database.
     """
 
     act: str
@@ -261,7 +265,11 @@ class Work(NamedTuple):
 
 
 def play(work: Work, report: Any, *, port: int | None, kill_at: int | None) -> None:
-    """Do the act in a process that is killed; ``port`` is the port of the object store."""
+    """Do the act in this process, which is killed at the boundary ``kill_at``.
+
+    Send the passed boundaries to ``report``. ``port`` is that of another process with the
+    database, None for the SQLite file.
+    """
     boundaries = killing._Boundaries(kill_at, report)
     with (
         WithoutSync(),

@@ -1,4 +1,4 @@
-"""The wharfinger program in this process: the same command line, without the start-up."""
+"""Run a command of the program wharfinger in this process, which is quicker than a new one."""
 
 import io
 import logging
@@ -10,7 +10,7 @@ from wharfinger.cli.app import main
 
 
 def run(program: Program, *arguments: str) -> Done:
-    """Run the program in this process; return what it prints."""
+    """Run the program in this process; return its exit code and output."""
     out, err = io.StringIO(), io.StringIO()
     with logging_of_its_own(), redirect_stdout(out), redirect_stderr(err):
         code = main(["--config-file", str(program.config), *arguments])
@@ -19,11 +19,11 @@ def run(program: Program, *arguments: str) -> Done:
 
 @contextmanager
 def logging_of_its_own() -> Iterator[None]:
-    """Give the program a root logger as in a new process."""
+    """In the block, let the root logger be as in a new process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers[:] = []
-    # The program's default level hides these records, and to format them takes a fifth of the time.
+    # The program does not log INFO by default, but to format these records takes time.
     logging.disable(logging.INFO)
     try:
         yield

@@ -1,4 +1,4 @@
-"""A real Keystone that issues tokens, for as long as a test or a module of them."""
+"""A real Keystone as a fixture, with users, projects, a catalog and tokens."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -28,11 +28,11 @@ key_repository = {directory}/keys
 [fernet_receipts]
 key_repository = {directory}/keys
 
-# The fewest there are: each login takes a quarter of a second with the default.
+# The least number of rounds: with the default, each login takes a quarter of a second.
 [identity]
 password_hash_rounds = 4
 
-# Without, a tenth of a second for each token that a service asks about.
+# Without a cache, each validation of a token takes a tenth of a second.
 [cache]
 backend = dogpile.cache.memory
 """
@@ -40,10 +40,7 @@ backend = dogpile.cache.memory
 
 @dataclass(frozen=True)
 class User:
-    """A user in the default domain.
-
-    Tokens are for the project, by default for the system.
-    """
+    """A user in the default domain. Its tokens are for ``project``, or for the system if None."""
 
     name: str
     password: str
@@ -54,8 +51,8 @@ class User:
 class Keystone(PythonDaemon):
     """Keystone on 127.0.0.1, with the roles admin, manager, member, reader and service.
 
-    ``url`` is the URL of its API. ``admin`` may do everything in a project of that name;
-    ``system_admin``, the same user, may do everything in the system.
+    ``url`` is the URL of its API. ``admin`` is an administrator in the project "admin".
+    ``system_admin`` is the same user with tokens for the system.
     """
 
     url: str
@@ -83,8 +80,9 @@ class Keystone(PythonDaemon):
         *roles: str,
         system_roles: Iterable[str] = (),
     ) -> User:
-        """Create a user with roles in a project, which is created if it is missing, and in the
-        system.
+        """Create a user with ``roles`` in a project and ``system_roles`` in the system.
+
+        Create the project if it does not exist.
         """
         password = uuid4().hex
         user_id = self._create("users", "user", name=name, password=password)
@@ -96,7 +94,7 @@ class Keystone(PythonDaemon):
         return User(name, password, project, project_id)
 
     def project_id(self, name: str) -> str:
-        """Return the id of a project, which is created if it is missing."""
+        """Return the id of a project; create the project if it does not exist."""
         if name not in self._projects:
             self._projects[name] = self._create("projects", "project", name=name)
         return self._projects[name]
@@ -115,7 +113,7 @@ class Keystone(PythonDaemon):
             )
 
     def auth_options(self, user: User) -> dict[str, str]:
-        """keystoneauth's options, for a section of a configuration file."""
+        """Return keystoneauth's options for a user, for a section of a configuration file."""
         return {
             "auth_type": "password",
             "auth_url": self.url,
@@ -132,13 +130,13 @@ class Keystone(PythonDaemon):
             "www_authenticate_uri": self.url,
             # The default caches a token's validity for minutes.
             "token_cache_time": "-1",
-            # Nor retry when Keystone is down.
+            # No retries when Keystone does not answer.
             "http_request_max_retries": "0",
             "service_token_roles_required": "true",
         }
 
     def adapter(self, user: User, service_type: str) -> Adapter:
-        """Return an adapter with which the user calls a service in the catalog."""
+        """Return a keystoneauth adapter for requests of a user to a service in the catalog."""
         options: dict[str, Any] = {**self.auth_options(user)}
         del options["auth_type"]
         session = Session(auth=Password(**options), timeout=TIMEOUT)

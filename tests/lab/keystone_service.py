@@ -1,8 +1,8 @@
-"""The real Keystone in one process, which creates its database and its keys first.
+"""Run the real Keystone in one process, after creating its database and its keys.
 
-A program that tests/lab/keystone.py starts in the directory of its configuration. It writes its
-port to a file there, and reports to systemd's socket when it is ready. Its arguments are the region
-and the administrator's password.
+tests/lab/keystone.py starts this program. The arguments are the directory with keystone.conf, the
+region and the administrator's password. The program writes its port to a file in the directory,
+and notifies systemd's socket when it is ready.
 """
 
 import sys
@@ -25,7 +25,7 @@ class _ThreadingServer(ThreadingMixIn, WSGIServer):
 
 
 def make_keys(directory: Path) -> None:
-    """Create the keys that sign tokens, without which Keystone does not start."""
+    """Create the keys for tokens. Keystone does not start without them."""
     keys = FernetUtils(str(directory), 3, "fernet_tokens")
     keys.create_key_directory()
     keys.initialize_key_repository()
@@ -49,8 +49,7 @@ def main(directory: Path, region: str, password: str) -> None:
     make_keys(directory / "keys")
     upgrades.offline_sync_database_to_version()
     server = _ThreadingServer(("127.0.0.1", 0), WSGIRequestHandler)
-    # The application loads the backends, and this works only once per process: do not build it
-    # twice.
+    # Build the application only once: it loads the backends, which works once per process.
     bootstrap(f"http://127.0.0.1:{server.server_port}/v3", region, password)
     server.set_app(core.setup_app_middleware(application.application_factory("public")))
     (directory / "port").write_text(str(server.server_port))

@@ -1,10 +1,9 @@
-"""The agent in a process of its own, killed by SIGKILL together or in part, while all changes.
+"""Kill the agent or the process of one of its driver instances with SIGKILL, again and again.
 
-A kill strikes the supervisor or the process of an instance: after a drawn time, or when a drawn
-write has come to Placement, before it is answered. Then whatever has ended is started again: an
-instance by the supervisor, the supervisor by the test. Nodes are reserved and released all the
-time, and added and removed. An operator has reserved a node, a consumer has an allocation, and
-another owner has a provider.
+A kill comes after a random time, or when a random write has reached Placement, before its answer.
+The agent then restarts the process of the instance; the test restarts the agent. All the time,
+nodes of the backends are reserved, released, added and removed. An operator has reserved a node, a
+consumer has an allocation, and another owner has a provider: the agent must not change these.
 """
 
 import os
@@ -29,9 +28,9 @@ from wharfinger.reconcile.reserve_and_release import Reservations
 NAMES: Final = ("one", "two")
 CONSUMER: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 _STEP: Final = 0.1
-#: Nodes of each instance: the first stays and is the operator's, the second has an allocation.
+#: The number of nodes of each instance. The operator reserves "two-0"; "one-1" has an allocation.
 _NODES: Final = 6
-#: Seconds after which a process is killed at the latest, and the writes that it may get.
+#: The most seconds, and the most writes to Placement, before a kill.
 _LONGEST: Final = 3.0
 _WRITES: Final = 12
 
@@ -66,7 +65,10 @@ class KilledAgent(AgentProcess):
         self._others = self._of_others()
 
     def kill_something(self, number: int) -> list[str]:
-        """Kill something, see that nothing of it is left, and that what ended runs again."""
+        """Kill the agent or an instance at a random moment; wait until it runs again.
+
+        Return a text if processes of the killed agent are left.
+        """
         draw = random.Random(f"kill {number}")
         target = draw.choice(["agent", *NAMES])
         with self._changing(draw):
@@ -86,17 +88,20 @@ class KilledAgent(AgentProcess):
         return []
 
     def settle(self) -> list[str]:
-        """Wait until Placement has what the backends say; return what it does not come to."""
+        """Wait until Placement agrees with the backends; return the differences that stay.
+
+        Then replace a node by a new one for the next kill.
+        """
         end = time.monotonic() + TIMEOUT
         while (differences := self.differences()) and time.monotonic() < end:
             time.sleep(_STEP)
         if self._of_others() != self._others:
-            differences.append(f"of others, there was {self._others}, is {self._of_others()}")
+            differences.append(f"changed for others: {self._others}, now {self._of_others()}")
         self._exchange()
         return differences
 
     def differences(self) -> list[str]:
-        """Return in what Placement differs from the backends and the operator."""
+        """Return how Placement differs from the backends and from the operator's reservation."""
         expected: dict[str, Any] = {}
         for fleet in self.fleets.values():
             expected |= fleet.nodes
@@ -116,7 +121,7 @@ class KilledAgent(AgentProcess):
         return differences
 
     def _exchange(self) -> None:
-        """Remove a node, and add one, each of the first instance."""
+        """Remove a node of the first instance, and add a new one to it."""
         self._added += 1
         fleet = self.fleets["one"]
         fleet.remove(next(name for name in reversed(fleet.nodes) if name != "one-1"))
@@ -124,7 +129,7 @@ class KilledAgent(AgentProcess):
 
     @contextmanager
     def _changing(self, draw: random.Random) -> Iterator[None]:
-        """Reserve and release nodes in a block."""
+        """Reserve and release random nodes of the backends during the block."""
         over = threading.Event()
         seed = draw.random()
 
@@ -144,7 +149,7 @@ class KilledAgent(AgentProcess):
             thread.join()
 
     def _wait_for_moment(self, draw: random.Random) -> None:
-        """Wait for the moment of a kill: a time, or a write that has come to Placement."""
+        """Wait for the moment of the kill: a random time, or a random write that Placement gets."""
         end = time.monotonic() + draw.uniform(0, _LONGEST)
         if draw.random() < 0.5:
             time.sleep(end - time.monotonic())
@@ -154,7 +159,7 @@ class KilledAgent(AgentProcess):
             time.sleep(0.001)
 
     def _of_others(self) -> dict[str, Any]:
-        """Return what the agent must not change: another's provider, and the allocation."""
+        """Return the provider of another owner and the allocation, which must not change."""
         allocations = self._placement.client.get_allocations(CONSUMER)["allocations"]
         return {
             "provider": everything()["of-another"],
