@@ -170,9 +170,9 @@ class Demo:
         self._wharfinger("instance claim --flavor two-vgpus", "no candidate is free", code=1)
         self._wharfinger(
             f"candidate explain --device-profile {PROFILE}",
-            "1 of 1 VGPU used",
-            "1 suitable provider is used up",
-            show="^group|open to|used|belongs",
+            "No candidates.",
+            "1 of another owner, 1 used up",
+            "Release 1 VGPU",
         )
 
     def _ready(self, name: str, starting: InBackground[S]) -> S:

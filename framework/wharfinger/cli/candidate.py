@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cliff.columns import FormattableColumn
 from cliff.lister import Lister
-from rich.console import Console
 
 from wharfinger.cli import request_options as options
 from wharfinger.cli.flavor import find as find_flavor
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from wharfinger.scheduling.request_filters import RequestFilter
     from wharfinger.scheduling.requested_names import Place
 
-#: The width of output that is not wrapped.
-_UNLIMITED: Final = 1_000_000
 #: The name of the group without a suffix in tables.
 _UNNUMBERED: Final = "(no suffix)"
 
@@ -182,7 +179,7 @@ class CandidateList(_CandidateCommand, Lister):
             )
         if not found.candidates:
             hint = f" --no-filters lists the candidates without {filters}." if filters else ""
-            warn("There are no candidates: `candidate explain` shows why.%s", hint)
+            warn("No candidates. Run `candidate explain` to see why.%s", hint)
         elif parsed_args.limit is None and len(found.candidates) == options.LIMIT:
             warn("The list ends after %d candidates; for more, raise --limit.", options.LIMIT)
         for problem in self._unknown_owners(parsed_args, _giving(found)) if filters else ():
@@ -201,8 +198,8 @@ class CandidateList(_CandidateCommand, Lister):
 class CandidateExplain(_CandidateCommand):
     """Explain why a request has its candidates, or none.
 
-    Prints for each group how many providers remain after each condition, then the same for trees,
-    the nearest misses, and advice. The options of the request are those of `candidate list`.
+    Prints the number of candidates, for each group how many providers are suitable and why the
+    others are not, and advice. The options of the request are those of `candidate list`.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -229,10 +226,8 @@ class CandidateExplain(_CandidateCommand):
             json.dump(explanation.as_data(explained, now()), sys.stdout, indent=2)
             sys.stdout.write("\n")
             return
-        # Lines are wrapped only on a terminal.
-        console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED)
         for line in explanation.as_text(explained, now()):
-            console.print(line)
+            self.app.stdout.write(f"{line}\n")
 
     def _memory(self) -> "Context | None":
         """Return access to the database, None if it cannot be read; create no database."""

@@ -1,12 +1,13 @@
-"""Texts of the reasons that exclude providers from a request."""
+"""Texts of the reasons that exclude providers from a request, and of their remedies."""
 
 from datetime import datetime
+
+import os_traits
 
 from wharfinger.console import reservations
 from wharfinger.scheduling.explanation import (
     Belonging,
     Held,
-    Lacking,
     Misfit,
     Outside,
     Reason,
@@ -14,58 +15,71 @@ from wharfinger.scheduling.explanation import (
     Small,
     Step,
     Traited,
-    Unknown,
     Untraited,
 )
-from wharfinger.scheduling.provider_details import Reserved
 
 
 def words(reason: Reason, now: datetime) -> str:
-    """Return the text of one reason; control characters are not escaped yet."""
+    """Return what is said of a provider; control characters are not escaped yet."""
     match reason:
-        case Lacking(classes=classes):
-            text = f"has no {' and no '.join(classes)}"
-        case Unknown():
-            text = "was not examined"
-        case Outside(step=step):
-            text = f"is not in the {'tree' if step is Step.TREE else 'aggregates'}"
+        case Outside(step=Step.TREE):
+            text = "is not in the requested tree"
+        case Outside():
+            text = "is excluded by its aggregates"
         case Belonging(owners=owners):
             text = f"belongs to {' and '.join(owners) or 'no owner'}"
         case Untraited(choice=choice):
             text = f"lacks {' or '.join(choice)}"
         case Traited(trait=trait):
             text = f"has {trait}"
-        case Held():
-            text = _held(reason, now)
-        case Short():
-            text = _short(reason)
-        case Small(resource_class=kind, asked=asked, most=most):
-            text = f"has {most} {kind} at most, {asked} requested"
-        case Misfit():
-            text = _misfit(reason)
+        case Held(resource_class=kind, by=()):
+            text = f"has all {kind} reserved by other programs"
+        case Held(by=by):
+            held = (f"{one.reason}, {reservations.age(one.since, now)}, {one.holder}" for one in by)
+            text = f"is reserved ({'; '.join(held)})"
+        case Short(resource_class=kind, used=None):
+            text = f"has no {kind} free"
+        case Short(resource_class=kind, capacity=capacity, used=used):
+            text = f"has {used} of {capacity} {kind} in use"
+        case Small(resource_class=kind, most=most):
+            text = f"has only {most} {kind}"
+        case Misfit(resource_class=kind, asked=asked, figure=""):
+            text = f"does not allow {kind}={asked} in one allocation"
+        case Misfit(resource_class=kind, figure=figure, value=value):
+            text = f"has {figure} {value} for {kind}"
     return text
 
 
-def holder(one: Reserved, now: datetime) -> str:
-    """Return the reason, age and holder of a reservation."""
-    return f"{one.reason}, {reservations.age(one.since, now)} ({one.holder})"
-
-
-def _short(reason: Short) -> str:
-    kind, asked = reason.resource_class, reason.asked
-    if reason.used is None:
-        return f"{kind} is used up"
-    return f"{reason.used} of {reason.capacity} {kind} used, {asked} requested"
-
-
-def _held(reason: Held, now: datetime) -> str:
-    if not reason.by:
-        return f"{reason.resource_class} is reserved by other programs"
-    return f"reserved: {'; '.join(holder(one, now) for one in reason.by)}"
-
-
-def _misfit(reason: Misfit) -> str:
-    kind, asked = reason.resource_class, reason.asked
-    if not reason.figure:
-        return f"{kind}={asked} does not fit its units"
-    return f"{reason.figure} of {kind} is {reason.value}, {asked} requested"
+def remedy(reason: Reason) -> str:
+    """Return what to do about a reason, in the imperative."""
+    match reason:
+        case Outside(step=step):
+            text = f"request {'another tree' if step is Step.TREE else 'other aggregates'}"
+        case Belonging(owners=()):
+            text = "set the owner trait of the provider"
+        case Belonging(owners=(owner,)):
+            text = f"request the owner {owner}"
+        case Belonging():
+            text = "remove an owner trait of the provider"
+        case Untraited(choice=choice):
+            text = f"do not require {' or '.join(choice)}"
+        case Traited(trait=os_traits.COMPUTE_STATUS_DISABLED):
+            text = "enable the service of the host"
+        case Traited(trait=trait):
+            text = f"do not forbid {trait}"
+        case Held():
+            text = "wait, or end the reservation"
+        case Short(resource_class=kind, asked=asked, capacity=capacity, used=used):
+            # No request for more than the capacity can be met: a Small says so.
+            amount = min(asked, capacity)
+            text = f"release {amount if used is None else used + amount - capacity} {kind}"
+        case Small(resource_class=kind, most=most):
+            text = f"request at most {most} {kind} in a group"
+        case Misfit(figure=figure, resource_class=kind, value=value):
+            amounts = {
+                "max_unit": f"at most {value} {kind} in a group",
+                "min_unit": f"at least {value} {kind}",
+                "step_size": f"a multiple of {value} {kind}",
+            }
+            text = f"request {amounts.get(figure, f'another amount of {kind}')}"
+    return text

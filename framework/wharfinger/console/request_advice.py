@@ -1,125 +1,134 @@
-"""One sentence of advice on how a request gets more candidates."""
+"""One sentence of advice on how a request gets candidates, or more of them."""
 
-from collections import Counter
+from collections.abc import Collection
 from datetime import datetime
 from itertools import pairwise
-from typing import Final
-
-import os_traits
 
 from wharfinger.console import exclusion_reasons
-from wharfinger.console.plurals import are, have, many
-from wharfinger.console.request_part_advice import NARROWING, named, of_part
-from wharfinger.scheduling.explanation import Explanation, Step, Traited, TreeStage, TreeStep
+from wharfinger.console.plurals import many
+from wharfinger.scheduling.explanation import (
+    Explanation,
+    Miss,
+    Part,
+    Reason,
+    TreeMiss,
+    TreeStage,
+    TreeStep,
+)
+from wharfinger.scheduling.part_funnel import AMOUNTS
+from wharfinger.scheduling.request import UNNUMBERED
 
-#: Names of the conditions of trees, by the step that checks them.
-_KEEPING_OUT: Final = {
-    TreeStep.TRAITS: "the traits together",
-    TreeStep.TOGETHER: "the amounts together",
-    TreeStep.POLICY: "the group policy",
-    TreeStep.SUBTREE: "the same subtree",
-}
-_DISABLED: Final = (Traited(os_traits.COMPUTE_STATUS_DISABLED),)
+#: What to do, in the imperative, and why.
+_Advice = tuple[str, str]
 
 
 def sentence(explained: Explanation, now: datetime) -> str:
-    """Return advice on the first step that leaves nothing; control characters are not escaped."""
-    if explained.candidates:
-        return _found(explained, now)
-    for part in explained.parts:
-        if not part.survivors:
-            return of_part(part, now)
-    for before, after in pairwise(explained.trees):
-        if not after.roots:
-            return _of_trees(explained, before, after, now)
-    return "Repeat the command: Placement has no candidates, and may have changed meanwhile."
-
-
-def _found(explained: Explanation, now: datetime) -> str:
-    there = _there_are(explained)
-    steps = [
-        (before.count - after.count, before, after, part)
-        for part in explained.parts
-        for before, after in pairwise(part.stages)
-        if after.step is not Step.CLASS
-    ]
-    lost, before, after, part = max(steps, key=lambda one: one[0])
-    # Trees that have a provider for each part, and fail a condition of the whole tree.
-    trees = Counter(one.step for one in explained.tree_misses if not one.parts)
-    if trees and (most := max(trees, key=lambda step: trees[step])) and trees[most] > lost:
-        if most is TreeStep.ROOT:
-            return f"{there}; {_of_roots(explained, now)}"
-        dropped = next(stage.dropped for stage in explained.trees if stage.step is most)
-        what = f"{_KEEPING_OUT[most]}{' or request filters' if dropped else ''}"
-        return f"{there}; {what} excluded most: {many(trees[most], 'tree')}."
-    if not lost:
-        return f"{there}; each provider of the resource classes is suitable."
-    what = NARROWING[after.step]
-    return f"{there}; {what} narrowed most: {before.count} to {after.count} for {named(part)}."
-
-
-def _there_are(explained: Explanation) -> str:
-    last = explained.trees[-1]
-    candidates = last.candidates or explained.candidates
-    more = " or more" if not last.is_all else ""
-    listed = f", of which {explained.candidates} {are(explained.candidates)} listed"
-    return (
-        f"There {are(candidates)} {many(candidates, 'candidate')}{more} in "
-        f"{many(last.count, 'tree')}{' or more' if explained.not_looked_at else ''}"
-        f"{listed if explained.candidates < candidates else ''}"
-    )
-
-
-def _of_trees(explained: Explanation, before: TreeStage, after: TreeStage, now: datetime) -> str:
-    match after.step:
-        case TreeStep.ROOT | TreeStep.PARTS:
-            return _of_roots(explained, now) or _of_parts(explained)
-        case TreeStep.TRAITS:
-            traits = next(one.traits for one in explained.request.groups if not one.suffix)
-            return (
-                f"{many(before.count, 'tree')} {have(before.count)} all resources, but their "
-                f"providers do not have {' with '.join(traits.values())} together."
-            )
-        case TreeStep.POLICY if before.candidates:
-            without = " and without --same-subtree" if explained.request.same_subtree else ""
-            return (
-                f"Use --group-policy none{without} to get {many(before.candidates, 'candidate')}."
-            )
-        case TreeStep.SUBTREE if before.candidates:
-            return f"Omit --same-subtree to get {many(before.candidates, 'candidate')}."
-    if after.dropped:
-        counts = ", ".join(f"{count} by {name}" for name, count in after.dropped.items())
-        return f"Request filters dropped all candidates: {counts}."
-    see = f": see the tree of {explained.tree_misses[0].name}" if explained.tree_misses else ""
-    return (
-        f"{many(before.count, 'tree')} {have(before.count)} a provider for each group, but not "
-        f"enough for all groups together{see}."
-    )
-
-
-def _of_roots(explained: Explanation, now: datetime) -> str:
-    """Return the advice on trees that only their roots exclude; "" if there are none."""
-    roots = [one.reasons for one in explained.tree_misses if one.reasons and not one.parts]
-    if not roots:
+    """Return the advice, "" if none is useful; control characters are not escaped yet."""
+    advice = _on_more(explained, now) if explained.candidates else _on_any(explained, now)
+    if advice is None:
         return ""
-    [(wrong, count)] = Counter(roots).most_common(1)
-    them = f"{many(count, 'tree')} {have(count)} all resources"
-    if wrong == _DISABLED:
-        return f"{them}, but {are(count)} of a disabled service: run `wharfinger service enable`."
-    return (
-        f"{them}, but the root {' and '.join(exclusion_reasons.words(one, now) for one in wrong)}."
-    )
+    remedy, why = advice
+    goal = " to get more candidates" if explained.candidates else ""
+    return f"{remedy[0].upper()}{remedy[1:]}{goal}: {why}."
 
 
-def _of_parts(explained: Explanation) -> str:
-    if not explained.tree_misses:
-        return "No tree has any of the requested resources."
-    fewest = min(len(one.parts) for one in explained.tree_misses)
-    near = [one for one in explained.tree_misses if len(one.parts) == fewest]
-    [(numbers, count)] = Counter(one.parts for one in near).most_common(1)
-    lacking = " and ".join(named(explained.parts[number]) for number in numbers)
-    first = next(one.name for one in near if one.parts == numbers)
-    return (
-        f"No tree has all resources: {many(count, 'tree')}, such as that of {first}, "
-        f"{have(count)} no provider for {lacking}."
-    )
+def named(part: Part) -> str:
+    """Return the group and resources of a part as the request has them."""
+    asked = _resources(part)
+    if part.suffix == UNNUMBERED:
+        return asked
+    return f"group {part.suffix}: {asked}" if asked else f"group {part.suffix}"
+
+
+def counted(stage: TreeStage) -> str:
+    """Return the number of candidates at a stage that needs them."""
+    return f"{many(stage.candidates or 0, 'candidate')}{'' if stage.is_all else ' or more'}"
+
+
+def _resources(part: Part) -> str:
+    return " ".join(f"{kind}={amount}" for kind, amount in part.resources.items())
+
+
+def _on_any(explained: Explanation, now: datetime) -> _Advice:
+    """Return the advice on the part that fails at the earliest step, or on the nearest tree."""
+    failed = [part for part in explained.parts if not part.survivors]
+    if failed:
+        return _on_part(min(failed, key=_end), now)
+    if explained.tree_misses:
+        return _on_tree(explained, explained.tree_misses[0], now)
+    if explained.trees[-1].roots:
+        return "repeat the command", "Placement has changed meanwhile"
+    return "request other trees or aggregates", "the requested ones do not have all resources"
+
+
+def _on_more(explained: Explanation, now: datetime) -> _Advice | None:
+    """Return the advice on what excludes at least as much as it leaves.
+
+    That is the amounts of a part, or the conditions on trees. Other conditions on providers select
+    what the user wants.
+    """
+    part = max(explained.parts, key=_without_amounts)
+    lost = _without_amounts(part)
+    trees = [one for one in explained.tree_misses if not one.parts]
+    if len(trees) > lost:
+        is_most = len(trees) >= explained.trees[-1].count
+        return _on_tree(explained, trees[0], now) if is_most else None
+    is_most = lost >= len(part.survivors) and part.misses[0].step in AMOUNTS
+    return _on_part(part, now) if is_most else None
+
+
+def _end(part: Part) -> int:
+    """Return the number of the step that leaves no provider."""
+    return next(number for number, stage in enumerate(part.stages) if not stage.count)
+
+
+def _without_amounts(part: Part) -> int:
+    """Return how many providers the steps of amounts exclude."""
+    stages = pairwise(part.stages)
+    return sum(before.count - after.count for before, after in stages if after.step in AMOUNTS)
+
+
+def _on_part(part: Part, now: datetime) -> _Advice:
+    if part.misses:
+        return _remedies_of(part.misses[0], part.misses[0].all_reasons, now)
+    classes = " and ".join(part.resources)
+    if part.not_looked_at:
+        return (
+            f"release {_resources(part)}",
+            "no provider has enough free, and not all were examined",
+        )
+    return f"publish a provider{f' with {classes}' if classes else ''}", "Placement has none"
+
+
+def _on_tree(explained: Explanation, one: TreeMiss, now: datetime) -> _Advice:
+    before, after = next(pair for pair in pairwise(explained.trees) if pair[1].step is one.step)
+    tree, request = f"the tree of {one.name} ({one.uuid})", explained.request
+    if one.parts:
+        if one.part_misses:
+            return _remedies_of(one.part_misses[0], one.part_misses[0].all_reasons, now)
+        parts = [explained.parts[number] for number in one.parts]
+        lacking = " and ".join(_resources(part) or named(part) for part in parts)
+        advice = f"make {lacking} available in {tree}", "it has all other resources"
+    elif after.dropped:
+        counts = [f"{name} dropped {many(it, 'candidate')}" for name, it in after.dropped.items()]
+        advice = "check the request filters", " and ".join(counts)
+    elif one.step is TreeStep.ROOT:
+        advice = _remedies_of(one, one.reasons, now)
+    elif one.step is TreeStep.TRAITS:
+        traits = next(group.traits for group in request.groups if group.suffix == UNNUMBERED)
+        together = " and ".join(traits.values())
+        advice = "require fewer traits", f"no suitable providers in {tree} have {together}"
+    elif one.step is TreeStep.TOGETHER:
+        advice = "request less", f"{tree} has too little for all groups together"
+    else:
+        policy = "use --group-policy none" if one.step is TreeStep.POLICY else ""
+        subtree = "omit --same-subtree" if request.same_subtree else ""
+        remedies = " and ".join(filter(None, (policy, subtree)))
+        advice = remedies, f"this gives {counted(before)}"
+    return advice
+
+
+def _remedies_of(one: Miss | TreeMiss, reasons: Collection[Reason], now: datetime) -> _Advice:
+    remedies = dict.fromkeys(map(exclusion_reasons.remedy, reasons))
+    words = " and ".join(exclusion_reasons.words(reason, now) for reason in reasons)
+    return " and ".join(remedies), f"{one.name} ({one.uuid}) {words}"

@@ -10,9 +10,9 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.scheduling import fact_collector, part_funnel, request_funnel
 from wharfinger.scheduling.candidates import Candidates, CandidateSearch
 from wharfinger.scheduling.explanation import (
+    NAMED,
     Explanation,
     Misfit,
-    Miss,
     Part,
     Reason,
     Short,
@@ -28,8 +28,6 @@ from wharfinger.scheduling.request_filters.owner import OwnerFilter
 
 #: The limit of counted candidates, unless the request has a higher limit.
 MOST: Final = 10_000
-#: The number of nearest misses whose inventories are read.
-_FIGURES: Final = 5
 
 
 class Explaining:
@@ -90,7 +88,7 @@ class Explaining:
     def _parts(self, wanted: Sequence[Wanted], facts: Facts) -> tuple[Facts, tuple[Part, ...]]:
         """Return the facts, with what was read for the parts, and the parts."""
         parts = [part_funnel.explain(one, facts, self._may_take) for one in wanted]
-        if short := list(_without_figures(parts))[:_FIGURES]:
+        if short := list(_without_figures(parts)):
             facts = fact_collector.with_figures(self._client, facts, short)
             parts = [part_funnel.explain(one, facts, self._may_take) for one in wanted]
         left = frozenset[str]().union(*(part.survivors for part in parts))
@@ -136,12 +134,8 @@ def _narrower(request: ResourceRequest) -> Iterator[tuple[TreeStep, ResourceRequ
 
 def _without_figures(parts: Sequence[Part]) -> Iterator[str]:
     """Yield the uuids of the named misses whose inventory figures are unknown."""
-    misses = chain(*(part.misses for part in parts))
-    yield from {miss.uuid: None for miss in misses if any(map(_lacks_figures, _reasons(miss)))}
-
-
-def _reasons(miss: Miss) -> Iterator[Reason]:
-    return chain(*miss.reasons.values())
+    misses = chain(*(part.misses[:NAMED] for part in parts))
+    yield from {miss.uuid: None for miss in misses if any(map(_lacks_figures, miss.all_reasons))}
 
 
 def _lacks_figures(reason: Reason) -> bool:

@@ -7,9 +7,14 @@ whole request. Each stage keeps a subset of the stage before it. The console has
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
+from typing import Final
 
 from wharfinger.scheduling.provider_details import Reserved
 from wharfinger.scheduling.request import ResourceRequest
+
+#: The number of nearest misses that are named.
+NAMED: Final = 5
 
 
 class Step(StrEnum):
@@ -55,18 +60,6 @@ class TreeStep(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
-    """The provider has no inventory of these classes."""
-
-    classes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """The provider was not examined, since there were too many."""
-
-
-@dataclass(frozen=True, slots=True)
 class Outside:
     """The provider is not in the tree, or not in the aggregates."""
 
@@ -104,11 +97,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """Too little of a class is free; an unknown figure is None."""
+    """Too little of a class is free; ``used`` is None if unknown."""
 
     resource_class: str
     asked: int
-    capacity: int | None
+    capacity: int
     used: int | None
 
 
@@ -134,14 +127,24 @@ class Misfit:
     value: int = 0
 
 
-Reason = (
-    Lacking | Unknown | Outside | Belonging | Untraited | Traited | Held | Short | Small | Misfit
-)
+Reason = Outside | Belonging | Untraited | Traited | Held | Short | Small | Misfit
+
+
+def gap(reason: Reason) -> int:
+    """Return by how many units an amount misses what the provider allows, 0 if not known."""
+    match reason:
+        case Short(asked=asked, capacity=capacity, used=int(used)):
+            return asked + used - capacity
+        case Small(asked=asked, most=most):
+            return asked - most
+        case Misfit(asked=asked, figure=figure, value=value) if figure:
+            return abs(asked - value)
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A provider that a part's funnel excludes, first at ``step``, with all reasons."""
+    """A provider of a part's classes that its funnel excludes, first at ``step``."""
 
     uuid: str
     name: str
@@ -149,18 +152,21 @@ class Miss:
     reasons: Mapping[Step, tuple[Reason, ...]]
 
     @property
-    def is_alone(self) -> bool:
-        """Return whether one step alone excludes it."""
-        return len(self.reasons) == 1
+    def all_reasons(self) -> tuple[Reason, ...]:
+        """Return the reasons of all steps."""
+        return tuple(chain(*self.reasons.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The providers that remain after a step, and those that this step alone excludes."""
+    """The providers that remain after a step.
+
+    ``alone`` counts those with the classes that this step excludes, and no other step.
+    """
 
     step: Step
     providers: frozenset[str]
-    alone: tuple[Miss, ...] = ()
+    alone: int = 0
 
     @property
     def count(self) -> int:
@@ -185,9 +191,10 @@ class Holding:
 class Part:
     """The funnel of a part, which one provider has to serve: a group with a suffix, or one class.
 
-    ``misses`` are the nearest misses among the providers of the class. ``not_looked_at`` counts
-    the providers that were not examined. ``last_seen`` counts the providers whose amounts are as a
-    driver instance last saw them, and exclude them.
+    ``misses`` are the excluded providers of the classes, the nearest first. ``unowned`` counts the
+    providers that are excluded because they have no owner trait, ``not_looked_at`` those that were
+    not examined. ``last_seen`` counts the providers whose amounts are as a driver instance last saw
+    them, and exclude them.
     """
 
     suffix: str
@@ -195,6 +202,7 @@ class Part:
     stages: tuple[Stage, ...]
     misses: tuple[Miss, ...] = ()
     holdings: tuple[Holding, ...] = ()
+    unowned: int = 0
     not_looked_at: int = 0
     last_seen: int = 0
 
@@ -229,13 +237,15 @@ class TreeMiss:
     """A tree that is excluded at ``step``.
 
     ``parts`` are the numbers of the parts without a provider in the tree or sharing with it.
-    ``reasons`` are those that exclude its root.
+    ``part_misses`` are the nearest misses of these parts in the tree. ``reasons`` are those that
+    exclude its root.
     """
 
     uuid: str
     name: str
     step: TreeStep
     parts: tuple[int, ...] = ()
+    part_misses: tuple[Miss, ...] = ()
     reasons: tuple[Reason, ...] = ()
 
 

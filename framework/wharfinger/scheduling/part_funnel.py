@@ -13,7 +13,6 @@ from wharfinger.scheduling.explanation import (
     Belonging,
     Held,
     Holding,
-    Lacking,
     Misfit,
     Miss,
     Outside,
@@ -24,15 +23,13 @@ from wharfinger.scheduling.explanation import (
     Stage,
     Step,
     Traited,
-    Unknown,
     Untraited,
+    gap,
 )
 from wharfinger.scheduling.provider_details import Reserved
 from wharfinger.scheduling.provider_facts import SHARES, Facts, Stock
 from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequest
 
-#: The number of nearest misses that an explanation names.
-NAMED: Final = 5
 #: Returns whether a group may take from a provider with these owner and sharing traits.
 MayTake = Callable[[RequestGroup, frozenset[str]], bool]
 Reasons = tuple[Reason, ...]
@@ -70,56 +67,54 @@ def wanted(request: ResourceRequest) -> list[Wanted]:
 def explain(part: Wanted, facts: Facts, may_take: MayTake | None) -> Part:
     """Return the funnel of a part; ``may_take`` is None without the filter ``owner``."""
     looks = dict(_looks(part, facts, may_take))
-    misses, passing, unknown = [], set(), 0
-    for uuid, provider in facts.providers.items():
+    there = frozenset(facts.providers)
+    having = frozenset(uuid for uuid in there if _has_classes(facts, part.resources, uuid))
+    misses = []
+    for uuid in having:
         reasons = {step: found for step, look in looks.items() if (found := look(uuid))}
-        reasons |= _amounts(facts, part.resources, uuid)
-        if not reasons:
-            passing.add(uuid)
-            continue
-        unknown += Unknown() in reasons.get(Step.CLASS, ())
-        misses.append(Miss(uuid, provider.name, next(iter(reasons)), reasons))
-    steps = [*looks, *(_AMOUNTS if part.resources else ())]
+        if reasons := reasons | _amounts(facts, part.resources, uuid):
+            misses.append(Miss(uuid, facts.providers[uuid].name, next(iter(reasons)), reasons))
+    misses.sort(key=_distance)
+    stages = [Stage(Step.ALL, there)]
+    if part.resources:
+        stages.append(Stage(Step.CLASS, having))
     return Part(
         suffix=part.group.suffix,
         resources=part.resources,
-        stages=tuple(_stages(steps, misses, frozenset(passing))),
-        misses=_nearest(misses),
-        holdings=tuple(holdings(one for one in misses if one.step is Step.NOT_RESERVED)),
-        not_looked_at=unknown,
-        last_seen=sum(one.uuid in facts.last_seen and one.step in _AMOUNTS for one in misses),
+        stages=(*stages, *_stages([*looks, *(AMOUNTS if part.resources else ())], misses, having)),
+        misses=tuple(misses),
+        holdings=tuple(_holdings(one for one in misses if one.step is Step.NOT_RESERVED)),
+        unowned=sum(one.reasons[one.step] == (Belonging(()),) for one in misses),
+        not_looked_at=len(there - having - facts.stocks.keys()),
+        last_seen=sum(one.uuid in facts.last_seen and one.step in AMOUNTS for one in misses),
     )
 
 
 #: The steps that check amounts.
-_AMOUNTS: Final = (Step.NOT_RESERVED, Step.NOT_USED_UP, Step.ENOUGH, Step.FITTING)
+AMOUNTS: Final = (Step.NOT_RESERVED, Step.NOT_USED_UP, Step.ENOUGH, Step.FITTING)
 _ORDER: Final = {step: number for number, step in enumerate(Step)}
 
 
 def _stages(
-    steps: Collection[Step], misses: Collection[Miss], passing: frozenset[str]
+    steps: Collection[Step], misses: Collection[Miss], left: frozenset[str]
 ) -> Iterator[Stage]:
-    left = passing | {one.uuid for one in misses}
-    yield Stage(Step.ALL, left)
-    out: dict[Step, list[Miss]] = {}
-    for one in misses:
-        out.setdefault(one.step, []).append(one)
     for step in steps:
-        gone = out.get(step, [])
+        gone = [one for one in misses if one.step is step]
         left -= {one.uuid for one in gone}
-        # The amounts of a provider without the class were not checked.
-        alone = () if step is Step.CLASS else tuple(one for one in gone if one.is_alone)
-        yield Stage(step, left, alone)
+        yield Stage(step, left, sum(len(one.reasons) == 1 for one in gone))
 
 
-def _nearest(misses: Collection[Miss]) -> tuple[Miss, ...]:
-    """Return the misses that passed the most steps, those with the fewest reasons first."""
-    near = [one for one in misses if Step.CLASS not in one.reasons]
-    near.sort(key=lambda one: (-_ORDER[one.step], len(one.reasons), one.name, one.uuid))
-    return tuple(near[:NAMED])
+def _distance(one: Miss) -> tuple[int, bool, int, int, str, str]:
+    """Return a sort key; the misses that the least change would make suitable come first.
+
+    A reservation may end without any change.
+    """
+    is_reserved = one.step is Step.NOT_RESERVED
+    missing = sum(map(gap, one.all_reasons))
+    return len(one.reasons), not is_reserved, -_ORDER[one.step], missing, one.name, one.uuid
 
 
-def holdings(misses: Iterable[Miss]) -> Iterator[Holding]:
+def _holdings(misses: Iterable[Miss]) -> Iterator[Holding]:
     """Yield the reasons of reservations, those of most providers first."""
     counts: Counter[str] = Counter()
     first: dict[str, Reserved] = {}
@@ -142,12 +137,10 @@ def _since(one: Reserved) -> tuple[bool, float]:
 def _looks(
     part: Wanted, facts: Facts, may_take: MayTake | None
 ) -> Iterator[tuple[Step, Callable[[str], Reasons]]]:
-    """Yield the steps before those of amounts, each with its check of a provider."""
+    """Yield the steps between those of classes and amounts, each with its check of a provider."""
     group, resources = part.group, part.resources
-    if resources:
-        yield Step.CLASS, partial(_classes, facts, resources)
-        if group.in_tree is not None:  # Placement ignores it in a group without resources
-            yield Step.TREE, partial(_tree, facts, group.in_tree)
+    if resources and group.in_tree is not None:  # Placement ignores it in one without resources
+        yield Step.TREE, partial(_tree, facts, group.in_tree)
     if group.member_of or group.forbidden_aggregates:
         yield Step.AGGREGATES, partial(_aggregates, facts, group)
     if resources and may_take is not None:
@@ -156,13 +149,11 @@ def _looks(
         yield Step.TRAITS, partial(traits, facts, part.traits)
 
 
-def _classes(facts: Facts, resources: Mapping[str, int], uuid: str) -> Reasons:
+def _has_classes(facts: Facts, resources: Mapping[str, int], uuid: str) -> bool:
     stocks = facts.stocks.get(uuid)
     if stocks is None:
-        is_given = all(uuid in facts.fitting[item] for item in resources.items())
-        return () if is_given else (Unknown(),)
-    missing = tuple(kind for kind in resources if kind not in stocks)
-    return (Lacking(missing),) if missing else ()
+        return all(uuid in facts.fitting[item] for item in resources.items())
+    return resources.keys() <= stocks.keys()
 
 
 def _tree(facts: Facts, of: str, uuid: str) -> Reasons:
@@ -232,6 +223,8 @@ def _amount(
         yield Step.NOT_USED_UP, short
         if amount > stock.capacity:
             yield Step.ENOUGH, Small(kind, amount, stock.capacity)
+    elif amount > stock.capacity:
+        yield Step.ENOUGH, Small(kind, amount, stock.capacity)
     elif stock.used + amount > stock.capacity:
         yield Step.ENOUGH, short
     else:

@@ -92,17 +92,22 @@ def misses(
         if uuid in there
     }
     found = []
+    nearest = [{facts.root(one.uuid): one for one in reversed(part.misses)} for part in parts]
     unseen = facts.sharing - facts.reached.keys() if facts.not_reached else frozenset()
     for uuid, step in out.items():
         without = tuple(number for number, givers in enumerate(there[uuid]) if not givers)
         if any(parts[number].survivors & unseen for number in without):
             continue  # a sharing provider whose trees are unknown may share with this tree
+        near = tuple(nearest[number][uuid] for number in without if uuid in nearest[number])
         reasons = part_funnel.traits(facts, root, uuid)
-        found.append(TreeMiss(uuid, facts.providers[uuid].name, step, without, reasons))
-    found.sort(
-        key=lambda one: (len(one.parts) + len(one.reasons), -_ORDER[one.step], one.name, one.uuid)
-    )
-    return tuple(found)
+        found.append(TreeMiss(uuid, facts.providers[uuid].name, step, without, near, reasons))
+    return tuple(sorted(found, key=_distance))
+
+
+def _distance(one: TreeMiss) -> tuple[int, int, int, str, str]:
+    """Return a sort key; a tree without any provider of a part's classes is further away."""
+    lacking = len(one.parts) + len(one.reasons)
+    return lacking, -len(one.part_misses), -_ORDER[one.step], one.name, one.uuid
 
 
 def _barred(request: ResourceRequest, facts: Facts) -> frozenset[str]:

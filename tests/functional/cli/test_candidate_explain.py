@@ -52,24 +52,10 @@ def test_explain_as_text_shows_counts_and_advice(hosts: Program, kept: KeptInFil
 
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [
-        "VGPU=5",
-        "  providers           6",
-        "  with VGPU           4  2 out",
-        "  open to OWNER_NOVA  1  3 out",
-        "  not fully reserved  1",
-        "  not used up         1",
-        "  with enough free    0  1 out, 1 for this reason alone",
-        f"  n ({uuid('n')}) 0 of 4 VGPU used, 5 requested",
-        f"  a ({uuid('a')}) belongs to CUSTOM_OWNER_ACME, 0 of 4 VGPU used, 5 requested",
-        f"  u ({uuid('u')}) belongs to no owner, 0 of 4 VGPU used, 5 requested",
-        f"  y ({uuid('y')}) belongs to OWNER_CYBORG, 0 of 4 VGPU used, 5 requested",
-        "",
-        "the whole request",
-        "  trees                           2",
-        "  with a suitable root            2",
-        "  with a provider for each group  0",
-        "",
-        "1 has VGPU free, 4 at most: 5 are requested.",
+        "No candidates.",
+        "VGPU=5: 0 of 6 providers suitable: "
+        "2 without VGPU, 2 of another owner, 1 without an owner, 1 with too little free.",
+        f"Request at most 4 VGPU in a group: n ({uuid('n')}) has only 4 VGPU.",
     ]
 
 
@@ -89,7 +75,9 @@ def test_explain_as_json_has_every_stage(
     told = explained(hosts, *GPU)
 
     assert told["candidates"] == 0
-    assert told["advice"] == "1 provider is reserved for disk is loud, since 14m."
+    assert told["advice"] == (
+        f"Wait, or end the reservation: n ({uuid('n')}) is reserved (disk is loud, 14m, operator)."
+    )
     [part] = told["parts"]
     assert steps(part) == {
         "all": 6,
@@ -104,7 +92,7 @@ def test_explain_as_json_has_every_stage(
     assert (reserved["reason"], reserved["providers"]) == ("disk is loud", 1)
     assert reserved["first"]["holder"] == "operator"
     assert 14 * 60 <= reserved["first"]["age"] < 15 * 60
-    assert part["nearest"][0]["reasons"] == ["reserved: disk is loud, 14m (operator)"]
+    assert part["nearest"][0]["reasons"] == ["is reserved (disk is loud, 14m, operator)"]
     assert [(one["step"], one["trees"]) for one in told["trees"]] == [
         ("all", 2),
         ("root", 2),
@@ -132,7 +120,7 @@ def test_explain_of_groups_includes_policy_and_subtree(hosts: Program, kept: Kep
 
     told = explained(hosts, *groups, "--group-policy", "isolate")
 
-    assert told["advice"] == "Use --group-policy none to get 1 candidate."
+    assert told["advice"] == "Use --group-policy none: this gives 1 candidate."
     assert [(one["step"], one["trees"], one["candidates"]) for one in told["trees"]] == [
         ("all", 2, None),
         ("root", 2, None),
@@ -142,7 +130,7 @@ def test_explain_of_groups_includes_policy_and_subtree(hosts: Program, kept: Kep
     ]
     assert explained(hosts, *groups)["candidates"] == 1
     told = explained(hosts, *groups, "--owner", "OWNER_CYBORG", "--same-subtree", "_A,_B")
-    assert told["advice"] == "Omit --same-subtree to get 2 candidates."
+    assert told["advice"] == "Omit --same-subtree: this gives 2 candidates."
 
 
 def test_explain_without_filters_needs_no_database(hosts: Program) -> None:
@@ -173,7 +161,7 @@ def test_explain_of_name_with_escape_sequences_escapes_them(
     client.update_provider(uuid("y"), "\x1b[31mevil\x1b[0m", uuid("cn"))
 
     for form in ("text", "json"):
-        done = run(hosts, *GPU, "-f", form)
+        done = run(hosts, "--resource", "VGPU=5", "--owner", "OWNER_CYBORG", "-f", form)
         assert "\x1b" not in done.out
         assert "x1b[31mevil" in done.out or "u001b[31mevil" in done.out
 

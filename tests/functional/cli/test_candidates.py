@@ -24,7 +24,7 @@ from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import OWNER_TAG_VERSION
 
 ELSEWHERE = uuid("an empty aggregate")
-NOTHING = "There are no candidates: `candidate explain` shows why."
+NOTHING = "No candidates. Run `candidate explain` to see why."
 GPU = ("--resource", "VGPU=1")
 OWNER_TRAITS = ["GET /traits?name=startswith:OWNER_", "GET /traits?name=startswith:CUSTOM_OWNER_"]
 

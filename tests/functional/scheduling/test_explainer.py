@@ -385,7 +385,7 @@ def test_unit_limits_of_candidates_are_those_of_the_records(world: World) -> Non
 
     # Even if all four were free, they would come in twos.
     [short] = [stage for stage in told.parts[0].stages if stage.step is Step.ENOUGH]
-    assert (short.count, short.alone) == (0, ())
+    assert (short.count, short.alone) == (0, 0)
 
 
 @pytest.mark.parametrize(
