@@ -73,13 +73,8 @@ def remedy(reason: Reason) -> str:
             # No request for more than the capacity can be met: a Small says so.
             amount = min(asked, capacity)
             text = f"release {amount if used is None else used + amount - capacity} {kind}"
-        case Small(resource_class=kind, most=most):
-            text = f"request at most {most} {kind} in a group"
-        case Misfit(figure=figure, resource_class=kind, value=value):
-            amounts = {
-                "max_unit": f"at most {value} {kind} in a group",
-                "min_unit": f"at least {value} {kind}",
-                "step_size": f"a multiple of {value} {kind}",
-            }
-            text = f"request {amounts.get(figure, f'another amount of {kind}')}"
+        case Small(resource_class=kind) | Misfit(resource_class=kind, figure="max_unit"):
+            text = f"request less {kind} in a group"
+        case Misfit(resource_class=kind):
+            text = f"request another amount of {kind}"
     return text

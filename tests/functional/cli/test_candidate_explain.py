@@ -55,7 +55,7 @@ def test_explain_as_text_shows_counts_and_advice(hosts: Program, kept: KeptInFil
         "No candidates.",
         "VGPU=5: 0 of 6 providers suitable: "
         "2 without VGPU, 2 of another owner, 1 without an owner, 1 with too little free.",
-        f"Request at most 4 VGPU in a group: n ({uuid('n')}) has only 4 VGPU.",
+        f"Request less VGPU in a group: n ({uuid('n')}) has only 4 VGPU.",
     ]
 
 
