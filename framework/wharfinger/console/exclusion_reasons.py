@@ -20,7 +20,7 @@ from wharfinger.scheduling.explanation import (
 
 
 def words(reason: Reason, now: datetime) -> str:
-    """Return what is said of a provider; control characters are not escaped yet."""
+    """Return the text of one reason; control characters are not escaped yet."""
     match reason:
         case Outside(step=Step.TREE):
             text = "is not in the requested tree"
@@ -51,7 +51,7 @@ def words(reason: Reason, now: datetime) -> str:
 
 
 def remedy(reason: Reason) -> str:
-    """Return what to do about a reason, in the imperative."""
+    """Return the remedy for one reason, in the imperative."""
     match reason:
         case Outside(step=step):
             text = f"request {'another tree' if step is Step.TREE else 'other aggregates'}"
@@ -70,7 +70,7 @@ def remedy(reason: Reason) -> str:
         case Held():
             text = "wait, or end the reservation"
         case Short(resource_class=kind, asked=asked, capacity=capacity, used=used):
-            # No request for more than the capacity can be met: a Small says so.
+            # If the request is for more than the capacity, a Small follows.
             amount = min(asked, capacity)
             text = f"release {amount if used is None else used + amount - capacity} {kind}"
         case Small(resource_class=kind) | Misfit(resource_class=kind, figure="max_unit"):

@@ -12,7 +12,7 @@ from wharfinger.exceptions import printable
 from wharfinger.scheduling.explanation import NAMED, Explanation, Held, Part, Step, TreeStage
 from wharfinger.scheduling.provider_details import Reserved
 
-#: What is said of the providers that a step excludes, except Step.CLASS and Step.OWNER.
+#: Texts of the providers that a step excludes; those of Step.CLASS and Step.OWNER are below.
 _EXCLUDED: Final = {
     Step.TREE: "in another tree",
     Step.AGGREGATES: "in the wrong aggregates",
@@ -121,8 +121,9 @@ def _candidates(explained: Explanation) -> str:
     if not explained.candidates:
         return "No candidates."
     last = explained.trees[-1]
+    candidates = counted(last.candidates or explained.candidates, last)
     more = " or more" if explained.not_looked_at else ""
-    return f"{counted(last)} in {many(last.count, 'tree')}{more}."
+    return f"{candidates} in {many(last.count, 'tree')}{more}."
 
 
 def _counts(part: Part) -> tuple[str, frozenset[str], str]:

@@ -18,7 +18,7 @@ from wharfinger.scheduling.explanation import (
 from wharfinger.scheduling.part_funnel import AMOUNTS
 from wharfinger.scheduling.request import UNNUMBERED
 
-#: What to do, in the imperative, and why.
+#: The remedy, in the imperative, and its reason.
 _Advice = tuple[str, str]
 
 
@@ -40,9 +40,9 @@ def named(part: Part) -> str:
     return f"group {part.suffix}: {asked}" if asked else f"group {part.suffix}"
 
 
-def counted(stage: TreeStage) -> str:
-    """Return the number of candidates at a stage that needs them."""
-    return f"{many(stage.candidates or 0, 'candidate')}{'' if stage.is_all else ' or more'}"
+def counted(candidates: int, stage: TreeStage) -> str:
+    """Return the number of candidates at a stage, which may have cut the count off."""
+    return f"{many(candidates, 'candidate')}{'' if stage.is_all else ' or more'}"
 
 
 def _resources(part: Part) -> str:
@@ -73,7 +73,7 @@ def _on_more(explained: Explanation, now: datetime) -> _Advice | None:
     if len(trees) > lost:
         is_most = len(trees) >= explained.trees[-1].count
         return _on_tree(explained, trees[0], now) if is_most else None
-    is_most = lost >= len(part.survivors) and part.misses[0].step in AMOUNTS
+    is_most = lost >= max(1, len(part.survivors)) and part.misses[0].step in AMOUNTS
     return _on_part(part, now) if is_most else None
 
 
@@ -109,22 +109,23 @@ def _on_tree(explained: Explanation, one: TreeMiss, now: datetime) -> _Advice:
         parts = [explained.parts[number] for number in one.parts]
         lacking = " and ".join(_resources(part) or named(part) for part in parts)
         advice = f"make {lacking} available in {tree}", "it has all other resources"
-    elif after.dropped:
-        counts = [f"{name} dropped {many(it, 'candidate')}" for name, it in after.dropped.items()]
-        advice = "check the request filters", " and ".join(counts)
     elif one.step is TreeStep.ROOT:
-        advice = _remedies_of(one, one.reasons, now)
+        remedy, why = _remedies_of(one, one.reasons, now)
+        advice = remedy, f"the root {why}"
     elif one.step is TreeStep.TRAITS:
         traits = next(group.traits for group in request.groups if group.suffix == UNNUMBERED)
         together = " and ".join(traits.values())
         advice = "require fewer traits", f"no suitable providers in {tree} have {together}"
+    elif one.step is TreeStep.TOGETHER and after.dropped:
+        counts = [f"{name} dropped {many(it, 'candidate')}" for name, it in after.dropped.items()]
+        advice = "check the request filters", " and ".join(counts)
     elif one.step is TreeStep.TOGETHER:
         advice = "request less", f"{tree} has too little for all groups together"
     else:
         policy = "use --group-policy none" if one.step is TreeStep.POLICY else ""
         subtree = "omit --same-subtree" if request.same_subtree else ""
         remedies = " and ".join(filter(None, (policy, subtree)))
-        advice = remedies, f"this gives {counted(before)}"
+        advice = remedies, f"this gives {counted(before.candidates or 0, before)}"
     return advice
 
 

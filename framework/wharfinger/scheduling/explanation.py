@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
+from math import inf
 from typing import Final
 
 from wharfinger.scheduling.provider_details import Reserved
@@ -130,14 +131,16 @@ class Misfit:
 Reason = Outside | Belonging | Untraited | Traited | Held | Short | Small | Misfit
 
 
-def gap(reason: Reason) -> int:
-    """Return by how many units an amount misses what the provider allows, 0 if not known."""
+def gap(reason: Reason) -> float:
+    """Return by how many units an amount misses what the provider allows; infinity if unknown."""
     match reason:
+        case Short(used=None) | Misfit(figure=""):
+            return inf
         case Short(asked=asked, capacity=capacity, used=int(used)):
             return asked + used - capacity
         case Small(asked=asked, most=most):
             return asked - most
-        case Misfit(asked=asked, figure=figure, value=value) if figure:
+        case Misfit(asked=asked, value=value):
             return abs(asked - value)
     return 0
 

@@ -104,7 +104,7 @@ def _stages(
         yield Stage(step, left, sum(len(one.reasons) == 1 for one in gone))
 
 
-def _distance(one: Miss) -> tuple[int, bool, int, int, str, str]:
+def _distance(one: Miss) -> tuple[int, bool, int, float, str, str]:
     """Return a sort key; the misses that the least change would make suitable come first.
 
     A reservation may end without any change.

@@ -213,6 +213,27 @@ def test_misses_with_the_fewest_reasons_come_first(world: World) -> None:
     ]
 
 
+def test_misses_for_the_same_reason_are_sorted_by_missing_amount(world: World) -> None:
+    world.has("a, of unknown use", {"VGPU": Stock(4, None)}, NOVA)
+    world.has("b, overcommitted", {"VGPU": Stock(4, 9)}, NOVA)
+    world.has("c, used up", {"VGPU": Stock(4, 4)}, NOVA)
+
+    told = world.told(wanted(asking(VGPU=1)))
+
+    assert list(missed(told)) == ["c, used up", "b, overcommitted", "a, of unknown use"]
+
+
+def test_tree_with_a_used_up_provider_is_nearer_than_one_without_any(world: World) -> None:
+    world.has("a", {"VCPU": stock(4)}, NOVA)
+    world.has("b", {"VCPU": stock(4)}, NOVA)
+    world.has("gpu", {"VGPU": stock(4, 4)}, NOVA, below="b")
+    world.has("free", {"VGPU": stock(4)}, NOVA)
+
+    nearest = world.told(wanted(asking("_A", VCPU=1), asking("_B", VGPU=1))).tree_misses[0]
+
+    assert (nearest.name, [one.name for one in nearest.part_misses]) == ("b", ["gpu"])
+
+
 def test_provider_without_the_class_is_no_near_miss(world: World) -> None:
     world.has("cpu", {"VCPU": stock(4)}, NOVA)
 
