@@ -1,6 +1,6 @@
 """A real Cyborg that tests share, and the Placement to which it reports.
 
-A Cyborg takes seconds to start: each test begins with new devices on the hosts.
+Tests share it, since a Cyborg takes seconds to start. Each test begins with new devices.
 """
 
 import json
@@ -26,11 +26,11 @@ from wharfinger_harnesses.daemons import PythonDaemon
 
 NOVA: Final = "OWNER_NOVA"
 OURS: Final = "OWNER_CYBORG"
-#: The traits with which an instance called fpga marks its providers.
+#: The owner trait and the instance trait of a driver instance named fpga.
 MARKS: Final = frozenset({OURS, "CUSTOM_WHARFINGER_FPGA"})
-#: The path at the end of a Cyborg's URL.
+#: The path of Cyborg's API in its URL.
 MOUNTED_AT: Final = "/accelerator/v2"
-#: The requests of a listing, in order.
+#: The requests of one listing by the Cyborg driver, in order.
 LISTING: Final = (
     f"{MOUNTED_AT}/deployables",
     f"{MOUNTED_AT}/accelerator_requests",
@@ -50,7 +50,7 @@ Contents = dict[str, dict[str, Any]]
 
 
 class SecondPlacement(PythonDaemon):
-    """Another Placement, in a process of its own, with the root providers of hosts."""
+    """Another Placement, in its own process, with a root provider for each of these hosts."""
 
     url: str
 
@@ -69,7 +69,7 @@ class SecondPlacement(PythonDaemon):
 
 
 class _Guarded:
-    """A Placement for other clients, which forwards one request at a time."""
+    """A WSGI application that passes one request at a time to this process's Placement."""
 
     def __init__(self, service: EmbeddedPlacement, lock: threading.Lock) -> None:
         self._service = service
@@ -83,7 +83,7 @@ class _Guarded:
 
 @dataclass(frozen=True)
 class Write:
-    """A request, and the contents of Placement before and after it."""
+    """A writing request to Placement, and the contents of Placement before and after it."""
 
     request: str
     before: Contents
@@ -91,7 +91,7 @@ class Write:
 
     @property
     def harm(self) -> list[str]:
-        """Return the changes to facts that Cyborg or nova own."""
+        """The providers of which the request has changed a value that Cyborg or nova owns."""
         return [
             f"{self.request}: {name}"
             for name in self.before.keys() | self.after.keys()
@@ -100,7 +100,7 @@ class Write:
 
 
 def _theirs(one: Mapping[str, Any] | None) -> Any:
-    """Return the facts of a provider without our marks and the reserved amounts."""
+    """Return a provider without what Wharfinger may change: MARKS and the reserved amounts."""
     return one and {
         **one,
         "traits": one["traits"] - MARKS,
@@ -109,7 +109,10 @@ def _theirs(one: Mapping[str, Any] | None) -> Any:
 
 
 class _Elsewhere:
-    """The Placement to which Cyborg reports: that of this process, or another one."""
+    """A WSGI application for Cyborg's requests to Placement.
+
+    They go to this process's Placement, or to the one at ``url`` if that is set.
+    """
 
     def __init__(self, here: _Guarded) -> None:
         self._here = here
@@ -122,11 +125,11 @@ class _Elsewhere:
 
 
 class Harness(fixtures.Fixture):
-    """A real Cyborg that reports to the real Placement of this process, and the proxies between.
+    """A real Cyborg that reports to the real Placement of this process, with proxies between.
 
-    ``begin`` resets everything, whatever earlier tests have left. ``placement`` serves all other
-    clients; ``cyborgs`` are Cyborg's requests. Instances reach Cyborg through ``between``, and
-    programs reach Placement at ``placement_url``.
+    ``begin`` resets both before a test. ``placement`` has the client of the tests, ``cyborgs`` the
+    requests by Cyborg. Driver instances reach Cyborg through the proxy ``between``. Other processes
+    reach Placement at ``placement_url``.
     """
 
     placement: PlacementFixture
@@ -162,11 +165,11 @@ class Harness(fixtures.Fixture):
         more: Mapping[str, Iterable[Part]] | None = None,
         reports_to: str | None = None,
     ) -> None:
-        """Reset Placement to what Cyborg reports of these devices.
+        """Reset Cyborg and Placement, and let Cyborg report these devices.
 
-        ``devices`` belong to the first host, ``more`` to other hosts; each host has a root
-        provider. With ``reports_to`` Cyborg reports to a Placement at that URL, which already has
-        root providers.
+        ``devices`` belong to the first host, ``more`` to other hosts. Each host gets a root
+        provider. With ``reports_to``, Cyborg reports to the Placement at that URL, which already
+        has root providers.
         """
         self.placement = PlacementFixture(self._service)
         self.placement.setUp()
@@ -185,7 +188,7 @@ class Harness(fixtures.Fixture):
         self.cyborgs.clear()
 
     def _stop_all(self) -> None:
-        """Start Cyborg without its open work."""
+        """Start Cyborg if it has stopped; end programmings, and delete requests and images."""
         cyborg = self.cyborg
         if cyborg.process.poll() is not None:
             cyborg.start_again()
@@ -205,7 +208,7 @@ class Harness(fixtures.Fixture):
         cyborg.execute("DELETE FROM device_profiles")
 
     def start_again(self) -> None:
-        """Start Cyborg again; its agents then look up the root providers of all hosts."""
+        """Start Cyborg again. Its agents need the root providers of all hosts for that moment."""
         there = {one.name for one in self._client.list_providers()}
         more = [create_root(self._client, host) for host in self.hosts if host not in there]
         self.cyborg.start_again()
@@ -213,13 +216,13 @@ class Harness(fixtures.Fixture):
             self._client.delete_provider(uuid)
 
     def _empty(self, *hosts: str) -> None:
-        """Reduce Placement to the root providers of these hosts."""
+        """Empty Placement, and create the root providers of these hosts."""
         empty()
         for host in hosts:
             create_root(self._client, host)
 
     def _forget_devices(self) -> None:
-        """Let Cyborg find no devices, whatever a test has left."""
+        """Remove all devices from the hosts, and let Cyborg discover that."""
         names = [one["name"] for one in self.cyborg.deployables()]
         for host in self.hosts:
             if self.cyborg.hardware(host) or any(name.startswith(f"{host}_") for name in names):
@@ -227,7 +230,7 @@ class Harness(fixtures.Fixture):
                 self.cyborg.discover(host)
 
     def report(self, wanted: Mapping[str, Iterable[Part]]) -> None:
-        """Let Cyborg find exactly these devices."""
+        """Replace the devices of each host, and let Cyborg discover and report them."""
         for host in self.hosts:
             its = [*wanted.get(host, ())]
             if self.cyborg.hardware(host) != its:
@@ -236,9 +239,9 @@ class Harness(fixtures.Fixture):
 
     @contextmanager
     def watching(self) -> Iterator[list["Write"]]:
-        """Record Placement before and after each write that is not Cyborg's.
+        """Yield a list that gets each write to Placement by the tests' clients.
 
-        Cyborg's own requests wait meanwhile.
+        Cyborg's requests wait while Placement is read before and after such a write.
         """
         adapter = self.placement.adapter
         looks: list[Contents] = []
@@ -269,7 +272,7 @@ class Harness(fixtures.Fixture):
 
 
 def create_root(client: WritingClient, host: str) -> str:
-    """Publish the root provider of a host as nova; return its uuid."""
+    """Create the root provider of a host, as nova does; return its uuid."""
     return create(client, host, None, {"VCPU": 8}, {NOVA, "COMPUTE_NODE"})
 
 
@@ -280,7 +283,10 @@ def create(
     totals: Mapping[str, int],
     traits: Iterable[str],
 ) -> str:
-    """Create a provider below a named parent as another client; return its uuid."""
+    """Create a provider below the provider named ``parent``, as another program would.
+
+    Return the uuid of the new provider.
+    """
     above = None if parent is None else provider_details.find(client, parent).uuid
     made = client.create_provider(str(uuid4()), name, above)
     inventories = {kind: Inventory(total=total) for kind, total in totals.items()}
@@ -290,12 +296,12 @@ def create(
 
 
 def add_traits(client: WritingClient, uuid: str, *traits: str) -> None:
-    """Add traits to a provider."""
+    """Add traits to a provider, as another program would."""
     change_traits(client, uuid, client.get_traits(uuid).traits.union(traits))
 
 
 def change_traits(client: WritingClient, uuid: str, traits: Iterable[str]) -> None:
-    """Replace the traits of a provider."""
+    """Replace the traits of a provider, as another program would."""
     generation = client.get_traits(uuid).resource_provider_generation
     wanted = frozenset(traits)
     for trait in sorted(wanted):

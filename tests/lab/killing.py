@@ -1,10 +1,12 @@
-"""Syncs in processes of their own that are killed with SIGKILL at a boundary of their steps.
+"""Run full cycles in processes of their own, which are killed with SIGKILL at a boundary.
 
-Boundaries are before and after each request that writes to Placement, and before and after each
-write to our own database. If another process keeps the objects, they are before each request to it
-and after its answer. A process that is not killed reports the boundaries that it passed; others are
-then killed there. They are forked off a server that has imported everything already, since the test
-process has threads, and talk HTTP to the Placement in it.
+There is a boundary before and after each request that writes to Placement, and before and after
+each write to the framework's database. If another process keeps the database objects, it is before
+each request to that process and after its answer. A first process that is not killed reports its
+boundaries; one process after the other is then killed at each of them.
+
+The processes are forked from a server that has imported everything already, since the test process
+has threads. They send HTTP requests to the Placement of the test process.
 """
 
 import json
@@ -39,7 +41,7 @@ from wharfinger.providers.provider_record import decode
 
 MARKS: Final = frozenset({"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"})
 CONSUMER: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
-#: Seconds; a sync takes tenths of a second.
+#: Seconds to wait for a process. A full cycle takes tenths of a second.
 TIMEOUT: Final = 60.0
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
@@ -53,11 +55,15 @@ _DATA: Final = WharfingerObject._obj_primitive_key("data")
 
 @dataclass(frozen=True, kw_only=True)
 class Act:
-    """A change from one world to another. ``held`` are the consumer's amounts of each provider."""
+    """A change of what the driver reports, which the killed process publishes."""
 
+    #: The worlds that are published before, one after the other.
     before: tuple[World, ...]
+    #: The world of the killed process.
     after: World
+    #: The number of its full cycles.
     syncs: int = 1
+    #: The consumer's allocations: amounts by provider name and class.
     held: Mapping[str, dict[str, int]] = field(default_factory=dict)
 
 
@@ -76,7 +82,7 @@ ACTS: Final[Mapping[str, Act]] = {
         after=worlds.HOST_CHANGED,
         held={"gpu-3": {"VGPU": 2}, "cn": {"VCPU": 1}},
     ),
-    # A provider counts as absent after two listings without it.
+    # The framework removes a provider after two listings without it.
     "shrunk": Act(
         before=(worlds.HOST, worlds.HOST_CHANGED),
         after=worlds.HOST_SHRUNK,
@@ -91,17 +97,17 @@ ACTS: Final[Mapping[str, Act]] = {
 
 @dataclass(frozen=True)
 class Ended:
-    """Exit code of a process (a negative code is a signal), and the boundaries that it passed."""
+    """The exit code of a process (a negative code is a signal), and the boundaries it passed."""
 
     code: int | None
     boundaries: tuple[str, ...]
 
 
 def run(play: Callable[..., None], *args: Any, kill_at: int | None = None) -> Ended:
-    """Run ``play`` in a process that kills itself at a boundary, counted from 0.
+    """Run ``play`` in a new process that kills itself at the boundary ``kill_at``, from 0.
 
-    ``play`` receives the arguments, a connection for the boundaries that it passes, the ``port`` of
-    the process that keeps the objects, and ``kill_at``.
+    ``play`` gets the arguments, a pipe to which it sends the passed boundaries, the ``port`` of the
+    process that keeps the database objects (or None), and ``kill_at``.
     """
     receiver, sender = _CONTEXT.Pipe(duplex=False)
     way = asking()
@@ -129,10 +135,10 @@ def run(play: Callable[..., None], *args: Any, kill_at: int | None = None) -> En
 
 
 class Killing(fixtures.Fixture):
-    """An act that is repeated, each time from the same initial state.
+    """Repeats an act of ACTS, each time from the same initial state.
 
-    ``boundaries`` are those of a process that was not killed; ``old`` and ``new`` are the contents
-    of Placement before and after it.
+    The set-up runs it once without a kill: ``boundaries`` has the boundaries of that process,
+    ``old`` and ``new`` the contents of Placement before and after it.
     """
 
     def __init__(self, placement: PlacementFixture, url: str, directory: Path, act: str) -> None:
@@ -159,16 +165,14 @@ class Killing(fixtures.Fixture):
         self.new, self._new_nodes = everything(), self._nodes()
 
     def play(self, kill_at: int | None = None) -> Ended:
-        """Restore the initial state and sync in a process; kill it at a boundary,
-        counted from 0.
-        """
+        """Restore the initial state, and run the act in a process; kill it at this boundary."""
         self._moments.go_back(self._beginning)
         return run(_play, self._name, self._url, self._state, kill_at=kill_at)
 
     def faults(self, *, back: bool = False) -> list[str]:
-        """Return the faults now, in the next syncs, and after them.
+        """Return the faults of Placement now, the problems of the next cycles, and later faults.
 
-        With ``back`` the driver reports the former world again.
+        With ``back``, the driver reports the world from before the act again.
         """
         world, expected, nodes = self._act.after, self.new, self._new_nodes
         if back:
@@ -181,7 +185,7 @@ class Killing(fixtures.Fixture):
             if everything() != expected:
                 faults.append(f"Placement has {everything()}")
             if self._nodes() != nodes:
-                faults.append(f"the nodes are {self._nodes()}")
+                faults.append(f"the rows of the nodes are {self._nodes()}")
             with self._publishing(world) as publishing:
                 plan = publishing.cycle.plan()
         except WharfingerError as error:
@@ -194,7 +198,7 @@ class Killing(fixtures.Fixture):
         ]
 
     def _nodes(self) -> dict[str, tuple[int, str]]:
-        """Return VCPUs and uuid of each node that has a row, by name."""
+        """Return the VCPUs and the uuid in the row of each node, by name."""
         with self._publishing({}) as publishing:
             rows = ComputeNodeList.get_by_filters(publishing.context)
             return {row.hypervisor_hostname: (row.vcpus, row.uuid) for row in rows}
@@ -207,7 +211,7 @@ class Killing(fixtures.Fixture):
 
 
 class _Boundaries:
-    """The boundaries that a process passes; it kills itself at one of them."""
+    """Records the boundaries that this process passes, and kills it at one of them."""
 
     def __init__(self, kill_at: int | None, report: Connection) -> None:
         self._kill_at = kill_at
@@ -223,7 +227,7 @@ class _Boundaries:
         self._reach(f"{what}: {after}")
 
     def writing(self, name: str, work: object) -> AbstractContextManager[None]:
-        """Add boundaries to a transaction of the database."""
+        """Return a context with boundaries before and after a transaction of the database."""
         if not isinstance(work, RecordBatch):
             return self._saving(name)
         for record in work.records:
@@ -233,8 +237,11 @@ class _Boundaries:
         return self._saving(f"{name}: {self._called(uuids)}" if uuids else name)
 
     def asking(self, question: Any) -> AbstractContextManager[None]:
-        """Add boundaries to a request to another process, unless it only reads."""
-        method: str = question.get("method", "get_")  # an exchange of versions has no method
+        """Return a context with boundaries around a request to the process with the objects.
+
+        A request that only reads has no boundaries.
+        """
+        method: str = question.get("method", "get_")  # a request for versions has no method
         if method.startswith("get_"):
             return nullcontext()
         about = question.get("name") or question["object"][_NAME]
@@ -265,7 +272,7 @@ class _Boundaries:
 
 
 class _Watched:
-    """A keystoneauth adapter whose writing requests have boundaries."""
+    """A keystoneauth adapter with a boundary before and after each writing request."""
 
     def __init__(self, adapter: Adapter, boundaries: _Boundaries) -> None:
         self._adapter = adapter
@@ -279,7 +286,7 @@ class _Watched:
 
 
 class _PlacementOverHTTP(PlacementFixture):
-    """The Placement of the test's process, seen from another process."""
+    """A client in this process for the Placement that the test process serves over HTTP."""
 
     def __init__(self, url: str, boundaries: _Boundaries) -> None:
         fixtures.Fixture.__init__(self)
@@ -293,20 +300,20 @@ class _PlacementOverHTTP(PlacementFixture):
 
 
 class _WatchedDatabase(fixtures.Fixture):
-    """Adds boundaries to writes to our database."""
+    """Adds boundaries before and after each write to the framework's database."""
 
     def __init__(self, boundaries: _Boundaries) -> None:
         super().__init__()
         self._boundaries = boundaries
 
     def _setUp(self) -> None:
-        # The heartbeat writes at times of its own.
+        # Not "touch", since service reports depend on the time.
         verbs = ("insert", "update", "delete", "write")
         self.useFixture(DatabaseWrites(self._boundaries.writing, verbs))
 
 
 class _WatchedAsking(Asking):
-    """Adds boundaries to requests that write objects in another process."""
+    """Adds boundaries to the requests that write objects in the process that keeps them."""
 
     def __init__(self, port: int, boundaries: _Boundaries) -> None:
         super().__init__(port)
@@ -320,7 +327,10 @@ class _WatchedAsking(Asking):
 def _play(
     act: str, url: str, state: Path, report: Connection, *, port: int | None, kill_at: int | None
 ) -> None:
-    """Run all syncs of an act in the process; ``port`` is the port of the object store."""
+    """Run the full cycles of an act in this process, with boundaries.
+
+    ``port`` is that of the process that keeps the database objects, None for this process.
+    """
     boundaries = _Boundaries(kill_at, report)
     with (
         WithoutSync(),

@@ -1,4 +1,4 @@
-"""A libvirt driver made from a configuration file, and the providers that it publishes."""
+"""Create a libvirt driver from a configuration text, and let it describe its providers."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,14 +17,14 @@ INSTANCE = "gpus"
 
 
 def make_driver(directory: Path, configuration: str, host: str = "service-host") -> LibvirtDriver:
-    """Make the driver of the instance ``gpus``; ``configuration`` is the file's text."""
+    """Create the driver of the instance ``gpus`` from the text of a configuration file."""
     path = directory / "wharfinger.conf"
     path.write_text(dedent(configuration))
     return LibvirtDriver(parse([str(path)]), host, INSTANCE)
 
 
 def domain_xml(uuid: str, *mdevs: str, kind: str = "test") -> str:
-    """Return the XML of a domain with mdevs, by uuid, under a type of hypervisor."""
+    """Return the XML of a domain with the mdevs of these uuids; ``kind`` is its hypervisor."""
     devices = "".join(
         "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
         f"<source><address uuid='{mdev}'/></source></hostdev>"
@@ -40,7 +40,10 @@ def domain_xml(uuid: str, *mdevs: str, kind: str = "test") -> str:
 def publish(
     driver: LibvirtDriver, live: Iterable[Provider] = (), *, refresh: bool = True
 ) -> dict[str, DesiredProvider]:
-    """Run one update of a driver on the providers in Placement; return the result by name."""
+    """Let a driver describe its node; return the described providers by name.
+
+    ``live`` has the providers in Placement. With ``refresh``, the driver reads libvirt first.
+    """
     (node,) = driver.get_available_nodes(refresh=refresh)
     tree = ProviderTree.from_providers(live)
     if not tree.exists(node):
@@ -55,7 +58,7 @@ def reshape(
     allocations: Allocations,
     migrations: Sequence[Migration] = (),
 ) -> dict[str, DesiredProvider]:
-    """As ``publish``, in a cycle in which the driver requests and edits the allocations."""
+    """Do as ``publish``, for a driver that raises ReshapeNeeded first and edits the allocations."""
     (node,) = driver.get_available_nodes(refresh=True)
     tree = ProviderTree.from_providers(live)
     before = [one.provider for one in tree.desired()]
@@ -67,7 +70,7 @@ def reshape(
 
 
 def totals(providers: dict[str, DesiredProvider]) -> dict[str, dict[str, int]]:
-    """Return the totals of all children, by name and resource class."""
+    """Return the totals of each child provider, by name and resource class."""
     return {
         name: {key: item.total for key, item in desired.provider.inventories.items()}
         for name, desired in providers.items()

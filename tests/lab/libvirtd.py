@@ -1,7 +1,7 @@
-"""A real libvirtd with GPUs that do not exist; fakesys.py makes them.
+"""A real libvirtd with simulated GPUs; fakesys.py makes them.
 
-Needs, besides Debian's libvirt-daemon and mdevctl, root or unprivileged user namespaces. If
-something is missing, the fixtures raise LabError and name it; they skip nothing.
+The fixtures need Debian's libvirt-daemon and mdevctl, and root or unprivileged user namespaces. If
+something is missing, they raise LabError with its name, and skip no test.
 """
 
 import json
@@ -31,9 +31,10 @@ _PROGRAMS = {
 
 
 class Libvirtd(fixtures.Fixture):
-    """libvirtd and its devices, in namespaces of their own.
+    """libvirtd and its simulated devices, in namespaces of their own.
 
-    ``uri`` connects to it from here. GPUs are ``fakesys.GPUS``, their types ``fakesys.GPU_TYPES``.
+    This process connects to ``uri``. The GPUs are ``fakesys.GPUS``, their mdev types
+    ``fakesys.GPU_TYPES``.
     """
 
     uri: str
@@ -69,14 +70,14 @@ class Libvirtd(fixtures.Fixture):
         self.is_up = True
 
     def kill(self) -> None:
-        """Kill libvirtd (SIGKILL). The devices stay as they are."""
+        """Kill libvirtd with SIGKILL. The devices stay as they are."""
         self._command("kill")
         self.is_up = False
 
     def define(self, domains: Mapping[str, str]) -> None:
-        """Define exactly these domains, XML by name; none of them runs.
+        """Define exactly these domains, by name and XML, without starting them.
 
-        libvirtd loads them when it starts, so this restarts it. Its API would need an emulator.
+        This restarts libvirtd, which reads them from files. Its API would need an emulator.
         """
         self.kill()
         for path in self._domains.glob("*.xml"):
@@ -119,13 +120,13 @@ class Libvirtd(fixtures.Fixture):
             self._process.wait()
         self._process.stdout.close()
         if self._process.returncode:
-            raise LabError(f"the lab broke down:\n{self._output()}")
+            raise LabError(f"fakesys.py failed:\n{self._output()}")
 
 
 class Mdevs(fixtures.Fixture):
-    """Operations of an administrator on mdevs.
+    """Creates and deletes mdevs through libvirt, as an administrator does.
 
-    Each call returns when libvirt has announced its result, so that the next reader sees it.
+    Each call returns after libvirt's event about it, so that other clients see the result.
     """
 
     def __init__(self, uri: str) -> None:
@@ -141,12 +142,12 @@ class Mdevs(fixtures.Fixture):
         self.addCleanup(self._close)
 
     def create(self, parent: str, type_id: str) -> str:
-        """Make an mdev that lasts until it is destroyed; return its name."""
+        """Create and start an mdev without defining it; return its name."""
         device = self._connection.nodeDeviceCreateXML(_xml(parent, type_id), 0)
         return self._announced(device, libvirt.VIR_NODE_DEVICE_EVENT_CREATED)
 
     def define(self, parent: str, type_id: str) -> str:
-        """Describe an mdev that can be started; return its name."""
+        """Define an mdev without starting it; return its name."""
         device = self._connection.nodeDeviceDefineXML(_xml(parent, type_id), 0)
         return self._announced(device, libvirt.VIR_NODE_DEVICE_EVENT_DEFINED)
 
@@ -163,7 +164,7 @@ class Mdevs(fixtures.Fixture):
         self._announced(device, libvirt.VIR_NODE_DEVICE_EVENT_DELETED)
 
     def undefine(self, name: str) -> None:
-        """Undefine an mdev."""
+        """Delete the definition of an mdev."""
         device = self._connection.nodeDeviceLookupByName(name)
         device.undefine(0)
         self._announced(device, libvirt.VIR_NODE_DEVICE_EVENT_UNDEFINED)
@@ -195,7 +196,7 @@ class Mdevs(fixtures.Fixture):
 
 @cache
 def _run_event_loop() -> None:
-    """Run libvirt's event loop; a process has one, which cannot be stopped."""
+    """Start libvirt's event loop in a thread, once for this process. It cannot be stopped."""
     libvirt.registerErrorHandler(lambda context, error: None, None)
     libvirt.virEventRegisterDefaultImpl()
 

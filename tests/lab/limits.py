@@ -1,12 +1,12 @@
-"""The program on a machine with an exhausted resource."""
+"""Run the program wharfinger on a machine with an exhausted resource."""
 
 import sys
 from pathlib import Path
 
 from tests.lab.program import Program
 
-# Python ignores SIGXFSZ, so that a write beyond the limit is an error. Its own compiled files would
-# be cut off at the same limit.
+# Python ignores SIGXFSZ, so a write beyond the limit raises an error. It must not write compiled
+# files, which would be cut off at the limit.
 _LAUNCHER = """\
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
@@ -16,7 +16,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class LimitedProgram(Program):
-    """The program, with files of at most ``file_size`` bytes, as on a full disk."""
+    """The program, which cannot write files above ``file_size`` bytes, as on a full disk."""
 
     file_size: int | None = None
 

@@ -1,4 +1,4 @@
-"""A real MariaDB, for as long as a test or a module of them; Debian's mariadb-server-core."""
+"""A real MariaDB server as a fixture, from Debian's mariadb-server-core."""
 
 from pathlib import Path
 from uuid import uuid4
@@ -26,7 +26,7 @@ _SETTINGS = (
 
 
 class MariaDB(Daemon):
-    """A server on which tests create empty databases."""
+    """A MariaDB server on which tests create empty databases."""
 
     programs = {
         "mariadb-install-db": "mariadb-server-core",

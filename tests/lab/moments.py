@@ -1,7 +1,7 @@
-"""Snapshots of Placement and of a program's records, which a test restores.
+"""Take and restore snapshots of Placement's database and of the framework's database.
 
-A test that tries many things from one state takes a snapshot once, and restores it in a few
-milliseconds. Two snapshots are equal if they differ only in times of writing.
+A test that tries many things from the same state takes a snapshot once, and restores it in a few
+milliseconds. Two snapshots are equal if they differ only in created_at and updated_at.
 """
 
 import sqlite3
@@ -27,7 +27,7 @@ class _Table:
     rows: list[tuple[Any, ...]]
 
     def content(self) -> list[tuple[Any, ...]]:
-        """Return the rows without their times of writing."""
+        """Return the rows without created_at and updated_at."""
         kept = [index for index, name in enumerate(self.columns) if name not in _TIMES]
         return [tuple(row[index] for index in kept) for row in self.rows]
 
@@ -37,7 +37,7 @@ _Tables = dict[str, _Table]
 
 @dataclass(frozen=True)
 class Moment:
-    """Snapshot of two SQLite files."""
+    """Snapshot of the SQLite files of Placement and of the framework."""
 
     placement: _Tables = field(compare=False)
     records: _Tables = field(compare=False)
@@ -45,14 +45,14 @@ class Moment:
 
     @property
     def placement_key(self) -> str:
-        """Return a key that is equal for equal contents of Placement."""
+        """A text that is equal for equal contents of Placement."""
         return _key(self.placement)
 
 
 class Moments:
-    """Takes snapshots of this process's Placement and of the records in a state directory.
+    """Takes snapshots of this process's Placement and of the database in a state directory.
 
-    Nothing may write meanwhile.
+    No thread or process may write at the same time.
     """
 
     def __init__(self, state_path: Path) -> None:
@@ -60,21 +60,21 @@ class Moments:
         self._records = state_path / FILE_NAME
 
     def take(self) -> Moment:
-        """Take a snapshot."""
+        """Take a snapshot of both databases."""
         placement, records = _read(self._placement), _read(self._records)
         return Moment(placement, records, _key(placement) + _key(records))
 
     def go_back(self, moment: Moment) -> None:
-        """Restore a snapshot."""
+        """Restore both databases from a snapshot."""
         _write(self._placement, moment.placement)
         _write(self._records, moment.records)
 
 
 def copied(publish: Callable[[WritingClient], None]) -> Callable[[WritingClient], None]:
-    """Publish into an empty Placement through its API once, and copy the result from then on.
+    """Return ``publish``, but copy the rows of its first call into an empty Placement later.
 
-    A copy takes a tenth of the time. If Placement has a provider, or a name that it lacked then,
-    the function is called again.
+    A copy takes a tenth of the time. If Placement is not empty, or has traits or resource classes
+    that it did not have then, ``publish`` itself is called.
     """
     made: list[_Tables] = []
 
@@ -93,12 +93,12 @@ def copied(publish: Callable[[WritingClient], None]) -> Callable[[WritingClient]
 
 
 def _names_of(tables: _Tables) -> set[tuple[Any, ...]]:
-    """Return the rows of names, to whose ids other rows refer."""
+    """Return the rows of traits and resource classes, to whose ids other rows refer."""
     return {(kept, *row) for kept in NAMES for row in tables[kept].content()}
 
 
 def _placement() -> Path:
-    """Return the file of this process's Placement."""
+    """Return the SQLite file of this process's Placement."""
     return Path(str(db_api.get_placement_engine().url.database))
 
 

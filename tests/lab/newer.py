@@ -1,6 +1,7 @@
-"""Objects of a later release, for a process that is upgraded before others.
+"""Versioned objects of a later release, for a process that is upgraded before others.
 
-Import it in that process alone: the newest version of each object counts from then on.
+Import this module only in that process. It registers newer versions of two objects, which the
+process uses from then on.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ RACK = "R7"
 
 @register
 class ComputeNode(objects.ComputeNode):
-    """A node with a field for its location."""
+    """A ComputeNode with a new field for its rack."""
 
     HISTORY = (  # type: ignore[assignment]
         *objects.ComputeNode.HISTORY,
@@ -34,7 +35,7 @@ class ComputeNode(objects.ComputeNode):
 
 @register
 class ComputeNodeList(objects.ComputeNodeList):
-    """Nodes with a field for their location."""
+    """A ComputeNodeList of nodes with the new field."""
 
     HISTORY = (  # type: ignore[assignment]
         *objects.ComputeNodeList.HISTORY,

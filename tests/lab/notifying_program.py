@@ -1,7 +1,7 @@
-"""A program in place of the agent, for a real systemd; signals select its notifications.
+"""A program in place of the agent that a real systemd runs; signals select its notifications.
 
-HUP begins a reload, USR1 ends it, USR2 ends the calls of the watchdog, TERM ends the program. It
-leaves a child behind that ignores TERM.
+At HUP it notifies systemd of a reload, at USR1 of the end of the reload. At USR2 it stops to notify
+the watchdog. At TERM it ends, and leaves a child process behind that ignores TERM.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""Compute drivers of nova that are not in nova, for the tests of the nova driver.
+"""Compute drivers for nova, for the tests of Wharfinger's nova driver.
 
-Only a process that has nova can import them.
+nova has to be installed to import this module.
 """
 
 from typing import Any, Final
@@ -19,41 +19,41 @@ MAGIC: Final = {"CUSTOM_MAGIC": {"total": 4, "max_unit": 4}}
 
 
 class OldDriver(fake.SmallFakeDriver):  # type: ignore[misc]
-    """A driver from before nova's Stein release: it has get_inventory alone."""
+    """A driver from before nova's Stein release, with get_inventory, not update_provider_tree."""
 
     def get_available_resource(self, nodename: str) -> dict[str, Any]:
-        """Return figures without a uuid, which nova did not ask drivers for."""
+        """Return the figures without a uuid, since old drivers did not return one."""
         resource: dict[str, Any] = super().get_available_resource(nodename)
         del resource["uuid"]
         return resource
 
     def update_provider_tree(self, *arguments: Any, **options: Any) -> None:
-        """Call nova's base class."""
+        """Raise NotImplementedError, as nova's base class does."""
         raise NotImplementedError
 
     def get_inventory(self, nodename: str) -> dict[str, Any]:
-        """Return the inventory of a node."""
+        """Return the same inventory for each node."""
         return MAGIC
 
 
 class EmptyDriver(driver.ComputeDriver):  # type: ignore[misc]
-    """A driver that lists a node, and does not describe it."""
+    """A driver that lists a node, and has no method that describes its inventory."""
 
     def init_host(self, host: str) -> None:
-        """Connect to nothing."""
+        """Keep the host name."""
         self._host = host
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """List the host."""
+        """Return the host name as the only node."""
         return [self._host]
 
     def get_available_resource(self, nodename: str) -> dict[str, Any]:
-        """Return a figure."""
+        """Return only a number of VCPUs."""
         return {"vcpus": 4}
 
 
 class AwayDriver(EmptyDriver):
-    """A driver whose backend is down."""
+    """A driver whose backend does not answer."""
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         """Raise nova's error for an unavailable backend."""
@@ -64,15 +64,15 @@ class CallingDriver(EmptyDriver):
     """A driver that calls nova-compute while it starts."""
 
     def init_host(self, host: str) -> None:
-        """Tell nova-compute that no event is waited for."""
+        """Call a method of nova-compute's virtapi."""
         self.virtapi.exit_wait_early([])
 
 
 class NumaDriver(fake.MediumFakeDriver):  # type: ignore[misc]
-    """The trees of nova's functional test of update_provider_tree (test_servers_provider_tree).
+    """Describes the trees of nova's functional test test_servers_provider_tree.
 
-    With ``[lab] has_numa`` the node's inventories move to two NUMA nodes and to a storage that
-    is shared.
+    With the option ``[lab] has_numa``, a reshape moves the node's inventories to two NUMA nodes and
+    to a sharing provider for storage.
     """
 
     def update_provider_tree(
@@ -117,7 +117,10 @@ def _uuid(name: str) -> str:
 
 
 def _move(allocations: Any, root: str) -> None:
-    """Move VCPU to one NUMA node, memory to the other and disk to the storage, as nova's test."""
+    """Move the allocations of the root, as nova's test does.
+
+    VCPU moves to one NUMA node, MEMORY_MB to the other, and DISK_GB to the storage.
+    """
     places = {"VCPU": "numa1", "MEMORY_MB": "numa2", "DISK_GB": "ssp"}
     for consumer in allocations.values():
         held = consumer["allocations"]

@@ -1,4 +1,4 @@
-"""The wharfinger program with the nova driver, in a process that has nova, and its Placement."""
+"""The program wharfinger with the nova driver and the embedded Placement."""
 
 import json
 import os
@@ -18,10 +18,10 @@ _REPOSITORY: Final = Path(__file__).resolve().parents[2]
 
 
 class NovaProgram(fixtures.Fixture):
-    """The program of one host, with the embedded Placement and a nova.conf of its own.
+    """The program wharfinger of one host, with the embedded Placement and its own nova.conf.
 
-    ``nova_options`` are the lines of nova.conf. ``driver`` may be another driver of Wharfinger's,
-    which has the lines ``options``.
+    ``nova_options`` has the lines of nova.conf. ``driver`` is the driver of Wharfinger, and
+    ``options`` has the lines of its section.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class NovaProgram(fixtures.Fixture):
         self.write(f"[{INSTANCE}]\ndriver = {self._driver}\nremoval_delay = 0\n{options}")
 
     def configure(self, nova_options: str) -> None:
-        """Write nova.conf."""
+        """Write nova.conf with these lines."""
         self.nova_config.write_text(f"[DEFAULT]\nstate_path = {self.directory}\n{nova_options}\n")
 
     def write(self, sections: str, enabled: str = INSTANCE) -> None:
-        """Write wharfinger.conf, with these sections of driver instances."""
+        """Write wharfinger.conf with these sections and enabled driver instances."""
         (self.directory / "wharfinger.conf").write_text(
             f"[DEFAULT]\nenabled_drivers = {enabled}\nhost = {HOST}\n"
             f"state_path = {self.directory / 'state'}\n"
@@ -62,33 +62,33 @@ class NovaProgram(fixtures.Fixture):
         )
 
     def run(self, *words: str) -> Done:
-        """Run the program."""
+        """Run the program with these arguments; return its exit code and output."""
         config = str(self.directory / "wharfinger.conf")
         with patch.dict(os.environ, {"PYTHONPATH": str(_REPOSITORY)}):
             return run_command([PROGRAM, "--config-file", config, *words], self.directory)
 
     def do(self, *words: str) -> str:
-        """Run the program, which succeeds; return what it prints."""
+        """Run the program, require that it succeeds, and return its output."""
         done = self.run(*words)
         assert done.code == 0, done
         return done.out
 
     def sync(self) -> str:
-        """Sync without problems; return what is printed."""
+        """Run ``wharfinger sync``, require that it succeeds, and return its output."""
         return self.do("sync")
 
     def fails(self) -> str:
-        """Sync, which fails for the whole instance; return the error."""
+        """Run ``wharfinger sync``, require that it fails, and return its standard error."""
         done = self.run("sync")
         assert done.code == 1, done
         return done.err
 
     def show(self, *words: str) -> Any:
-        """Run a command that shows something; return it."""
+        """Run a command of the program with JSON output, and return the data."""
         return json.loads(self.do(*words, "-f", "json"))
 
     def published(self) -> dict[str, dict[str, Any]]:
-        """Return everything in Placement, by provider name."""
+        """Return all providers of the embedded Placement by name, as ``everything`` does."""
         engine = create_engine(f"sqlite:///{self.directory / 'state' / 'placement.sqlite'}")
         try:
             return everything(engine)

@@ -1,7 +1,7 @@
-"""Real nova 34 services, with the Placement of nova's own fixtures also served over HTTP.
+"""Real nova 34 services in this process, with the Placement of nova's own fixtures over HTTP.
 
-Its fixtures own the globals of nova, Placement and oslo in this process, so that nothing else
-of OpenStack can run beside them here. The wharfinger program is a process of its own.
+nova's fixtures change global variables of nova, Placement and oslo, so no other OpenStack service
+can run in this process. The program wharfinger runs in a process of its own.
 """
 
 # ruff: noqa: E402 - nova is configured before it is imported
@@ -21,7 +21,7 @@ from wsgiref.simple_server import make_server
 
 import fixtures
 
-# nova reads this when it is imported first. Its services then run in threads.
+# nova reads this variable at its import. Its services then run in threads.
 os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "true"
 
 from nova import monkey_patch
@@ -40,17 +40,17 @@ from wharfinger.sqlite import allow_concurrent_writers
 
 
 class _Services(ProviderUsageBaseTestCase):  # type: ignore[misc]
-    """nova's API, scheduler and conductor. nova's fixtures require a test case around them."""
+    """nova's API, scheduler and conductor, in a test case, which nova's fixtures require."""
 
     compute_driver = "fake.MediumFakeDriver"
     __test__ = False
 
     def runTest(self) -> None:  # noqa: N802 - unittest's name
-        """Exist, as unittest requires."""
+        """Do nothing. unittest requires the method."""
 
 
 class _Clock:
-    """Replaces the module ``time`` in nova's client of Placement."""
+    """Replaces the module ``time`` in nova's Placement client, so that a test can pass minutes."""
 
     def __init__(self) -> None:
         self.now = time.time()
@@ -63,9 +63,9 @@ class _Clock:
 
 
 class Nova(fixtures.Fixture):
-    """nova's services; ``start_compute`` starts nova-compute of a host.
+    """Runs nova's services; ``start_compute`` starts the nova-compute of a host.
 
-    ``url`` is where Placement is served.
+    ``url`` is the URL of Placement.
     """
 
     def __init__(self, compute_driver: str = "fake.MediumFakeDriver") -> None:
@@ -87,7 +87,7 @@ class Nova(fixtures.Fixture):
         self.url = self._serve(self.services.placement.fixture.conf_fixture.conf)
 
     def _serve(self, conf: Any) -> str:
-        """Serve Placement on a free port until the end; return its URL."""
+        """Serve Placement on a free port until the clean-up; return its URL."""
         allow_concurrent_writers(db_api.get_placement_engine())
         placement = deploy.loadapp(conf)
 
@@ -107,21 +107,21 @@ class Nova(fixtures.Fixture):
     # nova-compute.
 
     def set_options(self, group: str, **options: Any) -> None:
-        """Set options of nova."""
+        """Set options of nova in a group of its configuration."""
         self.services.flags(group=group, **options)
 
     def start_compute(self, host: str, uuid: str | None = None) -> None:
-        """Start nova-compute of a host; after a reinstallation, ``uuid`` is that of its node."""
+        """Start the nova-compute of a host. ``uuid`` gives its node another uuid than before."""
         if uuid is not None:
             self.useFixture(fixtures.MockPatchObject(uuidsentinel, f"node_{host}", uuid))
         self.services._start_compute(host)
 
     def stop_compute(self, host: str) -> None:
-        """Stop nova-compute of a host."""
+        """Stop the nova-compute of a host."""
         self.services.computes.pop(host).stop()
 
     def has_node(self, host: str, name: str) -> None:
-        """Rename the node of a host's hypervisor."""
+        """Give the only node of a host's hypervisor another name."""
         self.services.computes[host].manager.driver._set_nodes([name])
 
     def run_periodics(self) -> None:
@@ -129,25 +129,25 @@ class Nova(fixtures.Fixture):
         self.services._run_periodics()
 
     def pass_minutes(self, count: int) -> None:
-        """Run the periodic tasks and refreshes of some minutes in each nova-compute."""
+        """Set the clock ahead minute by minute, and run the periodic tasks after each minute."""
         for _ in range(count):
             self._clock.now += 60
             self.run_periodics()
 
     def refresh(self) -> None:
-        """Let each nova-compute read Placement again at once, as it does every 300 s."""
+        """Let each nova-compute read its providers from Placement now, as it does every 300 s."""
         for compute in self.services.computes.values():
             compute.manager.reportclient.clear_provider_cache()
         self.run_periodics()
 
-    # The operator and users.
+    # Actions of the operator and of users.
 
     def delete_service(self, host: str) -> None:
-        """Do ``openstack compute service delete`` for nova-compute of a host."""
+        """Delete the nova-compute service of a host, as ``openstack compute service delete``."""
         self.api.api_delete(f"/os-services/{self._service_id(host)}")
 
     def evacuate(self, server: str, host: str, target: str) -> None:
-        """Evacuate a server from a host, whose nova-compute is stopped, to another host."""
+        """Evacuate a server to the host ``target`` from a host whose nova-compute is stopped."""
         self.api.put_service(self._service_id(host), {"forced_down": True})
         self.services._evacuate_server({"id": server}, expected_host=target)
 
@@ -165,7 +165,7 @@ class Nova(fixtures.Fixture):
     def boot(
         self, extra_specs: dict[str, str], state: str = "ACTIVE", host: str | None = None
     ) -> str:
-        """Boot a server of a small flavor with these extra specs; return its uuid."""
+        """Boot a server with these extra specs, wait for its state, and return its uuid."""
         flavor = self.services._create_flavor(
             vcpu=1, memory_mb=512, disk=1, ephemeral=0, extra_spec=extra_specs
         )
@@ -175,7 +175,7 @@ class Nova(fixtures.Fixture):
         return str(server["id"])
 
     def create_instance(self, host: str, node: str) -> str:
-        """Create an instance on a node in nova, without deploying it; return its uuid."""
+        """Create the row of an active instance on a node in nova's database; return its uuid."""
         cell = self.services.cell_mappings["cell1"]
         with context.target_cell(context.get_admin_context(), cell) as target:
             row = objects.ComputeNode.get_by_host_and_nodename(target, host, node)
@@ -201,7 +201,7 @@ class Nova(fixtures.Fixture):
 
 
 def _path(*parts: str) -> str:
-    """Return the path of a file of nova in a wheel, which has etc/ beside lib/."""
+    """Return the path of a data file of nova, which is installed from a wheel."""
     for file in importlib.metadata.files("nova") or []:
         if parts and str(file).endswith(f"/{parts[0]}"):
             return str(Path(str(file.locate())).resolve())

@@ -1,7 +1,8 @@
-"""Compares the nova driver with nova, in a process of its own: what drivers make of a tree.
+"""Compare Wharfinger's nova driver with nova, for each compute driver of ``nova.virt.fake``.
 
-Prints, as JSON by the name of each driver of ``nova.virt.fake``, the tree that it makes of nova's
-ProviderTree, and the tree that the nova driver makes of the framework's; and what the process has.
+The program prints, as JSON by the name of the compute driver, the tree that it describes in nova's
+ProviderTree, and the tree that the nova driver describes with it. It also prints whether nova has
+patched sockets, threads or imports in this process.
 """
 
 import json
@@ -22,7 +23,7 @@ ROOT = "8c9e0d3a-5a6f-4a86-9a39-0c1d4a1f7a10"
 
 
 def compare(directory: Path) -> dict[str, Any]:
-    """Return both trees of each driver."""
+    """Return both trees of each compute driver, and whether the process was patched."""
     (directory / "nova.conf").write_text(f"[DEFAULT]\nstate_path = {directory}\n")
     before = (socket.socket, threading.Thread, sys.meta_path[:])
     # nova is imported by the first of these drivers, which configures it.
@@ -53,7 +54,7 @@ def _compare(directory: Path, name: str) -> dict[str, Any]:
 
 
 def _nova_tree(name: str, node: str) -> Any:
-    """Edit nova's tree with nova's driver, without any code of the nova driver."""
+    """Return nova's tree as the compute driver edits it, without code of Wharfinger."""
     from nova.compute import provider_tree  # noqa: PLC0415
     from nova.virt import fake, virtapi  # noqa: PLC0415
 

@@ -1,10 +1,10 @@
-"""Stores of objects: a file, a database of a server, or another process.
+"""Stores of the framework's versioned objects: a SQLite file, a database server, another process.
 
-Tests are the same for all stores. Each can also be accessed behind the objects, as another program
-would that writes into the same database.
+The same tests run with all stores. A test can also read and write the tables of a store directly,
+as another program with the same database.
 
-The other process keeps the objects of a state directory of its own, and of any directory that a
-request names: ``opened`` returns the context of one, in whichever process it is open.
+The other process has its own state directory, and opens any directory that a request names.
+``opened`` returns the context of a state directory in the process that stores objects now.
 """
 
 import json
@@ -38,10 +38,10 @@ from wharfinger.objects.database_context import local
 from wharfinger.objects.remote_objects import ObjectServer, RemoteObjects
 
 HOST = "test-host"
-#: Seconds; an answer takes milliseconds.
+#: Seconds to wait for an answer, which usually takes milliseconds.
 TIMEOUT = 60.0
 
-#: Statements of the connection itself, which are not counted.
+#: The beginnings of statements about connections and transactions, which are not counted.
 _AROUND = ("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA")
 _ROOT = Path(__file__).resolve().parents[2]
 #: The path of a request about the serving process's own state directory.
@@ -49,45 +49,45 @@ _OWN = "/"
 
 
 class Kept(fixtures.Fixture):
-    """A database that stores objects, and their context."""
+    """A database that stores objects: ``context`` for objects, ``engine`` for its tables."""
 
     context: Context
     engine: sa.Engine
 
     def _reach(self, url: str | sa.URL) -> None:
-        """Open a second engine on the database, behind the objects."""
+        """Open an engine for direct access to the tables of the database."""
         self.engine = sa.create_engine(url)
         self.addCleanup(self.engine.dispose)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Empty the database, and store the objects of this process there."""
+        """Empty the database, and let this process store its objects there during the block."""
         with self.engine.begin() as connection:
             for table in METADATA.sorted_tables:
                 connection.execute(sa.delete(table))
         yield
 
     def rows(self, table: str, **where: Any) -> list[dict[str, Any]]:
-        """Return the rows of a table, deleted rows too, in the order of creation."""
+        """Return the rows of a table, also the deleted ones, in the order of creation."""
         target = METADATA.tables[table]
         statement = sa.select(target).filter_by(**where).order_by(target.c.id)
         with self.engine.begin() as connection:
             return [dict(row) for row in connection.execute(statement).mappings()]
 
     def row(self, table: str, **where: Any) -> dict[str, Any]:
-        """Return the only row."""
+        """Return the only row of a table that matches."""
         [row] = self.rows(table, **where)
         return row
 
     def write(self, table: str, values: Mapping[str, Any], **where: Any) -> None:
-        """Write columns as a program without objects and revisions."""
+        """Write columns of rows directly, without the objects' revisions."""
         statement = sa.update(METADATA.tables[table]).filter_by(**where).values(**values)
         with self.engine.begin() as connection:
             assert connection.execute(statement).rowcount
 
 
 class KeptInFile(Kept):
-    """Objects in the SQLite file of a state directory."""
+    """Stores objects in the SQLite file of a state directory."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class KeptInFile(Kept):
 
 
 class KeptByServer(Kept):
-    """Objects in an empty database of a server."""
+    """Stores objects in an empty database of a server, by its URL."""
 
     def __init__(self, url: str, directory: Path) -> None:
         super().__init__()
@@ -117,9 +117,9 @@ class KeptByServer(Kept):
 
 
 class KeptElsewhere(Kept):
-    """Objects in a file that another process has open; this one has no database.
+    """Stores objects in a SQLite file of another process; this process has no database.
 
-    Modules are imported there, and not here.
+    The other process also imports ``modules``.
     """
 
     def __init__(self, directory: Path, *modules: str) -> None:
@@ -139,9 +139,9 @@ class KeptElsewhere(Kept):
 
 
 class Asking:
-    """Connections to a process that stores objects, for all threads of this one.
+    """The connections of all threads of this process to the process that stores objects.
 
-    ``questions`` are the requests that were sent.
+    ``questions`` has the requests that were sent.
     """
 
     def __init__(self, port: int) -> None:
@@ -150,21 +150,24 @@ class Asking:
         self._idle: list[HTTPConnection] = []
 
     def send(self, question: bytes, directory: Path | None = None) -> bytes:
-        """Send a request about a state directory, or its own; as RemoteObjects requires."""
+        """Send a request of RemoteObjects about a state directory; return the answer.
+
+        None means the state directory of the other process.
+        """
         self.questions.append(question)
         return self._request("POST", directory, question)
 
     def statements(self, directory: Path) -> list[str]:
-        """Return the statements on a state directory's database since the last call."""
+        """Return the SQL statements on a state directory's database since the last call."""
         said: list[str] = json.loads(self._request("GET", directory))
         return said
 
     def close(self, directory: Path) -> None:
-        """Close a state directory; the next request opens it again."""
+        """Let the other process close a state directory. The next request opens it again."""
         self._request("DELETE", directory)
 
     def settle(self) -> None:
-        """Wait until all requests of ended processes are done."""
+        """Wait until the other process has finished all requests of processes that have ended."""
         self.hang_up()
         self._request("SETTLE", None)
 
@@ -192,9 +195,7 @@ class Asking:
 
 
 class Served(fixtures.Fixture, Asking):
-    """A process that stores objects and serves them over HTTP; it ends with this one at
-    the latest.
-    """
+    """A process that stores objects and serves them over HTTP. It ends when this one does."""
 
     process: "subprocess.Popen[bytes]"
 
@@ -225,20 +226,20 @@ class Served(fixtures.Fixture, Asking):
         Asking.__init__(self, int(line))
 
     def end(self) -> None:
-        """Kill the process, as a loss of power would."""
+        """Kill the process with SIGKILL."""
         self.hang_up()
         self.process.kill()
         self.process.communicate()
 
 
 class Elsewhere:
-    """Runs remotable methods in the process that has their state directory open."""
+    """Sends the remotable methods of objects to the process that has their state directory open."""
 
     def __init__(self, asking: Asking) -> None:
         self.asking = asking
 
     def context(self, directory: Path) -> Context:
-        """Return the context of the objects of a state directory."""
+        """Return the context of a state directory in the other process."""
 
         def send(question: bytes) -> bytes:
             return self.asking.send(question, directory)
@@ -257,7 +258,7 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Elsewhere(Context):
-    """The context of a state directory that another process has open."""
+    """The context of a state directory in another process."""
 
     objects: RemoteObjects
     closes: Callable[[], None]
@@ -267,30 +268,30 @@ class _Elsewhere(Context):
 
 
 def _remote(context: Any) -> RemoteObjects:
-    # No remotable method runs here by mistake, or in the wrong process.
-    assert isinstance(context, _Elsewhere), "it was not opened while objects are kept elsewhere"
+    # Otherwise a remotable method would run in this process, or in the wrong one.
+    assert isinstance(context, _Elsewhere), "the context was opened in this process"
     return context.objects
 
 
 def opened(directory: Path, host: str = HOST) -> Context:
-    """Open a state directory in the process that stores objects now."""
+    """Return the context of a state directory, in the process that stores objects now."""
     api = WharfingerObject.indirection_api
     return api.context(directory) if isinstance(api, Elsewhere) else local(directory, host)
 
 
 def asking() -> Asking | None:
-    """Return the connection to the process that stores the objects, or None for this one."""
+    """Return the connections to the process that stores objects now, None if it is this one."""
     api = WharfingerObject.indirection_api
     return api.asking if isinstance(api, Elsewhere) else None
 
 
 def elsewhere(asking: Asking) -> AbstractContextManager[None]:
-    """Let another process store the objects of all state directories opened from now on."""
+    """During the block, let another process store the objects of all opened state directories."""
     return _by_way_of(Elsewhere(asking))
 
 
 def remotely(send: Callable[[bytes], bytes]) -> AbstractContextManager[None]:
-    """Run the remotable methods of this process through ``send``."""
+    """During the block, send the remotable methods of this process through ``send``."""
     return _by_way_of(RemoteObjects(send))
 
 
@@ -306,7 +307,10 @@ def _by_way_of(api: IndirectionAPI) -> Iterator[None]:
 
 @contextmanager
 def questions() -> Iterator[list[Any]]:
-    """Collect the decoded requests to another process in a block; nothing without one."""
+    """Yield a list; after the block it has the decoded requests to the other process.
+
+    If this process stores the objects, the list stays empty.
+    """
     way, asked = asking(), list[Any]()
     before = 0 if way is None else len(way.questions)
     yield asked
@@ -315,10 +319,11 @@ def questions() -> Iterator[list[Any]]:
 
 @contextmanager
 def statements(directory: Path | None = None) -> Iterator[list[str]]:
-    """Collect the database statements of a block; one statement for many rows counts once.
+    """Yield a list that gets the SQL statements of the block.
 
-    With a directory: the statements on its database, from the process that has it open. Without:
-    the statements of this process on any database.
+    With a directory, these are the statements on its database, in the process that has it open.
+    Without one, they are the statements of this process on any database. A statement for many rows
+    counts once.
     """
     way, said = asking(), list[str]()
     if directory is not None and way is not None:
@@ -337,7 +342,7 @@ def statements(directory: Path | None = None) -> Iterator[list[str]]:
 
 @contextmanager
 def transactions() -> Iterator[list[sa.Engine]]:
-    """Collect the databases in which this process begins transactions, one for each."""
+    """Yield a list that gets the engine of each transaction that this process begins."""
     begun: list[sa.Engine] = []
 
     def note(connection: sa.Connection) -> None:
@@ -366,9 +371,9 @@ def _noted(note: Callable[[Path, str], None]) -> Iterator[None]:
 
 
 def serve() -> None:
-    """Run the other process: import modules, and serve the objects of state directories.
+    """Be the other process: import modules, and serve the objects of state directories.
 
-    Prints its port, and ends at the end of its standard input.
+    Print the port, and end at the end of the standard input.
     """
     directory, *modules = sys.argv[1:]
     for module in modules:
@@ -386,7 +391,7 @@ def serve() -> None:
 
 
 class _Server(ThreadingHTTPServer):
-    """Serves the objects of state directories, and opens each at its first request."""
+    """Serves the objects of state directories over HTTP; the first request opens a directory."""
 
     def __init__(self, own: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -399,11 +404,11 @@ class _Server(ThreadingHTTPServer):
         self.objects(own)
 
     def directory(self, path: str) -> Path:
-        """Return the directory of a request's path."""
+        """Return the state directory that the path of a request names."""
         return self._own if path == _OWN else Path(unquote(path))
 
     def objects(self, directory: Path) -> ObjectServer:
-        """Return the server of a directory's objects; raises StateError."""
+        """Return the ObjectServer of a state directory; raise StateError if it cannot open it."""
         with self._lock:
             if directory not in self._opened:
                 context = local(directory, HOST)
@@ -411,22 +416,22 @@ class _Server(ThreadingHTTPServer):
             return self._opened[directory][1]
 
     def close(self, directory: Path) -> None:
-        """Close a directory."""
+        """Close the database of a state directory, if it is open."""
         with self._lock:
             if directory in self._opened:
                 self._opened.pop(directory)[0].close()
             self._said.pop(directory, None)
 
     def note(self, directory: Path, statement: str) -> None:
-        """Record a statement on a directory's database."""
+        """Record an SQL statement on the database of a state directory."""
         self._said[directory].append(statement)
 
     def statements(self, directory: Path) -> list[str]:
-        """Return the statements since the last call."""
+        """Return the recorded statements of a state directory since the last call."""
         return self._said.pop(directory, [])
 
     def is_settled(self) -> bool:
-        """Wait until only one connection is open: all other clients have ended."""
+        """Wait until only the connection of this request is open; return False if it takes long."""
         with self._changed:
             return self._changed.wait_for(lambda: self._connections == 1, TIMEOUT)
 
@@ -444,7 +449,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    protocol_version = "HTTP/1.1"  # it keeps connections
+    protocol_version = "HTTP/1.1"  # keeps connections open
     disable_nagle_algorithm = True
     wbufsize = -1  # an answer is one packet
 
@@ -480,7 +485,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def decoded(message: bytes) -> Any:
-    """Decode a message, which must be standard JSON."""
+    """Decode a message; raise ValueError for NaN and other constants that are not JSON."""
     return json.loads(message, parse_constant=_refuse)
 
 

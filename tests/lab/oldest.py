@@ -1,4 +1,4 @@
-"""A process that reads and writes objects as the oldest release does."""
+"""Run code in a process that reads and writes versioned objects as the oldest release does."""
 
 import multiprocessing
 from collections.abc import Iterator
@@ -34,7 +34,10 @@ PROCESSES.set_forkserver_preload(list(PRELOADED))
 
 
 def become_oldest() -> None:
-    """Change all objects to their first versions, for good; call it before an object exists."""
+    """Change all kinds of objects in this process to their first versions.
+
+    Call this before the first object is created.
+    """
     for kind in REGISTERED.values():
         _take_back(kind)
     ComputeNodeList.move_to = _move_to  # type: ignore[assignment, method-assign]
@@ -45,14 +48,14 @@ def become_oldest() -> None:
 
 @contextmanager
 def oldest() -> Iterator[ProcessPoolExecutor]:
-    """Return another process with the oldest objects, which runs one call after the other."""
+    """Yield an executor whose only process has the oldest objects."""
     with ProcessPoolExecutor(1, PROCESSES, become_oldest) as process:
         yield process
 
 
 @contextmanager
 def newest() -> Iterator[ProcessPoolExecutor]:
-    """Return another process with the newest objects."""
+    """Yield an executor whose only process has the newest objects."""
     with ProcessPoolExecutor(1, PROCESSES) as process:
         yield process
 
@@ -68,7 +71,7 @@ def _take_back(kind: type[WharfingerObject]) -> None:
 
 
 def _move_to(nodes: ComputeNodeList, host: str, driver_instance: str) -> None:
-    """Move nodes as a release before version 1.3 of the list does: in several transactions."""
+    """Move nodes to another host in several transactions, as before ComputeNodeList 1.3."""
     before: dict[str, list[str]] = {}
     for node in nodes:
         before.setdefault(node.host, []).append(node.hypervisor_hostname)
@@ -79,7 +82,7 @@ def _move_to(nodes: ComputeNodeList, host: str, driver_instance: str) -> None:
 
 
 def _follow_host(context: Context, before: str, after: str, names: list[str]) -> None:
-    """Move the instances and moves on these nodes to another host."""
+    """Set the new host in the instances and migrations on these nodes."""
     instances = InstanceList.get_by_filters(context, host=before, node=names)
     for instance in instances:
         instance.host = after
@@ -94,9 +97,9 @@ def _follow_host(context: Context, before: str, after: str, names: list[str]) ->
 
 
 def _save_batch(batch: RecordBatch) -> None:
-    """Write nodes, reservations and records one after the other, without the records' revisions.
+    """Write nodes, reservations and records in one call each, as before RecordBatch existed.
 
-    Releases before the batch did so. The process that stores the objects sees the single calls.
+    The revisions of the records are not checked.
     """
     batch.obj_set_defaults()
     context = batch._context
@@ -121,7 +124,7 @@ def _save_batch(batch: RecordBatch) -> None:
 
 
 def _save_takeover(takeover: Takeover) -> None:
-    """Read the records when the process starts, and after a takeover."""
+    """Move the nodes and copy their records in one call each, as before Takeover existed."""
     takeover.obj_set_defaults()
     context = takeover._context
     nodes = ComputeNodeList(context, objects=list(takeover.nodes))
@@ -141,7 +144,7 @@ _copied: list[ProviderRecord] = []
 
 
 def _update_once(store: RecordStore, rows: HostState) -> frozenset[str]:
-    """Read the records when the process starts, and after a takeover."""
+    """Read the records only when the process starts and after a takeover, as the oldest release."""
     if store._is_loaded and not _copied:
         return frozenset()
     _copied.clear()

@@ -1,4 +1,4 @@
-"""The ``openstack`` program with its osc-placement plugin, in a process of its own."""
+"""Run the program ``openstack`` with its osc-placement plugin."""
 
 import json
 import os
@@ -14,13 +14,13 @@ from tests.lab.program import Done
 
 @dataclass(frozen=True)
 class OpenStack:
-    """The program with a Placement that is served over HTTP; ``directory`` is its home."""
+    """The program ``openstack`` with the Placement at ``url``; ``directory`` is its HOME."""
 
     url: str
     directory: Path
 
     def run(self, *commands: str) -> Done:
-        """Run commands one after the other, as at its prompt."""
+        """Run commands one after the other in one process; return its exit code and output."""
         done = subprocess.run(
             [str(Path(sys.executable).with_name("openstack"))],
             input="".join(f"{command}\n" for command in commands),
@@ -33,7 +33,7 @@ class OpenStack:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def answers(self, commands: Iterable[str]) -> list[Any]:
-        """Return the JSON answer of each command; fail if any command prints an error."""
+        """Return the JSON output of each command; fail if a command prints an error."""
         done = self.run(*(f"{command} -f json" for command in commands))
         assert not done.err, done.err
         return list(documents(done.out))

@@ -1,4 +1,4 @@
-"""Outages of a dependency: a gate before its port or socket that breaks connections."""
+"""Simulate outages of a dependency by a gate: a proxy in front of its port or Unix socket."""
 
 import json
 import socket
@@ -21,22 +21,23 @@ class Outage(Enum):
     """A type of outage."""
 
     REFUSED = "refused"
-    """No process listens."""
+    """No process listens on the port."""
     HANGING = "hanging"
-    """Connections are accepted, and get no answer."""
+    """The gate accepts connections, and does not answer."""
     UNAVAILABLE = "503"
-    """A proxy answers with 503."""
+    """The gate answers each request with 503."""
     WRONG = "page"
-    """A proxy answers each request with a page of HTML and 200, or a database gets it unasked."""
+    """The gate answers each request with an HTML page and 200. A database client gets the page,
+    too."""
     HALF = "half"
-    """Answers are JSON that ends in the middle."""
+    """The gate answers each request with JSON that ends in the middle."""
     EMPTY = "empty"
-    """Lists are complete, and nothing is in them."""
+    """The gate answers each request with empty lists."""
     SLOW = "slow"
-    """Answers come byte by byte, with a pause after each."""
+    """The dependency's answers arrive byte by byte, with a pause after each."""
 
 
-#: The lists of the APIs of Placement, Ironic and Cyborg.
+#: The names of lists in answers of Placement, Ironic and Cyborg.
 _LISTS: Final = (
     "resource_providers",
     "resource_classes",
@@ -54,10 +55,10 @@ _ANSWERS: Final = {
 
 
 class Gate(fixtures.Fixture):
-    """A gate that connects to a dependency at ``target``, or simulates its outage.
+    """A gate that passes connections on to a dependency at ``target``, or simulates its outage.
 
-    It listens on ``path``, or else on a port of 127.0.0.1; ``url`` is the address. A slow answer
-    comes byte by byte, with ``pause`` seconds after each.
+    It listens on the Unix socket ``path``, or else on a port of 127.0.0.1 with the URL ``url``.
+    ``pause`` is the time after each byte of a slow answer, in seconds.
     """
 
     url: str
@@ -82,7 +83,7 @@ class Gate(fixtures.Fixture):
         self.addCleanup(self._finish)
 
     def begin(self, outage: Outage) -> None:
-        """Begin an outage, which affects open connections too."""
+        """Begin an outage, which also affects open connections."""
         with self._lock:
             self._outage = outage
             self._over.clear()
@@ -92,7 +93,7 @@ class Gate(fixtures.Fixture):
             self._drop()
 
     def end(self) -> None:
-        """End the outage. No connection survives it."""
+        """End the outage, and close all connections."""
         with self._lock:
             self._outage = None
             self._over.set()
@@ -162,7 +163,7 @@ class Gate(fixtures.Fixture):
                 self._connect(client)
 
     def _answer(self, client: socket.socket, outage: Outage) -> None:
-        """Answer a request without the dependency."""
+        """Answer a request in place of the dependency."""
         if self._path is None:
             asked = b""
             while b"\r\n\r\n" not in asked:

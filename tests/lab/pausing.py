@@ -1,7 +1,7 @@
-"""A process that SIGSTOP pauses in the middle of a cycle, while another one publishes its node.
+"""Pause a process with SIGSTOP in the middle of a cycle, while another process publishes its node.
 
-The other one is of another host, which takes the node over; or it is of the same host, has another
-state_path and the same database, and was started since the first one was thought dead.
+The other process is of another host, which takes the node over. Or it is of the same host and the
+same database, with another state_path: an operator has started it, since the first one seemed dead.
 """
 
 import os
@@ -30,7 +30,8 @@ from wharfinger.objects.field_types import now
 from wharfinger.tracker import service_record
 
 FAR: Final = "far-host"
-#: Both hosts count as down after so many seconds without a report; intents last half of that.
+#: Seconds without a report after which a host counts as down. Intended writes are valid half as
+#: long.
 DOWN_TIME: Final = 1.0
 BEFORE: Final = {"cn": Machine(own=1, vgpus=4)}
 #: The paused cycle publishes a new node, other inventories, and no vGPUs.
@@ -39,10 +40,10 @@ TAKEN: Final = {"cn": Machine(32, own=2, vgpus=8)}
 
 
 class Pausing(fixtures.Fixture):
-    """Pauses a cycle of one host while another process publishes the same node.
+    """Pauses a cycle of one host, while another process publishes the same node.
 
-    Each cycle starts from the same state. ``points`` are the moments at which it can be paused.
-    ``taker`` is the host of the other process.
+    Each cycle starts from the same state. ``points`` has the names of the points at which it can be
+    paused. ``taker`` is the host of the other process.
     """
 
     def __init__(
@@ -66,17 +67,20 @@ class Pausing(fixtures.Fixture):
             self.points = paused.end()
 
     def faults(self, point: int) -> list[str]:
-        """Pause a cycle at a point, have the other process publish the node, and wake it up."""
+        """Pause a cycle at a point, let another host publish the node, and resume the cycle.
+
+        Return a text for each problem, and for each change of what the other host has published.
+        """
         with self._started(point) as paused:
             paused.wait_until_stopped()
-            # The service of the paused host counts as down after that: times are in full seconds.
+            # The paused host counts as down after this time. The database has full seconds.
             time.sleep(DOWN_TIME + 1)
             with self._publishing(self._taker, TAKEN) as far:
                 faults = [str(one) for one in far.cycle.sync().problems]
                 self._report_for_an_hour(far)
                 expected = self._work_of_far(far)
                 if expected["hosts"]["cn"] != self._taker:
-                    return [*faults, f"it was not taken over: {expected['hosts']}"]
+                    return [*faults, f"the node was not taken over: {expected['hosts']}"]
                 paused.wake()
                 paused.end()
                 if (found := self._work_of_far(far)) != expected:
@@ -87,7 +91,10 @@ class Pausing(fixtures.Fixture):
         return faults
 
     def overwritten(self, point: int) -> list[str]:
-        """Return what a cycle that is paused at a point changes of its successor's providers."""
+        """Pause a cycle at a point, let a successor of the same host publish, and resume the cycle.
+
+        Return a text for each change of the successor's providers in Placement.
+        """
         with self._started(point) as paused:
             paused.wait_until_stopped()
             time.sleep(DOWN_TIME)
@@ -112,7 +119,7 @@ class Pausing(fixtures.Fixture):
         }
 
     def _report_for_an_hour(self, far: Publishing) -> None:
-        """Report the service of the other host as up for an hour, since the machine may be slow."""
+        """Store that the service of the other host is up for an hour, as the test may be slow."""
         service_record.begin(far.context, self._taker)
         service = Service.get_by_host_and_binary(far.context, self._taker, service_record.BINARY)
         service.last_seen_up = now() + timedelta(hours=1)
@@ -121,7 +128,7 @@ class Pausing(fixtures.Fixture):
     @contextmanager
     def _started(self, point: int | None) -> Iterator["_Paused"]:
         self._moments.go_back(self._beginning)
-        # A later cycle of a process of the same host is as good as the other's.
+        # With the same host, a second cycle of this process may publish its own values.
         cycles = 1 if self._taker == HOST else 2
         paused = _Paused(self._url, self._state, point, cycles)
         try:
@@ -160,7 +167,7 @@ class _Paused:
         os.kill(self._process.pid, signal.SIGCONT)
 
     def end(self) -> list[str]:
-        """Wait for the end of its cycles; return the points that it passed."""
+        """Wait for the end of the process's cycles; return the points that the first passed."""
         points = self._receive()
         self._process.join(killing.TIMEOUT)
         assert self._process.exitcode == 0, "its traceback is on standard error"
@@ -173,13 +180,13 @@ class _Paused:
         self._receiver.close()
 
     def _receive(self) -> list[str]:
-        assert self._receiver.poll(killing.TIMEOUT), "it does not come to that point"
+        assert self._receiver.poll(killing.TIMEOUT), "the process does not reach the point"
         points: list[str] = self._receiver.recv()
         return points
 
 
 class _Points:
-    """The points that a process passes; it stops itself at one of them."""
+    """Records the points that this process passes, and stops it with SIGSTOP at one of them."""
 
     def __init__(self, point: int | None, report: Connection) -> None:
         self._point = point
@@ -192,7 +199,7 @@ class _Points:
             self.passed.append(name)
             if len(self.passed) - 1 == self._point:
                 self._report.send(self.passed)
-                # To this thread: another one could take the signal a moment later.
+                # To this thread, since another thread could get the signal a moment later.
                 signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     @contextmanager
@@ -203,7 +210,7 @@ class _Points:
 
 
 class _Placement(PlacementFixture):
-    """The Placement of the test's process, with points between any two requests."""
+    """A client for the Placement of the test process, with points between any two requests."""
 
     def __init__(self, url: str, points: _Points) -> None:
         fixtures.Fixture.__init__(self)
@@ -212,7 +219,7 @@ class _Placement(PlacementFixture):
 
     def _setUp(self) -> None:
         self.adapter = RecordingAdapter(adapter_to(self._url))
-        # A write is checked and sent at once: it has no point in between.
+        # No point before a write: the framework checks and sends it without a pause between.
         self.adapter.before = lambda method, path: (
             self._points.reach(f"before {method} {path}") if method == "GET" else None
         )
@@ -222,7 +229,7 @@ class _Placement(PlacementFixture):
 
 
 def _cycle(url: str, state: Path, point: int | None, cycles: int, report: Connection) -> None:
-    """Run the cycle that is paused, and those after it."""
+    """Run the cycle that is paused, and the later ones, in this process; report its points."""
     points = _Points(point, report)
     with (
         WithoutSync(),

@@ -1,7 +1,7 @@
-"""The real Placement for tests: one for each test process, emptied between tests.
+"""The real Placement for tests: one in each test process, emptied between tests.
 
-It also listens on HTTP, for programs in processes of their own. It records every request, so that a
-test can count them.
+It can also be served over HTTP, for programs in other processes. It records every request, so that
+a test can count them.
 """
 
 import copy
@@ -28,13 +28,13 @@ from tests.lab.sqlite import StayingOpen
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 
-#: Placement keeps the standard names in these tables, which it inserts once per process.
+#: The tables with the standard names, which Placement inserts only once per process.
 NAMES: Final = ("traits", "resource_classes")
 
 
 @dataclass
 class Requests:
-    """Requests to Placement, without version discovery."""
+    """Records the requests to Placement, without those for its versions."""
 
     seen: list[str] = field(default_factory=list)
 
@@ -54,10 +54,10 @@ class Requests:
 
 
 class RecordingAdapter:
-    """A keystoneauth adapter that records requests, and calls a test before and after each.
+    """A keystoneauth adapter that records requests, and calls functions before and after each.
 
     ``before`` is called with method and path before a request is sent, ``after`` when it was
-    answered; the client sees what they raise.
+    answered. The client gets the errors that they raise.
     """
 
     def __init__(self, adapter: Any) -> None:
@@ -71,7 +71,7 @@ class RecordingAdapter:
     ) -> list[str]:
         """Call ``act`` before the first request that ``is_it`` selects by method and path.
 
-        The returned list then contains the request's path.
+        Return a list that gets the path of this request.
         """
         struck: list[str] = []
 
@@ -94,7 +94,7 @@ class RecordingAdapter:
 
 
 class PlacementFixture(fixtures.Fixture):
-    """An empty Placement with a client."""
+    """Empties this process's Placement, and has a client of it that records requests."""
 
     def __init__(self, service: EmbeddedPlacement) -> None:
         super().__init__()
@@ -107,11 +107,11 @@ class PlacementFixture(fixtures.Fixture):
         self.requests = self.adapter.requests
 
     def new_client(self) -> WritingClient:
-        """Return a client as of another process, which records its requests in the same place."""
+        """Return another client with empty caches, whose requests are recorded in ``requests``."""
         return WritingClient(self.adapter, connections=4)  # type: ignore[arg-type]
 
     def without_service_role(self) -> None:
-        """From now on, give all clients the admin role alone."""
+        """Send the requests of all clients from now on with only the role admin."""
         admin = copy.copy(self._service.adapter)
         admin.additional_headers = {"X-Roles": "admin"}
         self.adapter._adapter = admin
@@ -119,7 +119,7 @@ class PlacementFixture(fixtures.Fixture):
 
 @contextmanager
 def over_http(service: EmbeddedPlacement) -> Iterator[tuple[str, Requests]]:
-    """Serve an emptied Placement on a free port of 127.0.0.1; yield its URL."""
+    """Serve the emptied Placement on a free port; yield its URL and the requests over HTTP."""
     empty()
     requests = Requests()
 
@@ -130,7 +130,7 @@ def over_http(service: EmbeddedPlacement) -> Iterator[tuple[str, Requests]]:
         return answer
 
     server = make_server("127.0.0.1", 0, application, _ThreadingServer, _QuietHandler)
-    # Seconds between two checks whether to stop.
+    # 0.02 are the seconds between two checks of whether the server has to stop.
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
@@ -142,7 +142,7 @@ def over_http(service: EmbeddedPlacement) -> Iterator[tuple[str, Requests]]:
 
 
 def adapter_to(url: str) -> Adapter:
-    """An adapter, with all roles, for a Placement that is served over HTTP."""
+    """Return a keystoneauth adapter with all roles for a Placement that is served over HTTP."""
     return Adapter(
         Session(),
         auth=token_endpoint.Token(url, "admin"),
@@ -154,7 +154,7 @@ def adapter_to(url: str) -> Adapter:
 
 @contextmanager
 def started(directory: Path) -> Iterator[EmbeddedPlacement]:
-    """Return the one embedded Placement of this process, tuned to half the cost per request."""
+    """Yield the only embedded Placement of this process, changed so that requests are quicker."""
     with StayingOpen(), _KeepingItsTurn():
         service = EmbeddedPlacement(directory / "placement.sqlite")
     with _CheckedOnce(), _NamedOnce():
@@ -163,7 +163,7 @@ def started(directory: Path) -> Iterator[EmbeddedPlacement]:
 
 
 class _CheckedOnce(fixtures.Fixture):
-    """Checks each of Placement's schemas once, and not at each request."""
+    """Lets jsonschema check each of Placement's schemas once, not at each request."""
 
     def _setUp(self) -> None:
         validator: Any = validator_for({})
@@ -183,7 +183,7 @@ class _CheckedOnce(fixtures.Fixture):
 
 
 class _NamedOnce(fixtures.Fixture):
-    """Creates each alias of a table once, and not in each statement."""
+    """Lets SQLAlchemy create each alias of a table once, not in each statement."""
 
     def _setUp(self) -> None:
         alias, known = sqlalchemy.alias, dict[tuple[Any, ...], Any]()
@@ -198,9 +198,9 @@ class _NamedOnce(fixtures.Fixture):
 
 
 class _KeepingItsTurn(fixtures.Fixture):
-    """Keeps threads from yielding after each transaction, which oslo.db does for green threads.
+    """Stops oslo.db from yielding to other threads after each transaction.
 
-    Takes effect in databases that are opened from now on, and stays.
+    A database that is opened meanwhile keeps this for ever.
     """
 
     def _setUp(self) -> None:
@@ -210,13 +210,13 @@ class _KeepingItsTurn(fixtures.Fixture):
 
 
 def lower(monkeypatch: pytest.MonkeyPatch, newest: str) -> None:
-    """Limit the real Placement to microversions up to this one."""
+    """Limit Placement to microversions up to ``newest`` during the test."""
     known = microversion.VERSIONS
     monkeypatch.setattr(microversion, "VERSIONS", known[: known.index(newest) + 1])
 
 
 def empty() -> None:
-    """Empty Placement except for the standard traits and resource classes."""
+    """Delete all rows of Placement except the standard traits and resource classes."""
     engine = db_api.get_placement_engine()
     with engine.begin() as connection:
         tables = connection.execute(

@@ -1,7 +1,7 @@
-"""The real Placement in one process, on the database and with the middleware of its configuration.
+"""Run the real Placement in one process, with the database and middleware of its configuration.
 
-A program, started in a directory that has placement.conf. It writes its port to a file there, and
-reports to systemd's socket when it is ready.
+The argument is a directory with placement.conf. The program writes its port to a file there, and
+notifies systemd's socket when it is ready.
 """
 
 import sys
@@ -23,7 +23,7 @@ class _ThreadingServer(ThreadingMixIn, WSGIServer):
 
 
 def load(configuration: Path) -> Any:
-    """Return Placement's application, with its database created."""
+    """Create Placement's database, and return its WSGI application."""
     conf = cfg.ConfigOpts()
     placement.conf.register_opts(conf)
     conf([], project="placement", default_config_files=[str(configuration)])

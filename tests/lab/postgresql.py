@@ -1,4 +1,4 @@
-"""A real PostgreSQL, for as long as a test or a module of them; Debian's postgresql."""
+"""A real PostgreSQL server as a fixture, from Debian's postgresql."""
 
 import signal
 from uuid import uuid4
@@ -24,13 +24,13 @@ _SETTINGS = {
 
 
 class PostgreSQL(Daemon):
-    """A server on which tests create empty databases."""
+    """A PostgreSQL server on which tests create empty databases."""
 
     programs = {
         "initdb": "postgresql",
         "postgres": "postgresql",
     }
-    # At this signal it removes its shared memory; after SIGKILL it would not.
+    # At this signal, PostgreSQL removes its shared memory, which it cannot do at SIGKILL.
     ended_by = signal.SIGQUIT
 
     def _setUp(self) -> None:

@@ -1,4 +1,4 @@
-"""The wharfinger program in a process of its own, on the sample GPU host."""
+"""Run the program wharfinger in a process of its own, with the GPU host of the sample files."""
 
 import json
 import os
@@ -15,7 +15,7 @@ SAMPLE = Path(__file__).resolve().parents[2] / "etc" / "wharfinger" / "sample"
 
 @dataclass(frozen=True)
 class Done:
-    """Result of a run of the program."""
+    """The exit code and the output of a program."""
 
     code: int
     out: str
@@ -32,9 +32,9 @@ def run_command(command: list[str], cwd: Path) -> Done:
 
 
 class Program:
-    """The program with a configuration file and a state directory of its own.
+    """The program with its own configuration file and state directory.
 
-    Without a URL it uses the embedded Placement, otherwise the one at the URL.
+    It uses the Placement at ``placement_url``, or without a URL the embedded one.
     """
 
     def __init__(self, directory: Path, placement_url: str | None = None) -> None:
@@ -51,7 +51,7 @@ class Program:
         self.has_host("host.xml")
 
     def has_host(self, name: str) -> None:
-        """Use a host from a sample file."""
+        """Replace the host of libvirt's test driver by that of a sample file."""
         shutil.copy(SAMPLE / name, self.directory / "host.xml")
 
     def run(self, *arguments: str, config: Path | None = None) -> Done:
@@ -59,7 +59,7 @@ class Program:
         return run_command(self._command(*arguments, config=config), self.directory)
 
     def run_without_reader(self, *arguments: str) -> None:
-        """Run the program with a standard output whose reader is closed."""
+        """Run the program with a pipe as its standard output that no process reads."""
         reader, writer = os.pipe()
         os.close(reader)
         try:

@@ -1,6 +1,6 @@
-"""Devices of a real Cyborg that are programmed, in this process and in others.
+"""Program devices of a real Cyborg, in this process and in others.
 
-Meanwhile tests claim them, and a thread looks at the candidates all the time.
+A test can claim the devices at the same time, and record the allocation candidates all the time.
 """
 
 import threading
@@ -41,7 +41,7 @@ OWNER: Final = CyborgDriver.default_owner
 #: A request for any FPGA.
 _ANY: Final = f"/allocation_candidates?resources=FPGA:1&required={OWNER}"
 _MICROVERSION: Final = "1.38"
-#: Seconds between two looks.
+#: Seconds between two checks of a condition; twice that between two requests for candidates.
 _PAUSE: Final = 0.01
 _DOWN_TIME: Final = timedelta(seconds=60)
 
@@ -49,32 +49,31 @@ T = TypeVar("T")
 
 
 def named(bus: str, name: str = "r0") -> str:
-    """Return the name that Cyborg gives a deployable and its provider."""
+    """Return the name of a deployable and of its provider, from the bus of its device."""
     return f"{HOST}_{bus}_{name}"
 
 
 def trait(function: str) -> str:
-    """Return the trait of a function of the lab's devices."""
+    """Return the trait for a function of a simulated device."""
     return f"CUSTOM_FPGA_FUNCTION_ID_LAB_{function}"
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The candidates at one moment: the functions of each provider, by uuid.
+    """The candidates at one moment."""
 
-    ``asked`` and ``told`` are the times of the request and the answer, in seconds of the epoch.
-    """
-
+    #: The times of the request and of the answer, in seconds of the epoch.
     asked: float
     told: float
+    #: The function traits of each candidate, by its provider uuid.
     candidates: Mapping[str, frozenset[str]]
 
 
 class Programming(fixtures.Fixture):
-    """The devices of a host in the shared Cyborg, reset, and a configuration.
+    """Resets the shared Cyborg to these devices, and programs them with a configuration of its own.
 
-    All providers of Cyborg are tagged already. With ``is_between`` a job calls Placement through
-    ``to_placement``, and Cyborg through ``to_cyborg``.
+    A first full cycle has given all of Cyborg's providers the owner trait. With ``is_between``, a
+    job sends its requests through the proxies ``to_placement`` and ``to_cyborg``.
     """
 
     def __init__(self, harness: Harness, *hardware: Part, is_between: bool = False) -> None:
@@ -95,14 +94,14 @@ class Programming(fixtures.Fixture):
             self.to_placement = self.useFixture(Between(self._url))
             self._url, self._endpoint = self.to_placement.url, self._harness.url
         self.config = self.configure("wharfinger.conf")
-        #: Names of deployables and their providers in the names of boundaries.
+        #: The names of deployables and their providers, which replace uuids in boundaries.
         described = self.cyborg.deployables()
         self._names = {
             uuid: one["name"].removeprefix(f"{HOST}_")
             for one in described
             for uuid in (one["uuid"], one["rp_uuid"])
         }
-        #: A provider's uuid derives from its name: it stays the same if the device returns.
+        #: The provider uuid of each deployable. It stays the same if the device is added again.
         self._uuids = {one["name"]: str(one["rp_uuid"]) for one in described}
         make_state(self.directory / "state")
         self._conf = parse([str(self.config)], [])
@@ -125,20 +124,18 @@ class Programming(fixtures.Fixture):
         return config
 
     def start_cyborg_again(self) -> None:
-        """Start Cyborg again after a stop."""
+        """Start Cyborg again after a test has stopped it."""
         self._harness.start_again()
 
     # The program.
 
     def run(self, *arguments: str) -> Done:
-        """Run the program in a new process; return its output."""
+        """Run the program in a new process; return its exit code and output."""
         done, _ = self.run_until(None, *arguments)
         return done
 
     def run_until(self, kill_at: int | None, *arguments: str) -> tuple[Done, tuple[str, ...]]:
-        """Run the program and kill it at a boundary, counted from 0; return the
-        boundaries as well.
-        """
+        """Run the program, and kill it at this boundary; also return the passed boundaries."""
         out, err = self.directory / "out", self.directory / "err"
         command = ("--config-file", str(self.config), *arguments)
         ended = killing.run(play, command, self._names, out, err, kill_at=kill_at)
@@ -147,13 +144,13 @@ class Programming(fixtures.Fixture):
         return Done(code, out.read_text(), err.read_text()), ended.boundaries
 
     def start(self, bus: str, image: str, *more: str, name: str = "r0") -> Running:
-        """Begin to load an image into a device, in a process beside the test."""
+        """Start ``wharfinger device program`` for a device in another process; do not wait."""
         command = ("device", "program", named(bus, name), "--image", image, *more)
         running = Running(self.directory, "--config-file", str(self.config), *command)
         self.addCleanup(running.kill)
         return running
 
-    # The program's functions in this process, each time with the state of a new process.
+    # Jobs and cycles in this process, each time with the state of a new process.
 
     def _work(self, bus: str, image: str, function: str | None, **more: Any) -> Work:
         name = named(bus, more.pop("name", "r0"))
@@ -161,39 +158,37 @@ class Programming(fixtures.Fixture):
         return Work(config, self._url, INSTANCE, name, image, function, **more)
 
     def begin(self, bus: str, image: str, function: str | None = None, **more: Any) -> Working:
-        """Begin to load an image into a device; ``name`` is its region, the rest are fields of
-        Work.
-        """
+        """Begin a programming job in a thread. ``more`` has the deployable ``name``; see Work."""
         return Working(self._work(bus, image, function, **more))
 
     def program(self, bus: str, image: str, function: str | None = None, **more: Any) -> Done:
-        """Load an image into a device."""
+        """Run a programming job until it ends; return its result."""
         return self.begin(bus, image, function, **more).end()
 
     def kill(self, kill_at: int | None, bus: str, image: str, function: str) -> killing.Ended:
-        """Load an image in a process that is killed at a boundary, counted from 0."""
+        """Run a programming job in a process that is killed at this boundary, counted from 0."""
         work = self._work(bus, image, function)
         return killing.run(play_work, work, self._names, kill_at=kill_at)
 
     def sync(self) -> None:
-        """Run a sync that succeeds."""
+        """Run a full cycle in a new agent, and require that it has no problems."""
         with self.cycle() as cycle:
             sound(cycle.sync())
 
     def drift(self) -> None:
-        """Run a drift cycle that succeeds."""
+        """Run a drift cycle in a new agent, and require that it has no problems."""
         with self.cycle() as cycle:
             sound(cycle.drift())
 
     def restart(self) -> None:
-        """Run the first cycles of a new agent: a sync, then a drift cycle."""
+        """Run a full cycle and a drift cycle in a new agent; require that they have no problems."""
         with self.cycle() as cycle:
             sound(cycle.sync())
             sound(cycle.drift())
 
     @contextmanager
     def cycle(self) -> Iterator[Reconciler]:
-        """Return the cycles of an agent."""
+        """Yield the cycles of a new agent, which runs during the block."""
         instance = driver_instance_loader.load(self._conf, INSTANCE)
         policy = RemovalPolicy(delay=0, allow_mass=False)
         with driver_instance_loader.running(
@@ -202,16 +197,16 @@ class Programming(fixtures.Fixture):
             yield cycle
 
     def through(self) -> WritingClient:
-        """Return a client as the programming process has it."""
+        """Return a new client that sends its requests as a programming job does."""
         return WritingClient(adapter_to(self._url), connections=4)
 
     def job(self, bus: str, name: str = "r0") -> DeviceJob | None:
-        """Return the last job of a device."""
+        """Return the job of a deployable in the database, None without one."""
         listed = DeviceJobList.get_by_filters(self.context, provider_name=named(bus, name))
         return listed[0] if listed else None
 
     def state(self, bus: str, name: str = "r0") -> tuple[str, bool]:
-        """Return the state of a device's job, and whether the job reserves the device."""
+        """Return the state of a deployable's job, and whether a job has reserved its provider."""
         job = self.job(bus, name)
         assert job is not None
         held = ReservationList.get_by_filters(
@@ -220,14 +215,14 @@ class Programming(fixtures.Fixture):
         return jobs.describe(job, _DOWN_TIME, now()), bool(held)
 
     def time_passes(self, bus: str) -> None:
-        """Set the last sign of life of a device's job an hour back."""
+        """Set ``seen_at`` of a device's job an hour back, as if its process had died then."""
         job = self.job(bus)
         assert job is not None
         job.seen_at -= timedelta(hours=1)
         job.save()
 
     def wait(self, what_is_wrong: str, look: Callable[[], T | None]) -> T:
-        """Wait until ``look`` returns something true; return it."""
+        """Wait until ``look`` returns a true value, and return it; else raise LabError."""
         deadline = time.monotonic() + TIMEOUT
         while not (found := look()):
             if time.monotonic() > deadline:
@@ -236,12 +231,12 @@ class Programming(fixtures.Fixture):
         return found
 
     def resolve(self, uuid: str, *, programmed: bool, trait: str | None = None) -> None:
-        """Resolve what a job has left."""
+        """Resolve the unknown job of a provider, as an operator does."""
         left = jobs.resolve(self.client, self.context, uuid, programmed=programmed, trait=trait)
         assert not left, left
 
     def resolve_by_looking(self, bus: str, image: str) -> None:
-        """Resolve the job according to the device itself."""
+        """Resolve the unknown job of a device by whether the device really has the image."""
         self.resolve(self.uuid(bus), programmed=self.cyborg.programmed(bus) == image)
 
     # Observations.
@@ -251,16 +246,16 @@ class Programming(fixtures.Fixture):
         return self._uuids[named(bus, name)]
 
     def figures(self, uuid: str) -> list[tuple[int, int]]:
-        """Return total and reserved amount of its only resource class."""
+        """Return total and reserved amount of each resource class of a provider."""
         live = self.client.get_inventories(uuid).inventories.values()
         return [(one.total, one.reserved) for one in live]
 
     def functions(self, uuid: str) -> set[str]:
-        """Return the function traits of a device."""
+        """Return the function traits of a provider in Placement."""
         return set(function_traits(self.client.get_traits(uuid).traits))
 
     def says(self, uuid: str, *functions: str) -> None:
-        """Replace the function traits of a device, as another client."""
+        """Replace the function traits of a provider, as another program would."""
         there = self.client.get_traits(uuid)
         wanted = {trait(function) for function in functions}
         for one in wanted:
@@ -269,11 +264,11 @@ class Programming(fixtures.Fixture):
         self.client.set_traits(uuid, there.resource_provider_generation, others | wanted)
 
     def reservations(self) -> list[str]:
-        """Return the reserved providers according to the database."""
+        """Return the uuids of the providers with a reservation in the database."""
         return sorted(one.provider_uuid for one in ReservationList.get_by_filters(self.context))
 
     def claim(self, uuid: str) -> tuple[int, str]:
-        """Try to claim one accelerator; return the answer's status and the consumer."""
+        """Try to allocate one accelerator; return the status of the answer and the consumer."""
         consumer = str(uuid4())
         body = {
             "allocations": {uuid: {"resources": {"FPGA": 1}}},
@@ -285,7 +280,7 @@ class Programming(fixtures.Fixture):
         return answer.status_code, consumer
 
     def candidates(self, required: str = "") -> Seen:
-        """Return the current candidates for any FPGA, or for one with a trait."""
+        """Return the present candidates for an FPGA; ``required`` is a trait that it must have."""
         path = f"{_ANY},{required}" if required else _ANY
         asked = time.time()
         answer = self.adapter.get(path, microversion=_MICROVERSION).json()
@@ -299,7 +294,7 @@ class Programming(fixtures.Fixture):
 
     @contextmanager
     def watched(self) -> Iterator[list[Seen]]:
-        """Request candidates again and again, and record them."""
+        """Yield a list that gets the candidates again and again during the block."""
         seen = [self.candidates()]
         over = threading.Event()
         failed: list[Exception] = []
@@ -323,15 +318,12 @@ class Programming(fixtures.Fixture):
 
 
 def sound(outcome: CycleResult) -> CycleResult:
-    """Require that an outcome has no problems, and return it."""
+    """Require that a cycle has no problems, and return its result."""
     assert not outcome.problems, [*map(str, outcome.problems)]
     return outcome
 
 
 def changes(seen: Sequence[Seen], uuid: str) -> list[frozenset[str] | None]:
-    """Return the history of a provider's functions, with None while it is no candidate.
-
-    In order, without repetitions.
-    """
+    """Return the successive values of a provider's function traits, None while no candidate."""
     all_of_it = [one.candidates.get(uuid) for one in seen]
     return [*all_of_it[:1], *(new for old, new in pairwise(all_of_it) if old != new)]

@@ -1,4 +1,4 @@
-"""Reserved providers: drivers with reasons, owners that write inventories, and crashes."""
+"""Help tests of reservations: drivers that reserve, writes of other owners, and crashes."""
 
 import random
 import sys
@@ -44,10 +44,10 @@ Figures = Mapping[str, tuple[int, int]]
 
 
 class ReservingDriver(ScriptedDriver):
-    """A driver that reserves the providers that the test names, as of its last snapshot.
+    """A driver that reserves the providers for which the test has set reasons with ``says``.
 
-    Its change feed names the nodes of later calls of ``says``. ``meanwhile`` is called once during
-    a snapshot, for the actions of other clients.
+    It sees new reasons in its next listing or poll. Its change feed names the nodes whose reasons
+    have changed. ``meanwhile`` is called once in the next listing or poll, for other programs.
     """
 
     capabilities: ClassVar[Capabilities] = replace(
@@ -62,7 +62,7 @@ class ReservingDriver(ScriptedDriver):
         self.meanwhile: Callable[[], object] = lambda: None
 
     def says(self, node: str, provider: str, *reasons: str) -> None:
-        """Set the reasons to reserve a node's provider, from the next snapshot on."""
+        """Set the reasons to reserve a provider of a node, from the next listing or poll on."""
         self._reasons.setdefault(node, {})[provider] = reasons
         self._changed.append(node)
 
@@ -96,7 +96,10 @@ class ReservingDriver(ScriptedDriver):
 
 
 class CleaningDriver(ReservingDriver):
-    """A driver that cleans released providers; ``clean`` are the uuids of clean ones."""
+    """A driver with the capability cleans_after_release; ``clean`` has the uuids of clean ones.
+
+    ``asked`` has the arguments of the calls of is_clean.
+    """
 
     capabilities: ClassVar[Capabilities] = replace(
         ReservingDriver.capabilities, cleans_after_release=SUPPORTED
@@ -113,13 +116,13 @@ class CleaningDriver(ReservingDriver):
 
 
 def drives(publishing: Publishing, driver: ScriptedDriver) -> None:
-    """Replace the driver, as if its process started again."""
+    """Replace the driver of ``publishing``, and create its cycle anew, as in a new process."""
     publishing.driver = driver
     publishing.restarted()
 
 
 def node(root: Figures, **children: Figures) -> Edit:
-    """Return the edit of a node with exactly these inventories and children."""
+    """Return an edit that gives a node these inventories, and exactly these children."""
 
     def edit(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
         _report(tree, name, root)
@@ -135,7 +138,7 @@ def node(root: Figures, **children: Figures) -> Edit:
 
 
 def overlaid(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
-    """Overlay a node that another owner publishes."""
+    """Edit that sets a node to overlay mode, since another owner publishes its inventory."""
     tree.set_publishing_mode(name, PublishingMode.OVERLAY)
     tree.update_traits(name, [])
 
@@ -151,13 +154,13 @@ def _report(tree: ProviderTree, provider: str, figures: Figures) -> None:
 
 
 def summary(placement: PlacementFixture, name: str) -> ProviderSummary:
-    """Return the summary of the provider of that name."""
+    """Return uuid, generation and parents of the provider with this name."""
     [found] = placement.client.list_providers(name=name)
     return found
 
 
 def writes(placement: PlacementFixture, name: str, /, **figures: tuple[int, int]) -> None:
-    """Replace the inventories of a provider as another owner, as Cyborg's conductor does."""
+    """Replace the inventories of a provider as another owner would, such as Cyborg."""
     client, uuid = placement.client, summary(placement, name).uuid
     client.set_inventories(
         uuid,
@@ -170,7 +173,7 @@ def writes(placement: PlacementFixture, name: str, /, **figures: tuple[int, int]
 
 
 def makes(placement: PlacementFixture, name: str, /, **figures: tuple[int, int]) -> str:
-    """Create a provider as another owner; return its uuid."""
+    """Create a provider as another owner would; return its uuid."""
     uuid = placement.client.create_provider(_uuid_of(name), name, None).uuid
     for resource_class in figures:
         if resource_class.startswith("CUSTOM_"):
@@ -180,35 +183,35 @@ def makes(placement: PlacementFixture, name: str, /, **figures: tuple[int, int])
 
 
 def _uuid_of(name: str) -> str:
-    """Return the uuid for a provider's name; a name that is a uuid stays."""
+    """Return a uuid made of a provider's name, or the name itself if it is a uuid."""
     if is_uuid_like(name):
         return name
     return f"00000000-0000-4000-8000-{name.encode().hex().zfill(12)[:12]}"
 
 
 def figures(placement: PlacementFixture, name: str) -> Figures:
-    """Return the inventories of a provider in Placement."""
+    """Return total and reserved amount of a provider in Placement by class."""
     found: Figures = contents(placement)[name]["inventories"]
     return found
 
 
 def is_full(placement: PlacementFixture, name: str) -> bool:
-    """Return whether a provider is fully reserved."""
+    """Return whether all inventory of a provider is reserved in Placement."""
     return all(total == reserved for total, reserved in figures(placement, name).values())
 
 
 def is_candidate(client: WritingClient, uuid: str, kind: str) -> bool:
-    """Return whether one unit of a class could be allocated from a provider."""
+    """Return whether Placement could allocate one unit of a class from a provider."""
     return any(one.uuid == uuid for one in client.list_providers(resources={kind: 1}))
 
 
 def rows(context: Context) -> dict[tuple[str, str], Reservation]:
-    """Return the stored reservations, by provider and holder."""
+    """Return the reservations in the database, by provider uuid and holder."""
     return {(one.provider_uuid, one.holder): one for one in ReservationList.get_by_filters(context)}
 
 
 def lose_records(publishing: Publishing) -> None:
-    """Delete all records of the driver instance, and restart its process."""
+    """Delete the records of a driver instance's providers, and create its cycle anew."""
     instance = publishing.publisher.instance
     found = ProviderRecordList.get_by_filters(
         publishing.context, host=HOST, driver_instance=instance
@@ -222,7 +225,7 @@ def lose_records(publishing: Publishing) -> None:
 
 
 class Crash(BaseException):
-    """The process died."""
+    """Simulates the end of the process at a boundary."""
 
 
 #: Methods that write reservations.
@@ -233,10 +236,10 @@ _WRITES: Final = (
 
 
 class Passing(fixtures.Fixture):
-    """Boundaries before and after steps.
+    """Counts boundaries, which subclasses place before and after steps of the tested code.
 
-    ``passed`` are the boundaries so far, counted from 0; at ``crash_at`` the process dies. ``act``
-    is called once at ``act_at``; its own steps do not count.
+    ``passed`` has the names of the boundaries so far. At the boundary ``crash_at``, counted from 0,
+    Crash is raised. At ``act_at``, ``act`` is called; its own steps have no boundaries.
     """
 
     def __init__(
@@ -271,7 +274,7 @@ class Passing(fixtures.Fixture):
 
 
 class Steps(Passing):
-    """Boundaries of all writes to Placement, reservations and records."""
+    """Boundaries before and after each write to Placement, of reservations and of records."""
 
     def _setUp(self) -> None:
         adapter = self._placement.adapter
@@ -307,7 +310,7 @@ class Steps(Passing):
         return written
 
     def _request(self, when: str, method: str, path: str) -> None:
-        # A read before a look at Placement, and one after it, may differ.
+        # Also after reads, if another actor acts: it may change Placement after a read.
         if method != "GET" or (when == "after" and self._act_at is not None):
             self._reach(f"{when} {method} {path}")
 
@@ -315,9 +318,7 @@ class Steps(Passing):
 def holds_at_random(
     holds: Reservations, providers: Sequence[ProviderSummary], holders: Sequence[str], seed: int
 ) -> Iterator[str]:
-    """Reserve and release providers at random, forever; yield also conflicts with other
-    processes.
-    """
+    """Reserve and release random providers for ever; yield "done" or the error of each attempt."""
     choose = random.Random(seed)
     while True:
         provider, holder = choose.choice(providers), choose.choice(holders)
@@ -333,7 +334,7 @@ def holds_at_random(
 
 
 def hold_in_a_process() -> None:
-    """Reserve and release in a process until it is killed; print the result of each attempt."""
+    """Reserve and release random providers in this process until it is killed; print results."""
     url, state, seed, *names = sys.argv[1:]
     with WithoutSync():
         client = WritingClient(adapter_to(url))
@@ -344,7 +345,7 @@ def hold_in_a_process() -> None:
 
 
 def start_holding(url: str, state: Path, seed: int, names: Sequence[str]) -> Popen[str]:
-    """Start a process that reserves and releases."""
+    """Start a process that reserves and releases random providers; see ``hold_in_a_process``."""
     return Popen(
         [
             *(sys.executable, "-c", f"import {__name__} as lab; lab.hold_in_a_process()"),
@@ -358,9 +359,9 @@ def start_holding(url: str, state: Path, seed: int, names: Sequence[str]) -> Pop
 
 @contextmanager
 def seen_free(placement: PlacementFixture, uuid: str, kind: str) -> Iterator[list[str]]:
-    """Collect the requests before or after which a provider could satisfy one unit of a class.
+    """Yield a list that gets each request before or after which a provider was not reserved.
 
-    The requests of this check do not count.
+    Not reserved means that Placement could allocate one unit of the class.
     """
     looker, adapter = placement.new_client(), placement.adapter
     looking, free = Lock(), list[str]()

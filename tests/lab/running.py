@@ -1,8 +1,8 @@
-"""Jobs for devices: beside a test, and in processes that are killed at a boundary.
+"""Run programming jobs of devices: beside the test, or in processes that are killed at a boundary.
 
-Beside a test, a job is the program in a process of its own, or, faster, the program's function in a
-thread. Boundaries are those of tests/lab/killing.py: before and after each request that writes, to
-Placement or to another service, and each write to the database.
+Beside the test, a job is the program in a process of its own, or, which is quicker, the program's
+function in a thread. There is a boundary before and after each writing request, to Placement or to
+another service, and before and after each write to the database (see tests/lab/killing.py).
 """
 
 import multiprocessing
@@ -45,7 +45,7 @@ from wharfinger_harnesses.daemons import TIMEOUT, LabError
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
 
-# The last call replaces the list, so name the modules of the other harnesses as well.
+# A further call would replace the list, so it also has the modules of the other lab modules.
 _CONTEXT.set_forkserver_preload(
     ["__main__", killing.__name__, at_work.__name__, __name__, "psycopg"]
 )
@@ -53,7 +53,7 @@ _CONTEXT.set_forkserver_preload(
 
 @dataclass(frozen=True)
 class Work:
-    """An image to load into a device, by name, as ``device program`` does."""
+    """A programming job as ``wharfinger device program`` runs it: a device, an image, options."""
 
     config: Path
     placement: str
@@ -65,7 +65,10 @@ class Work:
     down_time: float = 60.0
 
     def do(self, on_step: Callable[[str, str], None] = lambda _step, _detail: None) -> DeviceJob:
-        """Load the image in this process, with a client, a driver and a context of its own."""
+        """Run the job in this process, with a new client, driver and database context.
+
+        ``on_step`` is called with each step and its details.
+        """
         conf = parse([str(self.config)], [])
         client = PlacementClient(adapter_to(self.placement), connections=4)
         context = connect(conf)
@@ -89,10 +92,7 @@ class Work:
 
 
 class _Told:
-    """A running job and its output.
-
-    ``told`` are the lines, each with its time.
-    """
+    """A running job. ``told`` has the lines of its output so far, each with the time."""
 
     def __init__(self) -> None:
         self.begun = time.time()
@@ -102,28 +102,28 @@ class _Told:
         self._is_over = False
 
     def wait_for(self, step: str) -> float:
-        """Wait until the job has printed a step; return the time."""
+        """Wait until the job has printed a step; return the time of that line."""
         with self._news:
             if not self._news.wait_for(lambda: self.when(step) or self._is_over, TIMEOUT):
-                raise LabError(f"nothing of {step}: {self.told}")
+                raise LabError(f"the job does not print {step}: {self.told}")
             when = self.when(step)
         if when is None:
-            raise LabError(f"it ended before {step}: {self.told}, {self.end()}")
+            raise LabError(f"the job ended before {step}: {self.told}, {self.end()}")
         return when
 
     def when(self, step: str) -> float | None:
-        """Return the time at which the job printed a step, or None."""
+        """Return the time at which the job has printed a step, None if it has not."""
         return next((at for at, line in self.told if f": {step}: " in line), None)
 
     def steps(self) -> list[str]:
-        """Return the printed steps with their details, without the times."""
+        """Return the lines of the output so far, without their first word."""
         return [line.split(" ", 1)[1] for _, line in self.told]
 
     def end(self) -> Done:
-        """Wait for the end of the job."""
+        """Wait for the end of the job; return its exit code and output."""
         self._thread.join(TIMEOUT)
         if self._thread.is_alive():
-            raise LabError(f"it comes to no end: {self.told}")
+            raise LabError(f"the job does not end: {self.told}")
         code, err = self._ended()
         return Done(code, "\n".join(line for _, line in self.told), err)
 
@@ -141,11 +141,11 @@ class _Told:
             self._news.notify_all()
 
     def _listen(self) -> None:
-        """Record the output to its end."""
+        """Record the lines of the job with ``_note`` until the job ends."""
         raise NotImplementedError
 
     def _ended(self) -> tuple[int, str]:
-        """Return the exit code and the error."""
+        """Return the exit code and the error text of the ended job."""
         raise NotImplementedError
 
 
@@ -175,7 +175,7 @@ class Working(_Told):
 
 
 class Running(_Told):
-    """A job in a process of the program."""
+    """A job that the program runs in a process of its own."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         super().__init__()
@@ -190,11 +190,11 @@ class Running(_Told):
         self._thread.start()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the process a signal."""
+        """Send a signal to the process of the job."""
         os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill the process."""
+        """Kill the process of the job, and wait for its end."""
         self._process.kill()
         self.end()
 
@@ -207,13 +207,13 @@ class Running(_Told):
         self._process.join(TIMEOUT)
         code = self._process.exitcode
         if code is None:
-            raise LabError(f"it comes to no end: {self.told}")
+            raise LabError(f"the job does not end: {self.told}")
         return code, self._err.read_text() if self._err.exists() else ""
 
 
 def _run(arguments: Sequence[str], out: Connection, err: Path) -> None:
-    """Run the program in the process, as a terminal starts it."""
-    # Background processes of a shell ignore SIGINT, and so do their children.
+    """Run the program in this process, with its output to the pipe and the file."""
+    # Tests may run in the background of a shell, which lets them and this process ignore SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(out.fileno(), 1)
     out.close()
@@ -224,7 +224,7 @@ def _run(arguments: Sequence[str], out: Connection, err: Path) -> None:
 
 
 class _Boundaries(fixtures.Fixture):
-    """The boundaries that this process passes; it kills itself at one of them."""
+    """Records the boundaries that this process passes, and kills it at one of them."""
 
     def __init__(self, names: Mapping[str, str], kill_at: int | None, report: Connection) -> None:
         super().__init__()
@@ -284,10 +284,10 @@ def play(
     port: int | None,
     kill_at: int | None,
 ) -> None:
-    """Run the program in a process of tests/lab/killing.py.
+    """Run the program in a process of ``killing.run``, which is killed at a boundary.
 
-    ``names`` replace uuids in the names of boundaries; ``out`` and ``err`` receive the output. The
-    program has its own configuration, so ``port`` is None.
+    ``names`` replaces uuids in the names of boundaries. The files ``out`` and ``err`` get the
+    output. ``port`` is not used, since the program has its own configuration.
     """
     for path, descriptor in ((out, 1), (err, 2)):
         with path.open("wb") as file:
@@ -307,7 +307,7 @@ def play_work(
     port: int | None,
     kill_at: int | None,
 ) -> None:
-    """As ``play``, for a job without the program around it."""
+    """Do as ``play``, but run only the job and not the command of the program."""
     with WithoutSync(), _Boundaries(names, kill_at, report) as boundaries:
         work.do()
     report.send(boundaries.passed)

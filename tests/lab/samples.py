@@ -1,4 +1,4 @@
-"""Valid objects to create or send; each can differ from all others of its kind."""
+"""Valid versioned objects to create or send. Another ``number`` gives another object."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from wharfinger.objects import (
 
 
 def uuid(name: str | int) -> str:
-    """Return the uuid that belongs to a name."""
+    """Return a uuid made of a name, always the same one."""
     return str(uuid5(NAMESPACE_OID, str(name)))
 
 
@@ -46,7 +46,7 @@ def node(context: Context | None, number: int = 0, **values: Any) -> ComputeNode
 
 
 def gpus(count: int = 2, **values: Any) -> PciDeviceList:
-    """Return the PCI devices of a node: two types, and so many of the first."""
+    """Return the PCI devices of a node: ``count`` of one type, and one of another type."""
     return PciDeviceList(
         objects=[
             PciDevice(vendor_id="10de", product_id="1eb8", numa_node=0, count=count, **values),
@@ -80,7 +80,7 @@ def instance(context: Context | None, number: int = 0, **values: Any) -> Instanc
 
 
 def claimed(context: Context | None, number: int = 0) -> Instance:
-    """Return an instance with all fields."""
+    """Return an instance with a claim in progress, with all fields of one."""
     return instance(
         context,
         number,
@@ -114,7 +114,7 @@ def reservation(context: Context | None, number: int = 0, **values: Any) -> Rese
 
 
 def released(context: Context | None, number: int = 0, **values: Any) -> Reservation:
-    """Return a reservation that holds a provider until released resources are clean."""
+    """Return a reservation of a provider whose released resources are not clean yet."""
     chosen = {
         "since": datetime(2030, 1, 1, tzinfo=UTC),
         "own_reserved": {"VGPU": 1},
@@ -152,18 +152,17 @@ def record(number: int = 0, **values: Any) -> ProviderRecord:
 
 @dataclass(frozen=True)
 class Sort:
-    """Properties of one kind of object that has a row.
+    """A kind of object that is stored in a row, with what its tests need."""
 
-    ``change`` and ``elsewhere`` are values other than a sample's, of different fields. ``unique``
-    names the fields that are unique together, if they are not the key. Rows of an object with
-    ``is_kept`` stay when it is destroyed.
-    """
-
+    #: Returns a new object.
     make: Callable[..., Any]
     list_of: type[Any]
+    #: A new value of one field, and of another field for a second program.
     change: Mapping[str, Any]
     elsewhere: Mapping[str, Any]
+    #: The fields that are unique together, unless they are the key.
     unique: tuple[str, ...] = ()
+    #: Whether the row stays, marked as deleted, when the object is destroyed.
     is_kept: bool = False
 
     @property
@@ -182,7 +181,7 @@ class Sort:
         return key
 
     def get(self, context: Context, key: str) -> Any:
-        """Return the object of a key, or None."""
+        """Return the stored object with this key, None if there is not one."""
         found = self.list_of.get_by_filters(context, **{self.key: key})
         return found[0] if found else None
 

@@ -1,4 +1,7 @@
-"""A configuration with passwords in all URLs, and every command of the program with it."""
+"""Run every command of the program with a configuration that has a password in all URLs.
+
+Tests check that no output contains the password.
+"""
 
 import io
 import logging
@@ -15,15 +18,15 @@ from tests.lab.program import PROGRAM, SAMPLE, Done, run_command
 from wharfinger.cli import upgrade_check
 from wharfinger.cli.app import main
 
-#: Plain, and in the form for a URL. No output may contain any part of it.
+#: The password, as it is and as a URL has it. No output may contain a part of it.
 PASSWORD: Final = "s3cr/et+w0rd@"
 ENCODED: Final = "s3cr%2Fet%2Bw0rd%40"
 _TRACES: Final = ("s3cr", "w0rd", b64encode(f"operator:{PASSWORD}".encode()).decode())
-#: It starts its own Placement and pytest; a process can have only one of each.
+#: A command that does not run in this process, since it starts its own Placement and pytest.
 _APART: Final = "conformance run"
-#: No server listens there.
+#: A URL of a port on which no server listens.
 DOWN: Final = f"http://operator:{ENCODED}@127.0.0.1:1"
-#: The same for an option in which keystoneauth interpolates a %.
+#: The same URL for an option in which keystoneauth interprets "%".
 _FILLED_IN: Final = DOWN.replace("%", "%%")
 DATABASE_DOWN: Final = (
     f"postgresql+psycopg://operator:{ENCODED}@127.0.0.1:1/x?application_name={ENCODED}"
@@ -63,18 +66,18 @@ _ARGUMENTS: Final = {
 
 
 def commands() -> list[list[str]]:
-    """Return all installed commands except one, with the arguments that they require."""
+    """Return all commands of the program but "conformance run", with their required arguments."""
     names = sorted(one.name.replace("_", " ") for one in entry_points(group="wharfinger.cli"))
     return [[*name.split(), *_ARGUMENTS.get(name, ())] for name in names if name != _APART]
 
 
 def with_password(url: str) -> str:
-    """Return the URL with a user and the password before its host."""
+    """Return the URL with a user and the password in front of its host."""
     return url.replace("://", f"://operator:{ENCODED}@", 1)
 
 
 def configure(directory: Path, placement: str, database: str | None = None) -> Path:
-    """Write a configuration whose URLs have the password; Ironic and Cyborg are down."""
+    """Write a configuration whose URLs have the password; Ironic and Cyborg do not answer."""
     (directory / "host.xml").write_bytes((SAMPLE / "host.xml").read_bytes())
     text = (SAMPLE / "wharfinger.conf").read_text().replace("@demo@", str(directory))
     text = text.replace("enabled_drivers = gpus", "enabled_drivers = gpus, metal, fpgas")
@@ -86,7 +89,7 @@ def configure(directory: Path, placement: str, database: str | None = None) -> P
         f"[accelerator]\nauth_type = password\nusername = us\npassword = {PASSWORD}\n"
         "project_name = us\nuser_domain_id = default\nproject_domain_id = default\n"
         f"auth_url = {DOWN}\n"
-        # So that the log of this process has the problems of the instances.
+        # With threads, the problems of the instances are in the log of this process.
         "[agent]\nisolation = thread\n"
     )
     if database is not None:
@@ -97,13 +100,13 @@ def configure(directory: Path, placement: str, database: str | None = None) -> P
 
 
 def traces(done: Done) -> list[str]:
-    """Return the lines of an output that have a part of the password."""
+    """Return the lines of an output that contain a part of the password."""
     lines = (done.out + done.err).splitlines()
     return [line for line in lines if any(trace in line for trace in _TRACES)]
 
 
 def run(config: Path, command: Sequence[str], *options: str) -> Done:
-    """Run a command in this process, its log to a file too; the log is part of ``err``."""
+    """Run a command in this process; return its output, with the log file at the end of ``err``."""
     log = config.with_name("log")
     log.unlink(missing_ok=True)
     with _own_logging(), _captured() as (out, err):
@@ -112,7 +115,10 @@ def run(config: Path, command: Sequence[str], *options: str) -> Done:
 
 
 def run_conformance(config: Path) -> Done:
-    """Run the conformance kit on the Ironic driver, in a process of its own, with its reports."""
+    """Run the conformance kit with the Ironic driver in another process.
+
+    Return its output, with the texts of its reports in ``out``.
+    """
     reports = config.with_name("reports")
     command = [PROGRAM, *_APART.split(), "ironic", "--driver-config", str(config)]
     done = run_command([*command, "--report", str(reports), "--rule", "WHF-201"], config.parent)
@@ -135,7 +141,7 @@ def _captured() -> Iterator[tuple[io.StringIO, io.StringIO]]:
 
 
 class _StopsAgent(logging.Handler):
-    """Log handler that ends the agent at the first problem that it logs."""
+    """Log handler that sends SIGTERM to the agent in this process at its first warning."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -149,7 +155,7 @@ class _StopsAgent(logging.Handler):
 
 @contextmanager
 def _own_logging() -> Iterator[None]:
-    """Give the program a root logger as in a new process, without a level."""
+    """In the block, let the root logger be as in a new process, and end an agent at a warning."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     levels = {
@@ -158,7 +164,7 @@ def _own_logging() -> Iterator[None]:
         if isinstance(one, logging.Logger)
     }
     root.handlers[:] = []
-    # The agent replaces the handlers of the root.
+    # Not at the root logger, whose handlers the agent replaces.
     agent, stops = logging.getLogger("wharfinger.agent"), _StopsAgent()
     agent.addHandler(stops)
     try:

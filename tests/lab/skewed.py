@@ -1,6 +1,6 @@
-"""Cycles of one driver instance in two processes, one of which may be older than the other.
+"""Run cycles of a driver instance in two processes, which may have different releases.
 
-The other process talks HTTP to the Placement of this one.
+The other process sends HTTP requests to the Placement of this one.
 """
 
 from collections.abc import Mapping
@@ -29,9 +29,10 @@ OWNER = "OWNER_NOVA"
 
 @dataclass(frozen=True)
 class Machine:
-    """The edit of a node's tree, in a form that can be sent to another process.
+    """An edit of a node's tree that can be sent to another process.
 
-    ``own`` VCPUs are reserved by the driver, and all of them if it has a reason (``why``).
+    ``own`` is the reserved amount of the VCPUs. With ``why``, the driver reserves the node with
+    this reason. VGPUs are in a child.
     """
 
     vcpus: int = 8
@@ -54,14 +55,17 @@ class Machine:
 
 @dataclass(frozen=True)
 class Told:
-    """Steps and problems of a cycle."""
+    """The texts of a cycle's steps and problems."""
 
     steps: tuple[str, ...]
     problems: tuple[str, ...]
 
 
 class Host:
-    """The driver instance of a host, in the process that creates this object."""
+    """The driver instance of a host, in the process that creates this object.
+
+    With ``counts_devices``, its driver reports PCI devices, too.
+    """
 
     def __init__(
         self,
@@ -81,7 +85,7 @@ class Host:
             driver.get_available_resource = _with_devices
 
     def cycle(self, machines: Mapping[str, Machine] | None, cycle_type: str = "sync") -> Told:
-        """Run a cycle with these machines, by default the former ones; then report the service."""
+        """Run a cycle with these machines, by default those of before, and report the service."""
         publishing = self.publishing
         if machines is not None:
             publishing.driver.nodes = dict(machines)
@@ -95,14 +99,14 @@ class Host:
         )
 
     def claim(self, node: str, vcpus: int) -> str:
-        """Claim for a new instance on a node; return its uuid."""
+        """Create an instance with a claim on a node; return its uuid."""
         context = self.publishing.context
         one = instance(context, vcpus)
         Claims(context, self.publishing.host).instance_claim(one, node)
         return one.uuid
 
     def plan(self) -> Told:
-        """Return the steps and problems that a new process would plan."""
+        """Return the steps and problems of the plan of a new process, without applying it."""
         plan = self.publishing.restarted().plan()
         return Told(
             tuple(f"{step.verb} {step.name}" for step in plan.steps),
@@ -110,7 +114,7 @@ class Host:
         )
 
     def says(self) -> bool:
-        """Return whether the rows record the resources in use, as this process sees them."""
+        """Return whether the rows of the nodes have the resources that instances and moves use."""
         return noted(self.publishing.context) == taken(self.publishing.context)
 
     def close(self) -> None:
@@ -118,7 +122,7 @@ class Host:
 
 
 class Beside(fixtures.Fixture):
-    """The driver instance of a host in another process, in a pool of one."""
+    """A Host in another process, which is the only one of the executor ``process``."""
 
     def __init__(
         self,
@@ -139,16 +143,16 @@ class Beside(fixtures.Fixture):
         self.addCleanup(self.call, "close")
 
     def start(self, method: str, *arguments: Any) -> "Future[Any]":
-        """Start a method without waiting for it."""
+        """Start a method of the Host in the other process, and return a future of its result."""
         return self._process.submit(_call, method, *arguments)
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method and return its result."""
+        """Call a method of the Host in the other process; return its result."""
         return self.start(method, *arguments).result()
 
 
 class _PlacementOverHTTP(PlacementFixture):
-    """The Placement of another process."""
+    """A client in this process for the Placement that another process serves over HTTP."""
 
     def __init__(self, url: str) -> None:
         fixtures.Fixture.__init__(self)
@@ -160,7 +164,7 @@ class _PlacementOverHTTP(PlacementFixture):
         self.requests = self.adapter.requests
 
 
-#: In the other process: the hosts, and the contexts to close with them.
+#: Only in the other process: its hosts, and the contexts to close with each of them.
 _here: list[tuple[Host, ExitStack]] = []
 
 

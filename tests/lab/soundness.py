@@ -1,4 +1,4 @@
-"""Check Placement after an interrupted sync: each fact is as before it or as after it."""
+"""Check Placement after an interrupted cycle: each value is that of before or that of after it."""
 
 from typing import Any
 
@@ -8,9 +8,10 @@ Contents = dict[str, dict[str, Any]]
 
 
 def faults(old: Contents, new: Contents, now: Contents, marks: frozenset[str]) -> list[str]:
-    """Return the facts that are neither as before nor as after, lost, or without marks.
+    """Return a text for each provider, or value of it, in ``now`` that is wrong or lost.
 
-    ``marks`` are the traits that each provider with inventory must have.
+    Right are the values of ``old`` and ``new``. Each provider with inventory must have the traits
+    ``marks``. Allocations must not change.
     """
     olds, news = ({one["uuid"]: (name, one) for name, one in each.items()} for each in (old, new))
     there = {one["uuid"] for one in now.values()}

@@ -1,4 +1,4 @@
-"""A faster SQLite for tests, which need not survive a loss of power."""
+"""Make SQLite faster for tests, whose data need not survive a crash of the machine."""
 
 import sqlite3
 from typing import Any
@@ -8,10 +8,9 @@ from sqlalchemy import Pool, QueuePool, event
 
 
 class WithoutSync(fixtures.Fixture):
-    """Keeps SQLite from waiting for the disk: data survives the process, but not a crash of the
-    machine.
+    """Keeps SQLite from waiting for the disk, in all databases of this process.
 
-    Takes effect in all databases of this process.
+    Data survives the end of the process, but not a crash of the machine.
     """
 
     def _setUp(self) -> None:
@@ -20,10 +19,10 @@ class WithoutSync(fixtures.Fixture):
 
 
 class StayingOpen(fixtures.Fixture):
-    """Keeps connections to files open that oslo.db opens from now on.
+    """Keeps connections to SQLite files open that oslo.db opens from now on.
 
-    Otherwise it would connect anew for each transaction, which takes longer than most transactions.
-    At the end this fixture closes them all.
+    Without it, oslo.db connects anew for each transaction, which takes longer than most
+    transactions. The clean-up closes all connections.
     """
 
     def _setUp(self) -> None:

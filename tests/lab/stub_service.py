@@ -1,4 +1,4 @@
-"""An HTTP service that answers from tables, for tests of a client without the service."""
+"""A simulated HTTP service, for tests of a client without the real service."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -8,9 +8,9 @@ import webob
 
 from tests.lab.faults import Answer, Fault, Interceptor
 
-#: Returns status and JSON for a path and the parameters of the query.
+#: Returns the status and the JSON data for a path and the parameters of its query.
 Serve = Callable[[str, dict[str, str]], tuple[int, Any]]
-#: Changes a correct answer.
+#: Returns a wrong answer made of the correct one.
 Change = Callable[[Answer], Answer]
 _EVERY: Final = frozenset({"GET", "PATCH"})
 #: The sign-in page of a proxy.
@@ -18,12 +18,12 @@ HTML: Final = b"<html><body><h1>Sign in</h1></body></html>"
 
 
 def body(content: bytes) -> Change:
-    """Return the correct answer with another body."""
+    """Return a Change that replaces the body of the answer."""
     return lambda answer: replace(answer, body=content)
 
 
 class StubService(Interceptor):
-    """Serves the answers of a function; ``expect`` and ``replace`` change one of them."""
+    """Serves the answers of ``serve`` over HTTP; ``expect`` and ``replace`` change one of them."""
 
     def __init__(self, serve: Serve) -> None:
         def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -37,5 +37,5 @@ class StubService(Interceptor):
         super().__init__(application)
 
     def replace(self, at: int, change: Change) -> None:
-        """Change the correct answer to the request of that number."""
+        """Change the answer to the request with the index ``at``, counted from 0."""
         self.expect(at, Fault("replaced", "", answer=change, carried_out=_EVERY))

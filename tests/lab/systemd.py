@@ -1,7 +1,7 @@
-"""A real systemd as process 1 of namespaces of its own, which starts only the units of a test.
+"""Run a real systemd as process 1 of its own namespaces, with only the units of a test.
 
-It sees the machine's files read-only, and empty directories in place of /run, /tmp and /var. It
-takes root, and a kernel with cgroup2.
+It sees the machine's files read-only, and empty directories in place of /run, /tmp and parts of
+/var. It needs root, and a kernel with cgroup2.
 """
 
 import os
@@ -18,11 +18,11 @@ import fixtures
 from wharfinger_harnesses.daemons import TIMEOUT, LabError
 
 SYSTEMD = Path("/lib/systemd/systemd")
-#: A directory that systemd and its services see, whatever the units hide.
+#: A directory that systemd and its services see, even if a unit hides /tmp or /home.
 INSIDE = Path("/run/lab")
-#: For StandardOutput= and StandardError= of a service.
+#: The file for StandardOutput= and StandardError= of services.
 OUTPUT = INSIDE / "units" / "output"
-#: Units have default dependencies on these targets.
+#: The targets on which units depend by default.
 _TARGETS = ("basic", "lab", "network-online", "shutdown", "sysinit")
 
 _BECOME_SYSTEMD = r"""
@@ -56,20 +56,20 @@ exec env -i container=lab PATH="$PATH" SYSTEMD_UNIT_PATH=$inside/units \
 
 
 def missing() -> str | None:
-    """Return what this machine lacks for a systemd of its own; None if it lacks nothing."""
+    """Return why this machine cannot run a systemd of its own; None if it can."""
     if not SYSTEMD.exists():
         return "no systemd is installed (see bindep.txt)"
     if os.geteuid() != 0:
-        return "a systemd of its own takes root"
+        return "systemd needs root here"
     if _cgroup2() is None:
         return "no cgroup2 is mounted"
     return None
 
 
 class Systemd(fixtures.Fixture):
-    """systemd with these units, by their file names; ``sysusers`` is the file of their users.
+    """systemd with these units: their texts by file name. The file ``sysusers`` has their users.
 
-    ``directory`` is the directory of this process that the units see as ``INSIDE / "units"``.
+    Services see the directory ``directory`` of this process as ``INSIDE / "units"``.
     """
 
     directory: Path
@@ -83,7 +83,7 @@ class Systemd(fixtures.Fixture):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The environment in which a service can run the tests' Python, and import the same."""
+        """The environment in which a service can run the tests' Python with the same packages."""
         paths = [str(INSIDE / f"path{number}") for number, _ in enumerate(self._paths, start=1)]
         return {
             "LD_LIBRARY_PATH": str(INSIDE / "python" / "lib"),
@@ -94,7 +94,7 @@ class Systemd(fixtures.Fixture):
 
     @property
     def python(self) -> Path:
-        """The Python of the tests, as a service sees it."""
+        """The path of the tests' Python, as a service sees it."""
         return INSIDE / "python" / Path(sys.executable).resolve().relative_to(sys.base_prefix)
 
     def _setUp(self) -> None:
@@ -117,7 +117,7 @@ class Systemd(fixtures.Fixture):
             self._process = subprocess.Popen(
                 [
                     *("sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', str(self._group)),
-                    # It dies with the tests, however they end.
+                    # The kernel kills systemd when the process of the tests ends.
                     *("setpriv", "--pdeathsig", "KILL"),
                     *("unshare", "--mount", "--pid", "--fork", "--uts", "--ipc", "--cgroup"),
                     *("--net", "--kill-child", "bash", "-c", _BECOME_SYSTEMD, "bash"),
@@ -129,7 +129,7 @@ class Systemd(fixtures.Fixture):
         self._wait_until_it_answers()
 
     def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
-        """Run a command beside systemd."""
+        """Run a command in the namespaces of systemd; return its exit code and output."""
         return subprocess.run(
             ["nsenter", "--target", str(self._pid()), "--all", "--", *command],
             capture_output=True,
@@ -138,19 +138,19 @@ class Systemd(fixtures.Fixture):
         )
 
     def systemctl(self, *arguments: str) -> str:
-        """Run systemctl; return what it prints."""
+        """Run systemctl, and return its output; raise LabError if it fails."""
         done = self.run("systemctl", *arguments)
         if done.returncode:
             raise LabError(f"systemctl {' '.join(arguments)}: {done.stderr}{self.output()}")
         return done.stdout
 
     def output(self) -> str:
-        """Return what services have written to ``OUTPUT``, as there is no journal."""
+        """Return what the services have written to the file OUTPUT. There is no journal."""
         path = self.directory / OUTPUT.name
         return path.read_text() if path.exists() else ""
 
     def show(self, unit: str, name: str) -> str:
-        """Return a property of a unit."""
+        """Return the value of a unit's property."""
         return self.systemctl("show", "--value", "--property", name, unit).strip()
 
     def wait_for(self, unit: str, name: str, value: str) -> None:
@@ -162,7 +162,7 @@ class Systemd(fixtures.Fixture):
             time.sleep(0.02)
 
     def wait_for_output(self, part: str) -> None:
-        """Wait until a service has written a text."""
+        """Wait until OUTPUT contains a text."""
         end = time.monotonic() + TIMEOUT
         while part not in (found := self.output()):
             if time.monotonic() > end:
@@ -177,18 +177,18 @@ class Systemd(fixtures.Fixture):
             time.sleep(0.02)
 
     def _pid(self) -> int | None:
-        """Return the process id of systemd, None if it has none yet."""
+        """Return the process id of systemd, None before it has started."""
         pid = self._process.pid
         with suppress(FileNotFoundError, ValueError):
             return int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
         return None
 
     def _kill(self) -> None:
-        self._process.kill()  # systemd, and with it all of its namespace, dies with its parent
+        self._process.kill()  # the kernel then kills systemd and all processes of its namespace
         self._process.wait()
 
     def _remove_group(self) -> None:
-        """Remove the control group as soon as its last process is gone."""
+        """Wait until the control group has no process, and remove it."""
         end = time.monotonic() + TIMEOUT
         while "populated 1" in (self._group / "cgroup.events").read_text():
             if time.monotonic() > end:
@@ -199,6 +199,6 @@ class Systemd(fixtures.Fixture):
 
 
 def _cgroup2() -> Path | None:
-    """Return where cgroup2 is mounted."""
+    """Return the directory on which cgroup2 is mounted, None if it is not."""
     mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
     return next((Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"), None)

@@ -1,4 +1,7 @@
-"""A host that takes over a node of another host, and is killed with SIGKILL meanwhile."""
+"""Let a host take over a node of another host, and kill it with SIGKILL at a boundary.
+
+The former host is called near, the new one far.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -23,17 +26,20 @@ from wharfinger.objects import ComputeNodeList, Instance, Migration
 
 FAR: Final = "far-host"
 CONSUMER: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
-#: The node that moves: it is reserved, and only its record knows its own reserved amount.
+#: The node that moves. It is reserved, so that only its record has its unreserved figures.
 COMES: Final = {"cn": Machine(own=1, vgpus=4, why="cleaning")}
 FREE: Final = Machine(own=1, vgpus=4)
 STAYS: Final = {"stays": Machine()}
-#: Takeovers by the same driver instance; by the same one after the loss of its records; and by an
-#: instance of another name, whose trait has replaced that of the earlier one.
+#: The kinds of takeovers: by the driver instance of the same name; by this one after the loss of
+#: the records; by an instance of another name, after the operator has replaced the instance trait.
 TAKEOVERS: Final = ("namesake", "records lost", "another name")
 
 
 class TakingOver(fixtures.Fixture):
-    """The initial state of each process: a node that its host has released."""
+    """Runs the takeover again and again from the same state, in a process that is killed.
+
+    In this state, the former host no longer reports the node, which is still in Placement.
+    """
 
     def __init__(
         self, placement: PlacementFixture, url: str, directory: Path, kind: str = "namesake"
@@ -68,15 +74,16 @@ class TakingOver(fixtures.Fixture):
         self.boundaries = ended.boundaries
 
     def play(self, kill_at: int | None = None) -> Ended:
-        """Restore the initial state and sync on the other host; kill it at a boundary,
-        from 0 on.
+        """Restore the initial state, and run a full cycle of the new host in a process.
+
+        Kill the process at the boundary ``kill_at``, counted from 0.
         """
         self._moments.go_back(self._beginning)
         name = "renamed" if self._kind == "another name" else "scripted"
         return killing.run(_play, self._url, self._state, name, kill_at=kill_at)
 
     def hosts(self) -> set[str]:
-        """Return the hosts of the node, its instances and its moves."""
+        """Return all hosts in the rows of the node, its instances and its move."""
         with self._publishing(FAR, {}) as far:
             context = far.context
             rows = ComputeNodeList.get_by_filters(context, hypervisor_hostname="cn")
@@ -86,7 +93,7 @@ class TakingOver(fixtures.Fixture):
         return {str(host) for host in found}
 
     def _hand_over(self) -> None:
-        """Replace the instance trait on the tree that moves, as the operator does for a rename."""
+        """Replace the instance trait on the node's tree, as an operator does for a new name."""
         client = self._placement.client
         client.create_trait("CUSTOM_WHARFINGER_RENAMED")
         for name in ("cn", "cn-gpu"):
@@ -96,7 +103,10 @@ class TakingOver(fixtures.Fixture):
             client.set_traits(one.uuid, there.resource_provider_generation, traits)
 
     def faults(self, *, near_first: bool = False) -> list[str]:
-        """Return the faults while both hosts sync, in either order, and after that."""
+        """Run full cycles of both hosts, and return what is wrong after them.
+
+        With ``near_first``, the former host runs first.
+        """
         faults = []
         if everything() != self.before:
             faults.append(f"Placement had {everything()}")
@@ -109,13 +119,13 @@ class TakingOver(fixtures.Fixture):
                 faults += self._wrong(far, FAR)
                 far.cycle.sync()
                 if everything()["cn"]["inventories"] != {"VCPU": (8, 1)}:
-                    faults.append(f"its own figures are lost: {everything()['cn']}")
+                    faults.append(f"the unreserved figures are lost: {everything()['cn']}")
         except WharfingerError as error:
             return [*faults, str(error)]
         return faults
 
     def faults_back(self) -> list[str]:
-        """Return the faults if the former host has the node again, and the other host is gone."""
+        """Run cycles of the former host, which has the node again; return what is wrong then."""
         faults: list[str] = []
         try:
             for _ in range(2):
@@ -125,31 +135,31 @@ class TakingOver(fixtures.Fixture):
             with self._publishing(HOST, {"cn": FREE, **STAYS}) as near:
                 near.cycle.sync()
                 if everything()["cn"]["inventories"] != {"VCPU": (8, 1)}:
-                    faults.append(f"its own figures are lost: {everything()['cn']}")
+                    faults.append(f"the unreserved figures are lost: {everything()['cn']}")
         except WharfingerError as error:
             return [*faults, str(error)]
         return faults
 
     def _wrong(self, one: Publishing, host: str) -> Iterator[str]:
-        """Yield the faults if the node is on that host."""
+        """Yield a text for all that is wrong if ``host`` should have the node."""
         context = one.context
         if everything() != self.before:
             yield f"Placement has {everything()}"
         rows = ComputeNodeList.get_by_filters(context)
         hosts = {row.hypervisor_hostname: row.host for row in rows}
         if hosts != {"cn": host, "stays": HOST}:
-            yield f"nodes are on {hosts}"
+            yield f"the hosts of the nodes are {hosts}"
         if not {"cn", "cn-gpu"} <= self._known(host):
-            yield f"{host} remembers {self._known(host)}"
+            yield f"{host} has records of {self._known(host)}"
         if host == FAR and self._known(HOST) != {"stays"}:
-            yield f"{HOST} remembers {self._known(HOST)}"
+            yield f"{HOST} has records of {self._known(HOST)}"
         if Instance.get_by_uuid(context, self._sits).host != host:
-            yield "an instance was left behind"
+            yield "the instance is on another host"
         move = Migration.get_by_uuid(context, self._move)
         if (move.source_compute, move.dest_compute) != (host, HOST):
-            yield "a move was left behind"
+            yield "the move has other hosts"
         if noted(context) != taken(context):
-            yield f"rows say {noted(context)}, and it is {taken(context)}"
+            yield f"the rows have {noted(context)}, instances and moves use {taken(context)}"
 
     def _known(self, host: str) -> set[str]:
         records = stored(self._state, host=host).values()
@@ -165,7 +175,7 @@ class TakingOver(fixtures.Fixture):
 def _play(
     url: str, state: Path, name: str, report: Connection, *, port: int | None, kill_at: int | None
 ) -> None:
-    """Run one sync of the new host in the process."""
+    """Run one full cycle of the new host in this process, with boundaries."""
     boundaries = killing._Boundaries(kill_at, report)
     with (
         WithoutSync(),
@@ -176,6 +186,6 @@ def _play(
     ):
         publishing.driver.nodes = dict(COMES)
         outcome = publishing.cycle.sync()
-        # Its children still have the trait of the former instance.
+        # An instance of another name may report problems about the former instance's children.
         assert name == "renamed" or not outcome.problems, outcome.problems
     report.send(boundaries.passed)

@@ -1,4 +1,4 @@
-"""A Keystone that issues a token to all users; each token must be renewed at once."""
+"""A simulated Keystone that issues a token to every user. Tokens expire after ten seconds."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -6,12 +6,12 @@ from typing import Any
 
 import webob
 
-#: keystoneauth requests a new token when less than half a minute is left.
+#: keystoneauth requests a new token at once, since less than half a minute is left.
 _LASTS = timedelta(seconds=10)
 
 
 def keystone(placement: str) -> Any:
-    """Return the WSGI application; ``placement`` is the URL in its catalog."""
+    """Return the WSGI application, with ``placement`` as Placement's URL in its catalog."""
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         request = webob.Request(environ)

@@ -1,4 +1,4 @@
-"""A GPU host that the libvirt driver publishes for nova, with devices of a real Cyborg below."""
+"""A GPU host with the owner nova by the libvirt driver, and devices of a real Cyborg below it."""
 
 import json
 from pathlib import Path
@@ -18,14 +18,14 @@ from wharfinger.placement.session import make_adapter
 from wharfinger.scheduling.owner_tagging_gates import gates
 
 HOST: Final = "gpu-host-1"
-#: The providers of each owner in the sample: 8 of nova, and 1 of Cyborg.
+#: A provider with VGPUs of nova, and one with a VGPU of Cyborg.
 NOVAS, CYBORGS = f"{HOST}_pci_0000_84_00_0", f"{HOST}_af_r0"
 #: A device profile for a vGPU of Cyborg.
 PROFILE: Final = "cyborg-vgpu"
 
 
 class TwoOwners(fixtures.Fixture):
-    """The GPUs and accelerators of the demo, which two instances of two drivers publish."""
+    """Publishes the GPUs and accelerators of the demo, with the libvirt and the Cyborg driver."""
 
     def __init__(self, harness: Harness) -> None:
         super().__init__()
@@ -65,20 +65,20 @@ class TwoOwners(fixtures.Fixture):
         self.config.write_text(f"{sample}\n[placement]\n{placement}")
 
     def run(self, *arguments: str) -> Done:
-        """Run the program."""
+        """Run the program with these arguments in this process; return its output."""
         return inprocess.run(self._program, *arguments)
 
     def sync(self, *arguments: str) -> str:
-        """Publish everything without problems; return the output."""
+        """Run ``wharfinger sync``, require that it succeeds, and return its output."""
         done = self.run("sync", *arguments)
         assert (done.code, done.err) == (0, ""), done
         return done.out
 
     def gates(self) -> dict[str, bool]:
-        """Return whether the gate of each owner is on."""
+        """Return whether the gate of each owner is on: all of its providers have owner traits."""
         found = gates(ServiceList.get_by_filters(self.context))
         return {owner: gate.is_on for owner, gate in found.items()}
 
     def provider(self, name: str) -> dict[str, Any]:
-        """Return everything in Placement about a provider."""
+        """Return a provider in Placement as ``everything`` does."""
         return everything()[name]

@@ -1,4 +1,4 @@
-"""Unix sockets at paths of any length."""
+"""Bind Unix sockets to paths of any length."""
 
 import os
 import socket

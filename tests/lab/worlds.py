@@ -1,4 +1,4 @@
-"""Contents of a host or a fleet before and after a change."""
+"""The trees that a scripted driver reports of a host or a fleet, before and after changes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tests.lab.drivers import Edit, flat, with_children
 from wharfinger.driver import Allocations
 from wharfinger.providers import ProviderTree
 
-#: Edits of trees by node name.
+#: The edit of each node's tree, by node name.
 World = Mapping[str, Edit]
 
 FIRST_AGGREGATE = str(uuid5(NAMESPACE_OID, "first aggregate"))
@@ -18,7 +18,7 @@ SECOND_AGGREGATE = str(uuid5(NAMESPACE_OID, "second aggregate"))
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """A provider below a node. Its uuid derives from ``serial``."""
+    """A provider below a node. Its uuid is made of ``serial``; ``reserved`` is a reason or ""."""
 
     name: str
     serial: str
@@ -35,7 +35,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Host:
-    """A node with exactly these devices below it, parents first."""
+    """An edit that gives a node these totals, and exactly these devices below it, parents first."""
 
     totals: Mapping[str, int]
     devices: tuple[Device, ...]
@@ -102,8 +102,8 @@ HOST: World = MappingProxyType(
     }
 )
 
-#: Changed inventories (cn, gpu-0), traits (gpu-1), aggregates (gpu-2, which is renamed too); gpu-3
-#: has another parent; gpu-4 is being cleaned, and gpu-5 no longer.
+#: HOST with other inventories (cn, gpu-0, gpu-6), traits (gpu-1), and another name and aggregate
+#: (gpu-2). gpu-3 has another parent. gpu-4 is reserved, and gpu-5 no longer.
 HOST_CHANGED: World = MappingProxyType(
     {
         "cn": Host(
@@ -123,7 +123,7 @@ HOST_CHANGED: World = MappingProxyType(
     }
 )
 
-#: Four are gone, numa-1 among them; its other children stand below numa-0.
+#: HOST_CHANGED without gpu-0, gpu-4, gpu-5 and numa-1, whose other children are below numa-0.
 HOST_SHRUNK: World = MappingProxyType(
     {
         "cn": Host(

@@ -1,6 +1,6 @@
-"""Machines on two hosts that change step by step, and a driver that publishes them.
+"""A yard: machines of two hosts that change step by step, and a driver that publishes them.
 
-A seed draws the changes: the same seed and number of steps give the same machines in each process.
+A seed draws the changes. The same seed and number of steps give the same machines in each process.
 """
 
 import random
@@ -20,14 +20,18 @@ from wharfinger.providers import ProviderTree
 
 HOSTS: Final = ("quay-north", "quay-south")
 _MACHINES: Final = 6
-#: The driver's own reserved amount of a machine, beside other reservations.
+#: The amount of VCPUs that each machine reserves for itself.
 _OWN: Final = 1
 _VGPUS: Final = 4
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A provider to publish; ``inventories`` are totals and own reserved amounts."""
+    """A provider as the driver has to publish it.
+
+    ``inventories`` has total and reserved amount by class. ``why`` is the reason to reserve the
+    whole provider, or "".
+    """
 
     uuid: str
     name: str
@@ -38,7 +42,7 @@ class Wanted:
 
 @dataclass
 class Device:
-    """The number of FPGAs of a device, and the reason for which it is reserved."""
+    """A device: its number of FPGAs, and the reason why it is reserved, or ""."""
 
     total: int
     why: str = ""
@@ -46,7 +50,7 @@ class Device:
 
 @dataclass
 class Machine:
-    """A node. Its vGPUs belong to the root, or to a provider of their own if ``apart``."""
+    """A node. Its vGPUs belong to the root provider, or with ``apart`` to a child of their own."""
 
     serial: str
     host: str
@@ -62,7 +66,7 @@ class Machine:
         return _uuid(self.serial)
 
     def providers(self) -> Iterator[Wanted]:
-        """Yield the providers of the machine, root first."""
+        """Yield the providers that the driver has to publish for the machine, the root first."""
         vgpus = {"VGPU": (_VGPUS, 0)}
         root = {"VCPU": (self.cpus, _OWN), "MEMORY_MB": (4096, 0)}
         yield Wanted(
@@ -75,7 +79,7 @@ class Machine:
             yield Wanted(_uuid(name), name, self.uuid, {"FPGA": (device.total, 0)}, device.why)
 
     def edit(self, tree: ProviderTree, allocations: Allocations | None) -> None:
-        """Edit a tree to match the machine."""
+        """Edit the machine's tree to its present state; raise ReshapeNeeded as a driver does."""
         if self.apart and "VGPU" in tree.data(self.uuid).inventory and allocations is None:
             raise ReshapeNeeded
         wanted = list(self.providers())
@@ -99,7 +103,7 @@ class Machine:
             self._move(its["allocations"])
 
     def _move(self, held: dict[str, dict[str, dict[str, int]]]) -> None:
-        """Move a consumer's vGPUs from the root to their own provider."""
+        """Move a consumer's allocated vGPUs from the root to the child for vGPUs."""
         vgpus = held.get(self.uuid, {"resources": {}})["resources"].pop("VGPU", 0)
         if vgpus:
             held[_uuid(f"{self.serial}-vgpus")] = {"resources": {"VGPU": vgpus}}
@@ -108,10 +112,11 @@ class Machine:
 
 
 class Yard:
-    """All machines after ``step`` steps; ``gone`` are the absent ones.
+    """The machines of both hosts after ``step`` steps. Threads may share a yard.
 
-    ``places`` are the serial numbers by all names that machines have had. Released resources are
-    clean at even steps, or always with ``always_clean``. Threads may share a yard.
+    ``machines`` has the present ones by serial number, ``gone`` those that were removed. ``places``
+    has the serial number for each name that a machine has had. The driver reports released
+    resources as clean at even steps, or always with ``always_clean``.
     """
 
     def __init__(self, seed: int, step: int = 0) -> None:
@@ -133,7 +138,7 @@ class Yard:
             self.advance()
 
     def advance(self) -> int:
-        """Take a step; return the number of steps so far."""
+        """Let a random event happen to a random machine; return the number of steps so far."""
         with self._lock:
             self.step += 1
             happens = self._random.choice(_EVENTS)
@@ -143,12 +148,12 @@ class Yard:
             return self.step
 
     def of(self, host: str) -> dict[str, Machine]:
-        """Return the present machines of a host, by name."""
+        """Return copies of the present machines of a host, by name."""
         with self._lock:
             return {one.name: deepcopy(one) for one in self.machines.values() if one.host == host}
 
     def wanted(self) -> dict[str, Wanted]:
-        """Return all providers to publish, by uuid."""
+        """Return all providers that the drivers of both hosts have to publish, by uuid."""
         return {one.uuid: one for machine in self.machines.values() for one in machine.providers()}
 
     def _new(self) -> int:
@@ -211,7 +216,7 @@ _EVENTS: Final = (
 
 
 class YardDriver(ScriptedDriver):
-    """A driver that publishes the machines of a host in a yard."""
+    """A driver that publishes the machines of one host of a yard, with a change feed."""
 
     capabilities: ClassVar[Capabilities] = replace(
         ScriptedDriver.capabilities, change_feed=SUPPORTED, cleans_after_release=SUPPORTED
