@@ -4,32 +4,43 @@ All errors are in one tree. An error carries its facts as attributes. Its messag
 failed and for what, why, and what to do::
 
     WharfingerError
-    ├── ConfigurationError          a file, key or value is wrong
+    ├── CommandFailed               a command that was refused, or done in part
+    ├── AgentError                  of the agent itself, or its status
+    ├── ConfigurationError          a key or value is wrong
+    ├── ConfigurationFileError      a file cannot be read, or has unknown options
+    ├── ConfigurationRefused        the agent keeps its old configuration
     ├── DriverError                 a fault of a driver
     │   ├── DriverLoadError         the driver does not fit the contract
     │   ├── BackendError            the backend does not answer, or not completely
     │   ├── ProgrammingRefused      a device was not programmed and is unchanged
-    │   └── ProgrammingFailed       a device was not programmed, and its image is unknown
+    │   ├── ProgrammingFailed       a device was not programmed, and its image is unknown
+    │   └── InvalidTree             the tree of a driver cannot be published
     ├── ReshapeNeeded               raised by drivers; see ComputeDriver
     ├── InvalidName                 of a trait, resource class or provider
     ├── InvalidInventory            figures that contradict each other or Placement's limits
-    ├── InvalidTree                 the tree of a driver cannot be published
     ├── ProviderNotFound            in a ProviderTree
     ├── ProviderExists              in a ProviderTree
     ├── ProviderMissing             an overlaid provider that does not exist yet
     ├── ProviderRenamed             an overlaid provider that another program has renamed
     ├── ChildReplaced               a device has a new uuid, and the old one is reserved
+    ├── RootDeletionBlocked         children of ours keep a deleted root
     ├── NameTaken                   by a provider in another tree
     ├── MassRemoval                 too many providers are absent at once
     ├── PartialListing              it lacks nodes that the driver still has
+    ├── NodeTaken                   another host or instance publishes the node
+    ├── ClaimRefused                an invalid claim of an instance on a node
+    ├── ReservationRefused          of a provider, or its release
     ├── DetachmentRefused           of a root, or of a provider of another program
     ├── JobRefused                  for a device that cannot be programmed now
     ├── JobUnresolved               a device is reserved until the operator decides
     ├── OwnershipConflict           a provider of another owner, or of none; not changed
+    ├── AdoptionRefused             no provider was adopted
     ├── InvalidRequest              a request for resources that makes no sense
     ├── NoCandidates                nothing is free for an instance
     ├── AllocationRefused           an allocation of an instance cannot be changed this way
-    │   └── ClaimedAnew             another claim has the uuid of the instance now
+    │   ├── ClaimedAnew             another claim has the uuid of the instance now
+    │   └── BeingClaimed            another process is working on the claim
+    ├── AllocationLost              another program has deleted an allocation
     ├── RequestFilterError          a request filter failed, or is invalid
     ├── DeviceProfileError          a device profile cannot be read, or is invalid
     ├── StateError                  the state directory or its database
@@ -150,6 +161,18 @@ class WharfingerError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the parts for pickle, since an error may come from another process."""
         return partial(type(self), **self.facts), ()
+
+
+class CommandFailed(WharfingerError):
+    """A command that was refused, or of which only a part was done; the message says which."""
+
+
+class AgentError(WharfingerError):
+    """A problem of the agent itself, such as its status that cannot be read."""
+
+
+class ConfigurationRefused(WharfingerError):
+    """A new configuration that the agent does not use; it keeps the old one."""
 
 
 class ConfigurationError(WharfingerError):
@@ -577,12 +600,32 @@ class FieldUnset(ObjectError):
     problem: str
 
 
+#: Commands that list the objects of a kind.
+_LISTS: Final = {
+    "ComputeNode": "`wharfinger node list`",
+    "DeviceJob": "`wharfinger device jobs`",
+    "Flavor": "`wharfinger flavor list`",
+    "Instance": "`wharfinger instance list`",
+    "Migration": "`wharfinger migration list`",
+    "Reservation": "`wharfinger reservation list`",
+    "Service": "`wharfinger service list`",
+}
+
+
 class ObjectNotFound(ObjectError):
-    """An object that does not exist."""
+    """An object that does not exist.
+
+    The message ends with the command that lists the objects of this kind, if there is one.
+    """
 
     template = "there is no {kind} {key}"
     kind: str
     key: str
+
+    def __init__(self, **facts: object) -> None:
+        super().__init__(**facts)
+        if self.kind in _LISTS:
+            self.args = (f"{self}. List all with {_LISTS[self.kind]}.",)
 
 
 class ObjectExists(ObjectError):

@@ -19,7 +19,8 @@ from wharfinger.agent.runner import Runner
 from wharfinger.agent.status import AgentStatus, Intervals, State
 from wharfinger.agent.systemd import SystemdNotifier
 from wharfinger.conf import AgentSection, DefaultSection
-from wharfinger.exceptions import WharfingerError, printable
+from wharfinger.error_codes import with_code
+from wharfinger.exceptions import AgentError, WharfingerError, printable
 from wharfinger.objects import Context
 from wharfinger.tracker import service_record
 from wharfinger.tracker.heartbeat import Heartbeat
@@ -174,7 +175,7 @@ class Agent:
         try:
             self._report_service()
         except Exception as error:
-            self._service = printable(f"{error}"), time.monotonic()
+            self._service = printable(with_code(error)), time.monotonic()
             raise
         self._service = "", time.monotonic()
 
@@ -183,7 +184,7 @@ class Agent:
         if statuses and all(one.state in _BROKEN for one in statuses):
             states = ", ".join(f"{one.name}: {one.state}" for one in statuses)
             reason = f"no driver instance works ({states}); the log has their errors"
-            raise WharfingerError(reason=reason)
+            raise AgentError(reason=reason)
         service_record.report(
             self._context,
             self._host,
@@ -224,7 +225,7 @@ class Agent:
             self._begin_reload()
 
     def _refuse(self, error: WharfingerError) -> None:
-        text = printable(f"{self._snapshot.name}: {error}").rstrip(".")
+        text = printable(f"{self._snapshot.name}: {with_code(error)}")
         LOG.error("the new configuration was refused, and the agent keeps the old one: %s.", text)
         self._status = replace(self._status, refused_reload=text, reloaded_at=time.monotonic())
 

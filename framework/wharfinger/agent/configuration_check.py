@@ -15,7 +15,7 @@ from oslo_log import log as logging
 
 from wharfinger.agent import child_process
 from wharfinger.agent.configuration_snapshot import Snapshot
-from wharfinger.exceptions import WharfingerError, printable
+from wharfinger.exceptions import ConfigurationRefused, printable
 
 LOG: Final = logging.getLogger(__name__)
 #: Seconds that a check may take.
@@ -56,7 +56,7 @@ class ProcessCheck:
             self._answer: Final = open(os.memfd_create("wharfinger-check"), "rb")  # noqa: PTH123, SIM115
             self._process: Final = self._start(command)
         except OSError as error:
-            raise WharfingerError(reason=f"its check could not be started: {error}") from error
+            raise ConfigurationRefused(reason=f"its check could not be started: {error}") from error
 
     def _start(self, command: Sequence[str]) -> "subprocess.Popen[bytes]":
         descriptor = self._answer.fileno()
@@ -78,7 +78,7 @@ class ProcessCheck:
             if time.monotonic() < self._end_at:
                 return None
             self.end()
-            raise WharfingerError(
+            raise ConfigurationRefused(
                 reason=f"its check has not ended after {TIMEOUT:g} seconds. Find out which driver "
                 "does not return when it is imported or created: run wharfinger config validate"
             )
@@ -88,13 +88,13 @@ class ProcessCheck:
         try:
             problems = _decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise WharfingerError(
+            raise ConfigurationRefused(
                 reason="the process that checked it has ended before it had looked at everything "
                 f"(exit code {self._process.returncode}). Find out which driver ends it: run "
                 "wharfinger config validate"
             ) from None
         if problems:
-            raise WharfingerError(reason=printable(" ".join(problems))[:_LONGEST])
+            raise ConfigurationRefused(reason=printable(" ".join(problems))[:_LONGEST])
         self._use(self._new)
         return self._new
 

@@ -13,7 +13,7 @@ from typing import Final
 from wharfinger import conf as configuration
 from wharfinger.conf import Options, agent, database, placement
 from wharfinger.conf.unread_keys import DEFAULT
-from wharfinger.exceptions import ConfigurationFileError, WharfingerError
+from wharfinger.exceptions import ConfigurationFileError, ConfigurationRefused
 
 #: Options that the agent reads only when it starts, by section.
 FIXED: Final[Mapping[str, Sequence[str]]] = {
@@ -80,7 +80,7 @@ class Snapshot:
         before, after = self._fixed(), new._fixed()
         changed = [name for name in before if before[name] != after[name]]
         if changed:
-            raise WharfingerError(
+            raise ConfigurationRefused(
                 reason=f"{', '.join(changed)} changed, which the agent reads only at its start. "
                 "Restart the agent to use the new value"
             )

@@ -13,6 +13,7 @@ from wharfinger import request_id
 from wharfinger.agent.standard_error import StandardError
 from wharfinger.conf.logging_options import LoggingSection
 from wharfinger.conf.unread_keys import DEFAULT
+from wharfinger.error_codes import add_codes
 from wharfinger.exceptions import ConfigurationError
 from wharfinger.masking import mask_handlers
 
@@ -45,6 +46,7 @@ def configure(conf: cfg.ConfigOpts, verbose_level: int = 0, log_file: str | None
             handler.close()
     for handler in root.handlers:
         handler.addFilter(_add_request_id)
+        handler.addFilter(add_codes)
         if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr:
             with suppress(AttributeError, OSError):  # it is closed, or no file
                 handler.setStream(StandardError(sys.stderr.fileno()))

@@ -7,6 +7,7 @@ from typing import Final
 
 from oslo_log import log as logging
 
+from wharfinger.error_codes import with_code
 from wharfinger.exceptions import (
     BackendError,
     DatabaseUnavailable,
@@ -104,5 +105,5 @@ def _identity(error: BaseException, text: str) -> str:
 
 def _text(error: BaseException) -> str:
     if isinstance(error, WharfingerError):
-        return str(error)
+        return with_code(error)
     return printable(f"{type(error).__name__}: {error}. This is a fault")

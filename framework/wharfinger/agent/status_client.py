@@ -8,7 +8,7 @@ import msgspec
 
 from wharfinger.agent import listening_sockets
 from wharfinger.agent.status import AgentStatus
-from wharfinger.exceptions import WharfingerError, shown
+from wharfinger.exceptions import AgentError, WharfingerError, shown
 
 #: Seconds without a byte of the answer after which the client gives up.
 TIMEOUT: Final = 5.0
@@ -76,4 +76,4 @@ class _Connection(HTTPConnection):
 
 
 def _failed(path: Path, problem: str, remedy: str) -> WharfingerError:
-    return WharfingerError(reason=f"the status of the agent at {path}: {problem} {remedy}")
+    return AgentError(reason=f"the status of the agent at {path}: {problem} {remedy}")

@@ -12,7 +12,7 @@ from collections.abc import MutableMapping
 from typing import Final
 
 from wharfinger.agent.problem_log import Problems
-from wharfinger.exceptions import WharfingerError, printable, shown
+from wharfinger.exceptions import AgentError, WharfingerError, printable, shown
 
 #: A count of microseconds has 64 bits.
 _DIGITS: Final = re.compile(r"[0-9]{1,20}")
@@ -95,7 +95,7 @@ class SystemdNotifier:
 
 
 def _unsent(address: str, error: OSError) -> WharfingerError:
-    return WharfingerError(
+    return AgentError(
         reason=f"a notification to the socket {shown(address)} of NOTIFY_SOCKET failed: {error}. "
         "The agent goes on, and tries again with the next notification. systemd may take it for "
         "dead, and restart it. Check the socket; outside of systemd, unset NOTIFY_SOCKET."
@@ -103,7 +103,7 @@ def _unsent(address: str, error: OSError) -> WharfingerError:
 
 
 def _no_time(usec: str) -> WharfingerError:
-    return WharfingerError(
+    return AgentError(
         reason=f"WATCHDOG_USEC is {shown(usec)}, not a number of microseconds above 0. The agent "
         "runs without the watchdog. Set WatchdogSec= in the unit file, and not WATCHDOG_USEC."
     )

@@ -12,6 +12,7 @@ from wharfinger.agent.status import (
     ProviderCounts,
     ReservationCount,
 )
+from wharfinger.error_codes import with_code
 from wharfinger.exceptions import PlacementUnavailable, printable
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import fights
@@ -188,4 +189,4 @@ def _texts(errors: Iterable[BaseException]) -> tuple[str, ...]:
 
 
 def _text(error: BaseException) -> str:
-    return printable(f"{error}" or type(error).__name__)[:_LONGEST]
+    return printable(with_code(error) or type(error).__name__)[:_LONGEST]

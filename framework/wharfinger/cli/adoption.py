@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from wharfinger.cli.app import DIFFERENCE, DONE
+from wharfinger.cli.app import DIFFERENCE, DONE, FAILED
 from wharfinger.cli.object_command import ObjectCommand, text, uuid
-from wharfinger.exceptions import WharfingerError
 
 if TYPE_CHECKING:
     from wharfinger.providers.plan import Plan
@@ -81,9 +80,9 @@ class ProviderAdopt(ObjectCommand):
     def _adopt(self, cycle: "Reconciler", uuids: frozenset[str]) -> int:
         outcome = cycle.adopt(uuids, on_plan=self._print)
         self._print_count(cycle, len(outcome.steps), "written")
-        if outcome.problems:
-            raise WharfingerError(reason=" ".join(map(str, outcome.problems)))
-        return DONE
+        for problem in outcome.problems:
+            self.app.LOG.error("%s", problem)
+        return FAILED if outcome.problems else DONE
 
     def _print(self, plan: "Plan") -> None:
         """Print the first plan that has steps: it is the plan of the adoption."""

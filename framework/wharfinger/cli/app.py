@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cliff.app import App
 
 from wharfinger.cli.commands import Commands
+from wharfinger.error_codes import add_codes
 from wharfinger.log_levels import QUIET_LIBRARIES
 from wharfinger.masking import mask_handlers, masked
 
@@ -68,6 +69,8 @@ class WharfingerApp(App):
     def configure_logging(self) -> None:
         super().configure_logging()
         mask_handlers(logging.getLogger())
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(add_codes)
         if self.options.verbose_level > 1:
             return
         for pair in QUIET_LIBRARIES:

@@ -8,6 +8,7 @@ from cliff.lister import Lister
 
 from wharfinger.cli.app import DONE, FAILED
 from wharfinger.cli.command import WharfingerCommand
+from wharfinger.error_codes import code
 from wharfinger.exceptions import WharfingerError, printable
 
 if TYPE_CHECKING:
@@ -79,5 +80,5 @@ class ConfigValidate(WharfingerCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         files = ", ".join(self.app.parsed.files) or "no file, only defaults"
-        rows = [(type(problem).__name__, str(problem)) for problem in self._problems]
+        rows = [(code(problem), str(problem)) for problem in self._problems]
         return ("Configuration", "Result"), rows or [(files, "valid")]

@@ -8,7 +8,7 @@ from typing import Any
 from cliff.lister import Lister
 
 from wharfinger.cli.command import WharfingerCommand
-from wharfinger.exceptions import WharfingerError
+from wharfinger.exceptions import CommandFailed
 
 
 class ConformanceRun(WharfingerCommand):
@@ -87,6 +87,6 @@ def _check_installed() -> None:
     """Raise WharfingerError if a distribution of the extra "conformance" is missing."""
     for name in ("hypothesis", "placement", "webob"):
         if find_spec(name) is None:
-            raise WharfingerError(
+            raise CommandFailed(
                 reason=f"the conformance kit needs {name}: pip install 'wharfinger[conformance]'"
             )

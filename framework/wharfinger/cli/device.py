@@ -21,7 +21,7 @@ from wharfinger.cli.object_command import (
     uuid,
     values,
 )
-from wharfinger.exceptions import NotFound, WharfingerError, printable
+from wharfinger.exceptions import CommandFailed, NotFound, printable
 
 if TYPE_CHECKING:
     from wharfinger.driver import ComputeDriver
@@ -66,7 +66,7 @@ class _DeviceCommand(ObjectCommand):
             if where == host:
                 return driver_instance_loader.load(self.conf, name).driver
         others = "; ".join(f"instance {name} on host {where} does" for where, name in publishers)
-        raise WharfingerError(
+        raise CommandFailed(
             reason=f"{full_name(provider)}: no driver instance of this host ({host}) publishes it"
             f"{f': {others}. Run this there.' if others else '. Publish it first.'}"
         )
@@ -233,7 +233,7 @@ class DeviceResolve(_DeviceCommand):
         from wharfinger.scheduling import provider_details
 
         if parsed_args.function and not parsed_args.programmed:
-            raise WharfingerError(reason="--function requires --programmed")
+            raise CommandFailed(reason="--function requires --programmed")
         name = parsed_args.provider
         provider: ProviderSummary | None = None
         try:

@@ -8,6 +8,7 @@ from cliff.lister import Lister
 
 from wharfinger.cli.app import DONE, FAILED
 from wharfinger.cli.command import WharfingerCommand
+from wharfinger.error_codes import with_code
 from wharfinger.exceptions import DriverLoadError, WharfingerError
 
 
@@ -72,7 +73,7 @@ class DriverCheck(WharfingerCommand, Lister):
         return ("Checked", "Result"), [
             (problem.subject, f"found {problem.found}; expected {problem.expected}")
             if isinstance(problem, DriverLoadError)
-            else (parsed_args.name, str(problem))
+            else (parsed_args.name, with_code(problem))
             for problem in self._problems
         ]
 
@@ -101,4 +102,4 @@ def _state(driver: str) -> str:
     from wharfinger.driver import loader
 
     problems = list(loader.check(driver))
-    return str(problems[0]) if problems else "ready"
+    return with_code(problems[0]) if problems else "ready"

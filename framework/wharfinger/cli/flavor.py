@@ -17,7 +17,14 @@ from wharfinger.cli.object_command import (
     text,
     values,
 )
-from wharfinger.exceptions import ObjectExists, ObjectNotFound, WharfingerError, printable, shown
+from wharfinger.exceptions import (
+    CommandFailed,
+    ObjectExists,
+    ObjectNotFound,
+    WharfingerError,
+    printable,
+    shown,
+)
 
 if TYPE_CHECKING:
     from wharfinger.objects import Context, Flavor
@@ -125,7 +132,7 @@ class FlavorCreate(ObjectShow):
                 get(self.objects, value)
             except ObjectNotFound:
                 continue
-            return WharfingerError(
+            return CommandFailed(
                 reason=f"a flavor with the {kind} {value} already exists: choose another {kind}"
             )
         return None

@@ -12,7 +12,14 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from wharfinger.cli.command import Json, WharfingerCommand
-from wharfinger.exceptions import FieldUnset, InvalidName, WharfingerError, printable, shown
+from wharfinger.exceptions import (
+    CommandFailed,
+    FieldUnset,
+    InvalidName,
+    WharfingerError,
+    printable,
+    shown,
+)
 
 if TYPE_CHECKING:
     from wharfinger.objects import Context, WharfingerObject
@@ -114,7 +121,7 @@ def as_uuid(name: str) -> str | None:
 
 def ambiguous(kind: str, name: str, those: Iterable[str]) -> WharfingerError:
     """Return the error for a name that several objects have; ``those`` describes the objects."""
-    return WharfingerError(
+    return CommandFailed(
         reason=f"several objects of kind {kind} are named {name}: use {' or '.join(those)}"
     )
 

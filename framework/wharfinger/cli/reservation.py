@@ -21,6 +21,7 @@ from wharfinger.cli.object_command import (
     values,
 )
 from wharfinger.exceptions import (
+    CommandFailed,
     NotFound,
     ObjectExists,
     ObjectNotFound,
@@ -168,7 +169,7 @@ class ProviderReserve(ObjectCommand):
         except PlacementError as error:
             if not _stored(self, provider.uuid, holder):
                 raise
-            raise WharfingerError(
+            raise CommandFailed(
                 reason=f"{full_name(provider)}: the reservation is stored, but not all of it is in "
                 f"Placement. The next cycle (`wharfinger sync`) writes it. {error}"
             ) from error
@@ -182,7 +183,7 @@ class ProviderReserve(ObjectCommand):
 
         for one in _stored(self, provider.uuid, holder):
             since, reason = values(one, "since", "reason")
-            raise WharfingerError(
+            raise CommandFailed(
                 reason=f"{full_name(provider)}: {holder} has reserved it already, since "
                 f"{reservations.moment(since)}: {reason}. Release it first "
                 f"(`{_release_command(provider, holder)}`), or use another --holder."
@@ -232,7 +233,7 @@ class ProviderRelease(ObjectCommand):
         except PlacementError as error:
             if _stored(self, provider.uuid, holder):
                 raise
-            raise WharfingerError(
+            raise CommandFailed(
                 reason=f"{full_name(provider)}: the reservation has ended, but Placement may still "
                 f"have it. The next cycle (`wharfinger sync`) writes that. {error}"
             ) from error
@@ -266,7 +267,7 @@ class ProviderRelease(ObjectCommand):
             if holders
             else "It has no reservation."
         )
-        return WharfingerError(
+        return CommandFailed(
             reason=f"{full_name(provider)}: there is no reservation by {holder}. {there}"
         )
 
@@ -299,7 +300,7 @@ def _refuse_jobs(holder: str) -> None:
     from wharfinger.jobs import HOLDER
 
     if holder == HOLDER:
-        raise WharfingerError(
+        raise CommandFailed(
             reason=f"--holder {holder} is reserved for jobs that program devices. List them with "
             "`wharfinger device jobs`; end the reservation of an interrupted job with `wharfinger "
             "device resolve`."

@@ -20,7 +20,7 @@ from wharfinger.cli.object_command import (
     text,
     values,
 )
-from wharfinger.exceptions import ObjectNotFound, WharfingerError, printable
+from wharfinger.exceptions import CommandFailed, ObjectNotFound, printable
 
 if TYPE_CHECKING:
     from wharfinger.objects import Context, Service
@@ -145,7 +145,7 @@ class ServiceDelete(ObjectCommand):
         service = _find(self.objects, parsed_args.service)
         down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
         if not parsed_args.force and service.is_up(down_time):
-            raise WharfingerError(
+            raise CommandFailed(
                 reason=f"{_name(service)} is up, and its next report would create it again: stop "
                 "it first, or use --force"
             )

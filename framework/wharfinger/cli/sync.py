@@ -12,7 +12,8 @@ from rich.console import Console
 
 from wharfinger.cli.app import DIFFERENCE, DONE, FAILED
 from wharfinger.cli.object_command import ObjectCommand, seconds
-from wharfinger.exceptions import WharfingerError
+from wharfinger.error_codes import code, with_code
+from wharfinger.exceptions import CommandFailed, WharfingerError
 
 if TYPE_CHECKING:
     from wharfinger.conf import DefaultSection
@@ -186,7 +187,7 @@ class Sync(ObjectCommand):
             # An unexpected error of one instance must not stop the others.
             self.app.LOG.debug("driver instance %s", name, exc_info=True)
             reason = f"{type(error).__name__}: {error}. This is a bug; --debug shows the traceback."
-            return CycleResult(steps=tuple(taken), problems=(WharfingerError(reason=reason),))
+            return CycleResult(steps=tuple(taken), problems=(CommandFailed(reason=reason),))
 
 
 def _with_progress(
@@ -214,7 +215,7 @@ def _print(name: str, outcome: "CycleResult", dry_run: bool) -> None:
         console.print(f"{name}: {changes if count else 'no change'}")
     for problem in outcome.problems:
         Console(stderr=True, soft_wrap=True, highlight=False, emoji=False).print(
-            f"{name}: {problem}", style="red", markup=False
+            f"{name}: {with_code(problem)}", style="red", markup=False
         )
 
 
@@ -233,7 +234,6 @@ def _data(name: str, outcome: "CycleResult") -> dict[str, Any]:
             for item in outcome.foreign
         ],
         "problems": [
-            {"kind": type(problem).__name__, "message": str(problem)}
-            for problem in outcome.problems
+            {"code": code(problem), "message": str(problem)} for problem in outcome.problems
         ],
     }

@@ -17,6 +17,7 @@ from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code, Result, UpgradeCommands
 
 from wharfinger.cli.app import WRONG_USAGE
+from wharfinger.error_codes import with_code
 from wharfinger.exceptions import ConfigurationFileError, NotFound, WharfingerError, printable
 from wharfinger.masking import masked
 
@@ -47,7 +48,7 @@ def _as_result(check: "Callable[[Checks], Result]") -> "Callable[[Checks], Resul
         try:
             result = check(self)
         except WharfingerError as error:
-            return Result(Code.FAILURE, str(error))
+            return Result(Code.FAILURE, with_code(error))
         lines = (result.details or "").split("\n")
         return Result(result.code, "\n".join(map(printable, lines)))
 
@@ -358,7 +359,7 @@ def main(argv: Iterable[str] | None = None) -> int:
     try:
         checks = Checks(conf.parse(parsed.config_file, parsed.config_dir))
     except ConfigurationFileError as error:
-        print(error, file=sys.stderr)
+        print(with_code(error), file=sys.stderr)
         return UNCHECKED
 
     def check() -> int:

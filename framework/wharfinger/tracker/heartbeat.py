@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from oslo_log import log as logging
 
+from wharfinger.error_codes import with_code
 from wharfinger.exceptions import WharfingerError
 
 LOG: Final = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class Heartbeat:
         try:
             self._report()
         except WharfingerError as error:
-            return str(error)
+            return with_code(error)
         except Exception as error:  # the cycle goes on, and so do the reports
             LOG.debug("the heartbeat", exc_info=True)
             return f"{type(error).__name__}: {error}. This is a fault; --debug shows where"

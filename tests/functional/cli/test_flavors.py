@@ -188,7 +188,9 @@ def test_delete_of_several_continues_after_a_missing_one(
 
     assert done.code == 1
     assert done.out == "flavor-1 (id-1): deleted\nflavor-3 (id-3): deleted\n"
-    assert done.err == "none: there is no Flavor none\n"
+    assert done.err == (
+        "none: there is no Flavor none. List all with `wharfinger flavor list`. [ObjectNotFound]\n"
+    )
     assert names(kept) == ["flavor-2"]
     failed(flavor(program, "show", "none"), "there is no Flavor none")
     assert flavor(program, "delete", "id-2", "id-2").code == 0

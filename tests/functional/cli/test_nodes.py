@@ -210,7 +210,7 @@ def test_name_of_no_node_or_of_several_is_refused(program: Program, kept: KeptIn
         has_node(kept, number, host=host, hypervisor_hostname="same")
 
     for name in ("node-9", samples.uuid("node 9"), "\x1b[2J"):
-        told = f"there is no ComputeNode {name}\n".replace("\x1b", r"\x1b")
+        told = f"there is no ComputeNode {name}. ".replace("\x1b", r"\x1b")
         failed(inprocess.run(program, "node", "show", name), told)
     failed(
         inprocess.run(program, "node", "show", "same"),

@@ -136,7 +136,7 @@ def test_unreadable_database_is_reported_once(program: Program) -> None:
     assert in_text.err.count(str(file)) == 1
     [instance] = as_json.json()
     [problem] = instance["problems"]
-    assert problem["kind"] == "StateError"
+    assert problem["code"] == "StateError"
     assert str(file) in problem["message"]
     assert as_json.err == ""
 

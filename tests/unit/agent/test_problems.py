@@ -1,6 +1,7 @@
 """A problem is logged when it begins and when it is over."""
 
 import logging
+import re
 
 import pytest
 
@@ -15,6 +16,7 @@ from wharfinger.exceptions import (
 )
 
 Told = list[tuple[str, str]]
+_CODE = re.compile(r" \[\w+\]$")
 
 
 def error(reason: str) -> WharfingerError:
@@ -28,8 +30,8 @@ def problems(caplog: pytest.LogCaptureFixture) -> Problems:
 
 
 def told(caplog: pytest.LogCaptureFixture) -> Told:
-    """Return the log lines since the last call."""
-    records = [(one.levelname, one.getMessage()) for one in caplog.records]
+    """Return the log lines since the last call, without the codes of errors."""
+    records = [(one.levelname, _CODE.sub("", one.getMessage())) for one in caplog.records]
     caplog.clear()
     return records
 
@@ -48,6 +50,19 @@ def test_problem_is_logged_once_and_so_is_its_end(
 
     problems.found("poll")
     assert told(caplog) == [("WARNING", "metal: over: no node")]
+
+
+def test_lines_of_a_problem_end_with_its_code(
+    problems: Problems, caplog: pytest.LogCaptureFixture
+) -> None:
+    problems.found("poll", [backend("refused")])
+    problems.found("poll")
+
+    text = "driver metal: changed_nodes failed: refused [BackendError]"
+    assert [one.getMessage() for one in caplog.records] == [
+        f"metal: {text}",
+        f"metal: over: {text}",
+    ]
 
 
 def test_problem_that_returns_is_logged_again(

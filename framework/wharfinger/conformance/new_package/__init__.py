@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from wharfinger.conf.default import is_instance_name
-from wharfinger.exceptions import WharfingerError, shown
+from wharfinger.exceptions import CommandFailed, shown
 
 #: A driver's name that can also be a part of a distribution's name.
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
@@ -48,19 +48,19 @@ def write(name: str, directory: Path) -> list[Path]:
     """
     package = _substitute("wharfinger_fleet", name)
     if find_spec(package) is not None:
-        raise WharfingerError(
+        raise CommandFailed(
             reason=f"a package {package} is installed already. Choose another name, or uninstall "
             f"it: python -m pip uninstall {package.replace('_', '-')}"
         )
     try:
         if directory.exists() and any(directory.iterdir()):
-            raise WharfingerError(
+            raise CommandFailed(
                 reason=f"{directory} is not empty, and nothing was written. Choose another "
                 "directory: --directory DIR"
             )
         return [*_write(name, directory)]
     except OSError as error:
-        raise WharfingerError(
+        raise CommandFailed(
             reason=f"the package cannot be written to {directory}: {error.strerror}. Choose "
             "another directory: --directory DIR"
         ) from error

@@ -1,0 +1,34 @@
+"""Codes of errors, for operators to search for.
+
+A code is the name of the class in ``wharfinger.exceptions``. Messages end with it, in brackets.
+"""
+
+import logging
+from typing import Any
+
+from wharfinger import exceptions
+from wharfinger.exceptions import WharfingerError
+
+
+def code(error: WharfingerError) -> str:
+    """Return the code of an error; that of a driver's own class is its base class's."""
+    return next(
+        kind.__name__ for kind in type(error).__mro__ if kind.__module__ == exceptions.__name__
+    )
+
+
+def with_code(error: BaseException) -> str:
+    """Return the message of an error, with its code if it has one."""
+    return f"{error} [{code(error)}]" if isinstance(error, WharfingerError) else str(error)
+
+
+def add_codes(record: logging.LogRecord) -> bool:
+    """Add their codes to the errors in a log record; a filter of handlers."""
+    record.msg = _coded(record.msg)
+    if isinstance(record.args, tuple):
+        record.args = tuple(map(_coded, record.args))
+    return True
+
+
+def _coded(value: Any) -> Any:
+    return with_code(value) if isinstance(value, WharfingerError) else value
