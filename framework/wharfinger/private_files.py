@@ -90,9 +90,10 @@ def _check(path: Path, descriptor: int) -> None:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         is_link = stat.S_ISLNK(found.st_mode)
+        problem = "it is a symbolic link." if is_link else "it is no regular file."
         raise StateError(
             path=str(path),
-            problem=f"it is {'a symbolic link' if is_link else 'no regular file'}.",
+            problem=problem,
             remedy="Move it away, or name another place.",
         )
     if found.st_uid != os.geteuid():
