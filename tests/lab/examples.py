@@ -2,7 +2,7 @@
 
 An example is a block of commands after ``$``, with the output of each. A comment before it,
 ``.. before: NAME`` or ``<!-- before: NAME -->``, names the preparation by the test. An example with
-the comment ``not run: REASON`` is not run.
+the comment ``run by: PATH`` is run by that test, and one with ``not run: REASON`` by no test.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import Final
 
 #: A block of commands, or a comment for the next one.
 _PART: Final = re.compile(
-    r"^ *(?:\.\.|<!--) (?P<kind>before|not run): (?P<text>.+?)(?: -->)?\n"
+    r"^ *(?:\.\.|<!--) (?P<kind>before|run by|not run): (?P<text>.+?)(?: -->)?\n"
     r"|^(?P<indent> +)\$ .*\n(?:(?P=indent).*\n|\n(?=(?P=indent)))*",
     re.MULTILINE,
 )
@@ -25,6 +25,7 @@ _COMMAND: Final = re.compile(r"^\$ ((?:.*\\\n)*.+)\n((?:(?!\$ ).*\n)*)", re.MULT
 _MASKED: Final = (
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?"), "<time>"),
+    (re.compile(r"\b\d\d:\d\d:\d\d\b"), "<clock>"),
     (re.compile(r"\b\d+(s|m|h|d)\b"), "<age>"),
     (re.compile(r"--+"), "--"),
 )
@@ -34,11 +35,13 @@ _MASKED: Final = (
 class Block:
     """An example: its commands, each with the output on the page.
 
-    ``before`` names the preparation by the test. ``reason`` says why the example is not run.
+    ``before`` names the preparation by the test. ``run_by`` is another test that runs the example.
+    ``reason`` says why no test runs it.
     """
 
     commands: tuple[tuple[str, str], ...]
     before: str | None = None
+    run_by: str | None = None
     reason: str | None = None
 
 
@@ -49,7 +52,8 @@ def blocks(page: str) -> Iterator[Block]:
         if part["kind"]:
             comment[part["kind"]] = part["text"]
         else:
-            yield Block(tuple(commands(part[0])), comment.get("before"), comment.get("not run"))
+            named = map(comment.get, ("before", "run by", "not run"))
+            yield Block(tuple(commands(part[0])), *named)
             comment = {}
 
 
