@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -88,8 +87,9 @@ class Reader(Shell):
 
 
 def a_clone(reader: Reader) -> None:
-    """Link the sample into the directory, as in a clone of the repository."""
-    (reader.directory / "etc").symlink_to(ROOT / "etc")
+    """Link the samples into the directory, as in a clone of the repository."""
+    for name in ("docs", "etc"):
+        (reader.directory / name).symlink_to(ROOT / name)
 
 
 def a_host(reader: Reader) -> None:
@@ -124,17 +124,6 @@ def a_host_of_two_owners(reader: Reader) -> None:
     reader.run("wharfinger sync")
     vgpus = {"VGPU": Inventory(total=1)}
     _publish(reader.client, uuid("af"), "gpu-host-1_af_r0", ROOT_UUID, vgpus, "OWNER_CYBORG")
-
-
-def a_package(reader: Reader) -> None:
-    """Write the package of README.md's driver into the directory, with its configuration."""
-    readme = (ROOT / "README.md").read_text()
-    [code] = re.findall(r"^`wharfinger_rack\.py`:\n\n```python\n(.*?)^```$", readme, re.M | re.S)
-    shutil.copytree(ROOT / "docs" / "examples" / "rack", reader.directory, dirs_exist_ok=True)
-    (reader.directory / "wharfinger_rack.py").write_text(code)
-    configuration = reader.directory / "wharfinger.conf"
-    text = configuration.read_text().replace("/etc/wharfinger", str(reader.directory))
-    configuration.write_text(f"{text}[DEFAULT]\nstate_path = {reader.home}\n")
 
 
 def a_rack(reader: Reader) -> None:
@@ -177,7 +166,7 @@ def an_fpga(reader: Reader) -> None:
 
 
 def _install_rack(reader: Reader, machines: dict[str, Any], instance: str, more: str) -> None:
-    a_package(reader)
+    shutil.copytree(ROOT / "docs" / "examples" / "rack", reader.directory, dirs_exist_ok=True)
     reader.run("pip install .")
     file = reader.directory / "rack.json"
     file.write_text(json.dumps(machines))
@@ -251,7 +240,7 @@ def a_job_is_interrupted(reader: Reader) -> None:
 
 
 SETUPS: Final[dict[str, Callable[[Reader], None]]] = {
-    "README.md": a_package,
+    "README.md": a_clone,
     "docs/tutorials/first-sync.rst": a_clone,
     "docs/how-to/bare-metal.rst": a_fleet,
     "docs/how-to/confine-nova-flavors.rst": a_host,

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import dedent
@@ -23,7 +24,7 @@ PARTIAL = 6
 
 
 class Author(Shell):
-    """An author in a shell, with Wharfinger's wheel in a new virtual environment."""
+    """An author in a clone, with a new virtual environment."""
 
     def edits(self, difference: str) -> None:
         """Change a file as a difference says; each hunk fits at one place."""
@@ -39,14 +40,13 @@ class Author(Shell):
 
 
 @pytest.fixture
-def author(wheels: Path, tmp_path: Path) -> Author:
+def author(source: Path, tmp_path: Path) -> Author:
     bin = environment.make(tmp_path / "venv")
-    environment.install(bin, wheels.glob("wharfinger-*.whl"))
-    work = tmp_path / "work"
-    work.mkdir()
+    clone = tmp_path / "work" / "wharfinger"
+    shutil.copytree(source, clone)
     kept = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
     return Author(
-        work,
+        clone,
         {
             **kept,
             "HOME": str(tmp_path),

@@ -191,6 +191,24 @@ def test_imports_on_the_pages_work() -> None:
                 importlib.import_module(f"{module}.{name}")
 
 
+def test_long_pages_have_sections_for_their_table_of_contents() -> None:
+    pages = {page: page.read_text() for page in DOCS.rglob("*.rst")}
+    long = {page: text for page, text in pages.items() if text.count("\n") > 120}
+
+    assert long
+    assert [page for page, text in long.items() if len(re.findall(r"^---+$", text, re.M)) < 3] == []
+
+
+def test_readme_is_short() -> None:
+    assert (ROOT / "README.md").read_text().count("\n") <= 120
+
+
+def test_readme_shows_the_driver_of_the_example() -> None:
+    readme = (ROOT / "README.md").read_text()
+
+    assert (DOCS / "examples" / "rack" / "wharfinger_rack.py").read_text() in readme
+
+
 # The page on architecture.
 
 #: A file below framework/wharfinger, optionally with a name in it.
