@@ -24,7 +24,7 @@ class CardsDriver(ComputeDriver):
         reshape=unsupported("inventory never moves from one card to another"),
         change_feed=SUPPORTED,
         programming=unsupported("another program loads the images"),
-        cleans_after_release=unsupported("a card keeps nothing of its last user"),
+        cleans_after_release=unsupported("a card keeps no data of its last user"),
     )
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:

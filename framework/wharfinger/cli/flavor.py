@@ -163,8 +163,8 @@ class FlavorShow(ObjectShow):
             "--for",
             dest="program",
             choices=["nova"],
-            help="print the command that sets extra specs with which nova takes nothing of "
-            "another owner; in formats other than table, only the extra specs",
+            help="print the command that sets extra specs with which nova takes no "
+            "provider of another owner; in formats other than table, only the extra specs",
         )
         return parser
 

@@ -40,7 +40,7 @@ _Keys = Mapping[tuple[str, str | None, str], str]
 
 
 def confined(flavor: Flavor) -> dict[str, str]:
-    """Return a flavor's extra specs, changed so that nova takes nothing of another owner.
+    """Return a flavor's extra specs, changed so that nova takes no provider of another owner.
 
     Extra specs to remove get the amount 0, so that setting all returned extra specs is enough.
     Raises InvalidRequest for a flavor that extra specs cannot protect.
@@ -92,8 +92,8 @@ def _check_key(group: RequestGroup, name: str, keys: _Keys, specs: Mapping[str, 
             specs[key],
             f"nova requests {name} in the group without a suffix, where no owner trait can be "
             "required for it. If another owner publishes this class below nova's root providers, "
-            "remove it there; otherwise nova takes nothing of another owner. To see the extra "
-            "specs for the rest of the flavor, remove this one.",
+            "remove it there; otherwise nova takes no provider of another owner. To see the "
+            "extra specs for the rest of the flavor, remove this one.",
         )
 
 

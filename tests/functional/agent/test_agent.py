@@ -185,7 +185,7 @@ def test_line_of_a_cycle_names_some_of_many_reserved_nodes(running: Running, met
     running.log.wait_for(f"metal: 42 changes written; reserved: {names} and 2 more")
 
 
-# What fails.
+# Failures.
 
 
 @pytest.mark.parametrize(

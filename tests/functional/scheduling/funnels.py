@@ -1,7 +1,7 @@
 """Funnels by brute force: the number of providers left at each step, from Placement's API.
 
-Import nothing of ours: tests compare explanations with this module. Each step checks the conditions
-of all steps before it, anew, for each provider and each tree.
+Do not import the framework: tests compare explanations with this module. Each step checks the
+conditions of all steps before it, anew, for each provider and each tree.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -190,7 +190,7 @@ class MachinesDriver(LabDriver):
         reshape=unsupported("there is nothing that it could move to"),
         change_feed=SUPPORTED,
         programming=unsupported("there is nothing to program"),
-        cleans_after_release=unsupported("a machine keeps nothing of its last user"),
+        cleans_after_release=unsupported("a machine keeps no data of its last user"),
     )
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:

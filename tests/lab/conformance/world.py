@@ -276,4 +276,4 @@ class _Question(BaseHTTPRequestHandler):
             self.wfile.write(json.dumps(told).encode())
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing of each request."""
+        """Log no request."""

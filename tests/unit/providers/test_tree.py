@@ -618,7 +618,7 @@ def test_tree_may_be_deeper_than_pythons_stack() -> None:
 
 
 class NovaStyleDriver:
-    """A driver that knows only nova's ProviderTree, and nothing of this project."""
+    """A driver that knows only nova's ProviderTree."""
 
     def __init__(self, cards: dict[str, int], sharing: str | None = None) -> None:
         self.cards = cards

@@ -76,7 +76,7 @@ def test_from_answer_with_consistent_answer_returns_the_candidate(
             id="no summary of what is mapped",
         ),
         pytest.param(answer(TAKEN, {"": ["cn", "gpu"]}), id="nothing of a group"),
-        pytest.param(answer(TAKEN, {"_GPU": ["cn", "gpu"]}), id="nothing of the unnumbered group"),
+        pytest.param(answer(TAKEN, {"_GPU": ["cn", "gpu"]}), id="none of the unnumbered group"),
         pytest.param(answer(TAKEN, {"": ["cn"], "_GPU": ["cn"]}), id="for no group"),
         pytest.param(answer(TAKEN, {"": [], "_GPU": []}), id="for no group at all"),
         pytest.param(

@@ -22,7 +22,7 @@ class ClaimsMore(MachinesDriver):
         reshape=unsupported("there is nothing that it could move to"),
         change_feed=SUPPORTED,
         programming=SUPPORTED,
-        cleans_after_release=unsupported("a machine keeps nothing of its last user"),
+        cleans_after_release=unsupported("a machine keeps no data of its last user"),
     )
 
 

@@ -149,7 +149,7 @@ class ReadsErrors(DevicesDriver):
 
 @mutant("WHF-709")
 class AsksAgainAndSkips(MachinesDriver):
-    """It asks three times for a machine, and leaves it out where it hears nothing of it."""
+    """It asks three times for a machine, and leaves it out if it gets no answer."""
 
     def asked(self, words: str) -> Any:
         for _ in range(2):

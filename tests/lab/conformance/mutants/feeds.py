@@ -144,7 +144,7 @@ class BeginsWithItsFirstPoll(DevicesDriver):
 
 @mutant("WHF-917")
 class NamesNothingAtFirst(MachinesDriver):
-    """Its first poll reads all there is, and names nothing of that."""
+    """Its first poll reads all changes, and names none of them."""
 
     has_polled = False
 

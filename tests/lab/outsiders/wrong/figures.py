@@ -122,7 +122,7 @@ class NodeShrinksWhenBusy(RackDriver):
 
 @wrong("figures", "WHF-507")
 class OtherFiguresAfterAPoll(RackDriver):
-    """A node that a poll has named keeps nothing of its cards for itself."""
+    """A node that a poll has named keeps none of its cards for itself."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
