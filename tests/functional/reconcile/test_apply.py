@@ -1,4 +1,4 @@
-"""Many trees at once: in parallel, in order, and with failures of single trees."""
+"""Writes of many trees: in parallel, in order, and with failures of single trees."""
 
 import os
 import re
@@ -32,16 +32,14 @@ MARKS = {"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"}
 
 
 def fleet(publishing: Publishing, count: int, **totals: int) -> list[str]:
-    """Let the driver report so many nodes of one provider; return their names."""
+    """Let the driver report ``count`` nodes of one provider each; return the nodes' names."""
     names = [f"node-{number:03}" for number in range(count)]
     publishing.driver.nodes |= {name: flat(**(totals or {"CUSTOM_GOLD": 1})) for name in names}
     return names
 
 
 def unchanged(publishing: Publishing, placement: PlacementFixture) -> None:
-    """Assert that records match Placement with generations, and that the next cycle sends
-    one list.
-    """
+    """Assert that the records equal Placement, and that another cycle only lists providers."""
     listed = {one.uuid: one.generation for one in placement.new_client().list_providers()}
     records = publishing.store.records
     assert {uuid_: one.live and one.live.generation for uuid_, one in records.items()} == listed
@@ -56,8 +54,8 @@ def stop(placement: PlacementFixture) -> None:
     placement.adapter.before = placement.adapter.after = lambda method, path: None
 
 
-class Inside:
-    """Counts concurrent requests, and their maximum."""
+class ConcurrentRequests:
+    """Counts the requests that are sent at the same time, and their maximum."""
 
     def __init__(self, placement: PlacementFixture) -> None:
         self.most = 0
@@ -82,7 +80,7 @@ def test_sync_writes_as_many_trees_at_once_as_it_has_connections(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     fleet(publishing, 12)
-    inside = Inside(placement)
+    inside = ConcurrentRequests(placement)
     together = threading.Barrier(4)
 
     def meet(method: str, path: str) -> None:
@@ -133,10 +131,10 @@ def _of_tree(steps: "list[Step] | tuple[Step, ...]", root: str) -> list[Step]:
 # Number of requests.
 
 
-def test_first_sync_takes_two_requests_a_node_and_seven(
+def test_first_sync_takes_two_requests_for_each_node_and_seven_more(
     placement: PlacementFixture, tmp_path: Path
 ) -> None:
-    # An instance of its own, whose trait does not exist yet.
+    # This driver instance is new: its instance trait does not exist yet.
     with Publishing(placement, tmp_path / "twelve", name="twelve") as publishing:
         fleet(publishing, 12)
 
@@ -155,7 +153,7 @@ def test_first_sync_takes_two_requests_a_node_and_seven(
         unchanged(publishing, placement)
 
 
-def test_first_sync_sets_the_inventories_of_a_hundred_in_one_request(
+def test_first_sync_sets_the_inventories_of_a_hundred_nodes_in_one_request(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     fleet(publishing, 105)
@@ -257,7 +255,7 @@ def test_sync_without_service_role_tries_one_batch_and_then_single_inventories(
 # One tree that fails.
 
 
-def test_batch_with_a_stale_provider_reads_only_that_one_again(
+def test_batch_with_a_stale_provider_reads_only_that_provider_again(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     names = fleet(publishing, 9)
@@ -319,7 +317,7 @@ def test_batch_with_a_refused_inventory_sets_all_others(
     unchanged(publishing, placement)
 
 
-def test_batch_with_a_lost_answer_is_neither_repeated_nor_forgotten(
+def test_batch_whose_answer_is_lost_is_recorded_by_the_next_sync_without_another_write(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     names = fleet(publishing, 5)
@@ -350,7 +348,7 @@ def test_batch_with_a_lost_answer_is_neither_repeated_nor_forgotten(
 def at_write(
     placement: PlacementFixture, number: int, act: Callable[[], object]
 ) -> Iterator[Counter[str]]:
-    """Call ``act`` before the n-th write to a provider; yield the writes."""
+    """Call ``act`` before the n-th write to a provider; yield the number of writes."""
     writes: Counter[str] = Counter()
     lock = threading.Lock()
 
@@ -369,7 +367,7 @@ def at_write(
 
 
 def _in_time(call: Callable[[], CycleResult]) -> BaseException | None:
-    """Return what a call in a thread of its own raised; fail if the call hangs."""
+    """Return the error that the call raises in another thread; fail if the call hangs."""
     raised: list[BaseException | None] = []
 
     def run() -> None:
@@ -418,7 +416,7 @@ def test_sync_without_answers_on_several_connections_stops_all_of_them(
 
     def unavailable(method: str, path: str) -> None:
         if (method, path) == ("POST", "/resource_providers"):
-            # A connection that went on to the next tree would wait here in vain.
+            # A connection that begins another tree would wait here in vain.
             together.wait(PATIENCE / 2)
             raise PlacementUnavailable(request=path, status=0, code="", detail="cut off")
 

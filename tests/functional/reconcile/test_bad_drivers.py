@@ -1,4 +1,4 @@
-"""Drivers with wrong answers: nothing is written for the node, and the others are published.
+"""Wrong answers of drivers: the node is not written, and the other nodes are published.
 
 ``tests/unit/reconcile/test_wrong_answers.py`` has the table of mistakes.
 """
@@ -47,7 +47,7 @@ def loop_back(tree: ProviderTree, node: str) -> None:
     )
 
 
-#: By node: its mistake, and words of the error besides the node's name.
+#: By node name: the driver's mistake in the node's tree, and words of the expected error.
 MISTAKES: dict[str, tuple[Callable[[ProviderTree, str], Any], str]] = {
     "figures": (
         lambda tree, node: tree.update_inventory(f"{node}-gpu", {"VGPU": {"total": -1}}),
@@ -74,7 +74,7 @@ MISTAKES: dict[str, tuple[Callable[[ProviderTree, str], Any], str]] = {
 
 
 def spoilt(spoil: Callable[[ProviderTree, str], Any]) -> Edit:
-    """Return the edit of a node that changes, gains a GPU, and then fails."""
+    """Return an edit that changes a node's tree, adds a GPU, and then makes a mistake."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         with_children({"VCPU": 9}, {f"{node}-gpu": {"VGPU": 4}})(tree, node, allocations)
@@ -84,7 +84,7 @@ def spoilt(spoil: Callable[[ProviderTree, str], Any]) -> Edit:
 
 
 def listed(placement: PlacementFixture) -> dict[str, ProviderSummary]:
-    """Return all providers by name with their generations, which each write raises."""
+    """Return all providers by name. Their generations show whether they were written."""
     return {provider.name: provider for provider in placement.client.list_providers()}
 
 
@@ -159,7 +159,7 @@ def test_sync_without_a_list_of_nodes_or_capabilities_changes_nothing(
     assert contents(placement)[GOOD]["inventories"] == {"VCPU": (9, 0)}
 
 
-# Valid names that look hostile.
+# Unusual names.
 
 HARMLESS = (
     "x" * 200,
@@ -282,7 +282,7 @@ def test_second_root_of_a_node_is_published_with_the_first(
 # The start and the end of a driver.
 
 
-def test_running_a_driver_that_cannot_begin_is_an_error_before_anything_is_read(
+def test_driver_whose_start_fails_is_an_error_before_the_first_request(
     publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing.driver, "init_host", fails_with(SystemExit(3)))
@@ -296,7 +296,7 @@ def test_running_a_driver_that_cannot_begin_is_an_error_before_anything_is_read(
     assert not placement.requests.seen
 
 
-def test_running_a_driver_that_cannot_end_logs_it_after_its_work(
+def test_driver_whose_end_fails_is_logged_after_its_work(
     publishing: Publishing,
     placement: PlacementFixture,
     monkeypatch: pytest.MonkeyPatch,
@@ -315,7 +315,7 @@ def test_running_a_driver_that_cannot_end_logs_it_after_its_work(
 
 @contextmanager
 def running(publishing: Publishing, placement: PlacementFixture) -> Iterator[Reconciler]:
-    """Run the driver as the program does."""
+    """Run the driver as the wharfinger program does; yield its reconciler."""
     instance = driver_instance_loader.Instance(
         InstanceSection("scripted", "scripted", None, 0),
         publishing.state_path,

@@ -1,4 +1,4 @@
-"""A released provider is reserved first, and free again once it was cleaned."""
+"""Providers that stay reserved from the release of their allocation until the end of cleaning."""
 
 from uuid import NAMESPACE_OID, uuid5
 
@@ -40,7 +40,7 @@ CYCLE_TYPES = ["sync", "poll"]
 
 @pytest.fixture
 def driver(publishing: Publishing, placement: PlacementFixture) -> CleaningDriver:
-    """A driver with two nodes of one provider each, the first of which is in use."""
+    """A driver that cleans, with two nodes of one provider each: metal is in use, spare is free."""
     driver = CleaningDriver()
     drives(publishing, driver)
     driver.nodes |= {"metal": node(GOLD), "spare": node(GOLD)}
@@ -66,14 +66,14 @@ def run(publishing: Publishing, cycle_type: str) -> None:
 def test_release_reserves_the_provider_before_the_allocation_is_deleted(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    metal, looker = summary(placement, "metal").uuid, placement.new_client()
+    metal, observer = summary(placement, "metal").uuid, placement.new_client()
     seen: list[tuple[str, bool]] = []
     client = placement.client
 
     def look(method: str, path: str) -> None:
         if method != "GET":
             placement.adapter.after = placement.adapter.before = lambda method, path: None
-            seen.append((method, is_candidate(looker, metal, "CUSTOM_GOLD")))
+            seen.append((method, is_candidate(observer, metal, "CUSTOM_GOLD")))
             placement.adapter.after = placement.adapter.before = look
 
     assert is_candidate(client, summary(placement, "spare").uuid, "CUSTOM_GOLD")
@@ -95,7 +95,7 @@ def test_release_reserves_the_provider_before_the_allocation_is_deleted(
 
 
 @pytest.mark.parametrize("cycle_type", CYCLE_TYPES)
-def test_released_provider_is_free_after_its_cleaning_was_seen_to_end(
+def test_released_provider_is_free_after_a_cycle_sees_the_end_of_its_cleaning(
     cycle_type: str, driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     release_allocation(publishing)
@@ -126,10 +126,10 @@ def test_released_provider_is_free_after_its_cleaning_was_seen_to_end(
 
 
 @pytest.mark.parametrize("cycle_type", CYCLE_TYPES)
-def test_cleaning_in_a_snapshot_from_before_the_release_does_not_count(
+def test_cleaning_seen_before_the_release_does_not_end_the_reservation(
     cycle_type: str, driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """The snapshot shows an earlier cleaning."""
+    """The cleaning in the snapshot is an earlier one."""
     driver.says("metal", "metal", "cleaning")
     driver.meanwhile = lambda: release_allocation(publishing)
 
@@ -143,7 +143,7 @@ def test_cleaning_in_a_snapshot_from_before_the_release_does_not_count(
     assert phases(publishing) != []
 
 
-def test_reservation_changed_during_a_cycle_does_not_keep_others_from_their_end(
+def test_reservation_changed_during_a_cycle_does_not_keep_other_reservations_from_ending(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     allocate(placement, OTHER, spare={"CUSTOM_GOLD": 1})
@@ -186,7 +186,7 @@ def test_drift_cycle_of_a_cleaning_changes_no_phase(
     assert figures(placement, "metal") == GOLD
 
 
-def test_is_clean_without_true_or_false_leaves_that_provider_reserved_and_others_alone(
+def test_is_clean_that_returns_no_boolean_keeps_only_that_provider_reserved(
     driver: CleaningDriver,
     publishing: Publishing,
     placement: PlacementFixture,
@@ -205,7 +205,7 @@ def test_is_clean_without_true_or_false_leaves_that_provider_reserved_and_others
     assert is_full(placement, "metal")
 
 
-def test_operators_hold_and_cleaning_end_independently(
+def test_reservations_of_operator_and_cleaning_end_independently(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     metal = summary(placement, "metal")
@@ -260,7 +260,7 @@ def test_release_without_cleaning_is_free_at_once(
 # Crashes.
 
 
-def test_release_that_crashes_at_any_step_offers_nothing_and_is_completed_by_a_repeat(
+def test_release_that_crashes_at_any_step_makes_no_candidate_and_is_completed_by_a_repeat(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture, draw: Draw
 ) -> None:
     metal = summary(placement, "metal").uuid
@@ -298,7 +298,7 @@ def test_release_that_crashes_at_any_step_offers_nothing_and_is_completed_by_a_r
 
 
 @pytest.mark.parametrize("cycle_type", ["sync", "drift", "poll"])
-def test_cycle_between_any_two_steps_of_a_release_offers_nothing(
+def test_cycle_between_any_two_steps_of_a_release_makes_no_candidate(
     cycle_type: str,
     driver: CleaningDriver,
     publishing: Publishing,
@@ -334,9 +334,9 @@ def test_release_of_a_clean_provider_is_free_after_a_drift_cycle_and_a_poll(
     driver.clean.add(summary(placement, "metal").uuid)
     release_allocation(publishing)
 
-    run(publishing, "drift")  # it records the release
+    run(publishing, "drift")  # this cycle records the release
     assert is_full(placement, "metal")
-    run(publishing, "poll")  # this snapshot is later
+    run(publishing, "poll")  # this snapshot is later than the release
 
     assert phases(publishing) == []
     assert figures(placement, "metal") == GOLD
@@ -383,10 +383,10 @@ def test_release_during_a_takeover_reserves_the_provider_to_clean(
     assert is_full(placement, "metal")
 
 
-def test_release_of_providers_of_several_owners_reserves_only_what_its_instance_cleans(
+def test_release_of_providers_of_several_owners_reserves_only_those_that_are_cleaned(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """A driver that does not clean a provider would not end its reservation either."""
+    """A provider that its driver does not clean would stay reserved forever."""
     makes(placement, "nobodys", DISK_GB=(10, 0))
     with Publishing(placement, publishing.state_path, owner="OWNER_CYBORG", name="other") as other:
         other.driver.nodes["spare"] = with_fpga
@@ -404,7 +404,7 @@ def test_release_of_providers_of_several_owners_reserves_only_what_its_instance_
         assert phases(publishing) == ["released"]
 
 
-def test_release_by_two_consumers_of_a_provider_waits_for_the_cleaning_after_the_second(
+def test_provider_that_two_consumers_release_is_free_after_the_cleaning_of_the_second(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     driver.nodes["shared"] = node({"CUSTOM_GOLD": (2, 0)})
@@ -417,7 +417,7 @@ def test_release_by_two_consumers_of_a_provider_waits_for_the_cleaning_after_the
     run(publishing, "sync")
     release_allocation(publishing, third)
     assert phases(publishing) == ["cleaning", "released"]
-    for reasons in ((), ("cleaning",)):  # one cleaning ends, and another begins
+    for reasons in ((), ("cleaning",)):  # the first cleaning ends, and the second begins
         driver.says("shared", "shared", *reasons)
         run(publishing, "sync")
         assert is_full(placement, "shared")
@@ -429,7 +429,7 @@ def test_release_by_two_consumers_of_a_provider_waits_for_the_cleaning_after_the
 
 
 def with_fpga(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
-    """Edit a device below a node that another instance publishes."""
+    """Edit an FPGA below a node that another driver instance publishes."""
     if not tree.exists("fpga"):
         tree.new_child("fpga", name)
     tree.update_inventory("fpga", {"FPGA": {"total": 2}})

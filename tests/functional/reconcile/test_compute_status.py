@@ -1,4 +1,4 @@
-"""A disabled service sets COMPUTE_STATUS_DISABLED on its roots, an enabled one removes it."""
+"""Roots of a disabled service have the trait COMPUTE_STATUS_DISABLED."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ AGGREGATE = "0b6a5a0c-3f0e-4f0a-8f5e-6a3b9c1d2e4f"
 
 @pytest.fixture
 def service(publishing: Publishing) -> Service:
-    """The service of the host that publishes a root with a child, and a flat root."""
+    """The service of a host that publishes the root cn with a child, and the root metal."""
     publishing.driver.nodes = {
         "cn": with_children({"VCPU": 8}, {"gpu": {"VGPU": 2}}),
         "metal": flat(CUSTOM_METAL=1),
@@ -42,7 +42,7 @@ def _disabled(placement: PlacementFixture) -> set[str]:
     return {name for name, one in contents(placement).items() if DISABLED in one["traits"]}
 
 
-def test_disabled_service_shows_on_its_roots_until_it_is_enabled(
+def test_disabled_service_marks_its_roots_until_it_is_enabled(
     publishing: Publishing, placement: PlacementFixture, service: Service
 ) -> None:
     before = contents(placement)
@@ -73,7 +73,7 @@ def _with_traits(edit: Edit, *traits: str) -> Edit:
 def test_disabled_service_does_not_mark_the_root_of_another_host(
     publishing: Publishing, placement: PlacementFixture, service: Service
 ) -> None:
-    """The driver publishes only children below that root."""
+    """The driver publishes only children below the root."""
     publishing.driver.nodes = {"cn": with_children({"VCPU": 8}, {"gpu": {"VGPU": 2}})}
     other = placement.client.create_provider(
         "7d2f1b64-0f1c-4a34-9f5e-3d0c3a3f2c11", "others-root", None
@@ -119,8 +119,8 @@ def test_unknown_service_state_keeps_the_trait(
 def test_disabled_service_marks_a_sharing_root_that_another_node_edits(
     publishing: Publishing, placement: PlacementFixture, order: tuple[str, str]
 ) -> None:
-    """Both nodes may be listed first; one begins to edit the root while it has the trait."""
-    speaks = False
+    """The second sync edits the root nfs also for node cn, in either order of the nodes."""
+    edits_both = False
 
     def shares(tree: ProviderTree, node: str, allocations: Any) -> None:
         tree.update_inventory(node, {"DISK_GB": {"total": 100}})
@@ -130,7 +130,7 @@ def test_disabled_service_marks_a_sharing_root_that_another_node_edits(
     def uses(tree: ProviderTree, node: str, allocations: Any) -> None:
         tree.update_inventory(node, {"VCPU": {"total": 8}})
         tree.update_aggregates(node, [AGGREGATE])
-        if speaks and tree.exists("nfs"):
+        if edits_both and tree.exists("nfs"):
             tree.update_aggregates("nfs", [AGGREGATE])
 
     edits = {"nfs": shares, "cn": uses}
@@ -141,7 +141,7 @@ def test_disabled_service_marks_a_sharing_root_that_another_node_edits(
     _set(_service(publishing), disabled=True)
     publishing.cycle.sync()
     assert _disabled(placement) == {"nfs", "cn"}
-    speaks = True
+    edits_both = True
     publishing.cycle.sync()
     assert _disabled(placement) == {"nfs", "cn"}
     _set(_service(publishing), disabled=False)
@@ -184,7 +184,7 @@ def test_disabled_service_with_a_failing_driver_marks_its_roots(
         publishing.restarted().sync()
     assert not placement.requests.seen
 
-    # Without the driver its own reservations are unknown: the inventory stays until it answers.
+    # The driver's reservations are unknown until it answers: roots and inventories stay unchanged.
     _set(_service(publishing), disabled=False)
     with pytest.raises(BackendError):
         publishing.cycle.sync()

@@ -1,4 +1,4 @@
-"""A sync publishes the driver's trees with few requests, and touches nothing else."""
+"""Syncs publish the driver's trees with few requests, and change no other provider."""
 
 import uuid
 from collections import Counter
@@ -24,7 +24,7 @@ from wharfinger.providers.plan import SetInventories
 MARKS = {"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"}
 
 
-def test_sync_takes_few_requests_and_an_unchanged_one_takes_one(
+def test_sync_sends_few_requests_and_an_unchanged_sync_sends_one(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     edit = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
@@ -62,7 +62,7 @@ def test_sync_takes_few_requests_and_an_unchanged_one_takes_one(
     assert len(placement.requests.writes) == 1
 
 
-def test_first_sync_of_a_fleet_takes_three_requests_a_node_and_the_next_takes_one(
+def test_first_sync_of_a_fleet_sends_three_requests_for_each_node_and_the_next_sends_one(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes |= {f"node-{number}": flat(CUSTOM_GOLD=1) for number in range(20)}
@@ -103,7 +103,7 @@ def test_tree_changed_by_another_client_is_read_and_planned_again(
     assert contents(placement)["cn"]["traits"] == MARKS | {"CUSTOM_OPERATORS"}
 
 
-def test_conflicts_without_end_are_reported_and_the_other_trees_are_done(
+def test_tree_with_endless_conflicts_is_reported_and_the_other_trees_are_written(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes |= {"a": flat(VCPU=8), "b": flat(VCPU=8)}
@@ -219,7 +219,7 @@ def test_sync_of_a_tree_that_another_program_changed_repairs_it(
 def test_sync_cut_off_at_any_request_is_completed_by_the_next(
     publishing: Publishing, placement: PlacementFixture, draw: Draw
 ) -> None:
-    """Before the request is sent, or after the answer was lost."""
+    """The request fails before it is sent, or its answer is lost."""
     moments = Moments(publishing.state_path)
     publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
     publishing.restarted()

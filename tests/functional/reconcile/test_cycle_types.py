@@ -1,4 +1,4 @@
-"""The three types of cycle: their requests and their writes."""
+"""The three types of cycle (full, drift and poll): the requests and writes of each type."""
 
 import uuid
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class FeedingDriver(ScriptedDriver):
 
 @pytest.fixture
 def feed(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> FeedingDriver:
-    """A published fleet of three whose driver has a feed."""
+    """A driver with a change feed, which has published three nodes."""
     publishing.driver = driver = FeedingDriver()
     driver.nodes |= {name: flat(CUSTOM_GOLD=1) for name in ("a", "b", "c")}
     publishing.restarted()
@@ -69,7 +69,7 @@ def feed(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> FeedingDriv
 
 
 def reserved(name: str) -> Edit:
-    """Return a node's edit that also reserves the node."""
+    """Return an edit of the node that also reserves it."""
 
     def reserve(tree: ProviderTree) -> None:
         tree.reserve(name, "cleaning")
@@ -133,7 +133,7 @@ def test_poll_writes_a_change_with_the_known_generation(
     assert publishing.placement.requests.seen == ["POST /reshaper"], "they go out together"
 
 
-def test_poll_after_another_clients_write_reads_and_plans_again(
+def test_poll_after_a_write_of_another_client_reads_and_plans_again(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     client, before = publishing.client, contents(publishing.placement)["b"]["uuid"]
@@ -223,7 +223,7 @@ def test_poll_of_a_node_that_keeps_failing_makes_no_requests(
     assert figures(publishing.placement)["new"] == (1, 0)
 
 
-def test_change_of_a_poll_without_placement_is_written_by_the_next(
+def test_change_in_a_poll_without_placement_is_written_by_the_next_poll(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     def away(method: str, path: str) -> None:
@@ -340,7 +340,9 @@ def test_drift_cycle_reads_and_repairs_only_the_changed_tree(
     assert len(seen) == 2
 
 
-def test_allocations_meanwhile_are_no_drift(publishing: Publishing, feed: FeedingDriver) -> None:
+def test_allocations_between_cycles_are_no_drift(
+    publishing: Publishing, feed: FeedingDriver
+) -> None:
     allocate(publishing.placement, str(uuid.uuid4()), a={"CUSTOM_GOLD": 1})
 
     for _ in range(2):  # only the generation has changed
@@ -353,7 +355,7 @@ def test_allocations_meanwhile_are_no_drift(publishing: Publishing, feed: Feedin
 
 
 @pytest.mark.parametrize("cycle_types", [["drift"], ["poll", "drift"], ["sync"]], ids="-".join)
-def test_rows_have_the_published_amounts(
+def test_row_of_a_changed_node_has_the_published_amounts_after_each_cycle_type(
     publishing: Publishing, feed: FeedingDriver, cycle_types: Sequence[str]
 ) -> None:
     feed.nodes["a"] = flat(CUSTOM_GOLD=1, VCPU=8)
@@ -365,7 +367,7 @@ def test_rows_have_the_published_amounts(
     assert used(publishing) == 8
 
 
-def test_full_cycle_reverts_a_poll_whose_feed_missed_the_end(
+def test_full_cycle_ends_a_reservation_whose_end_the_feed_missed(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     publishing.cycle.sync()
@@ -373,7 +375,7 @@ def test_full_cycle_reverts_a_poll_whose_feed_missed_the_end(
     feed.nodes["a"] = reserved("a")
     feed.changes.append("a")
     publishing.cycle.poll()
-    feed.nodes["a"] = before  # the feed has missed it
+    feed.nodes["a"] = before  # the feed does not report this change
 
     publishing.cycle.sync()
 
@@ -397,7 +399,7 @@ def test_full_cycle_reverts_a_name_that_a_poll_has_written(
     feed.changes.append("z")
     publishing.cycle.poll()
     assert contents(publishing.placement)["z"]["uuid"] == one
-    feed.nodes["a"] = feed.nodes.pop("z")  # a new name does not raise the generation
+    feed.nodes["a"] = feed.nodes.pop("z")  # Placement raises no generation for a new name
 
     publishing.cycle.sync()
 
@@ -422,7 +424,7 @@ def test_full_cycle_moves_back_a_device_that_a_poll_has_moved(
     assert contents(publishing.placement)["device"]["parent"] == "a"
 
 
-# A plan leaves no trace.
+# Plans without writes.
 
 
 def test_plan_without_apply_changes_nothing_for_the_next_cycle(
@@ -461,6 +463,6 @@ def test_absent_provider_whose_creation_was_not_answered_is_kept_and_reported(
     for _ in range(3):
         outcome = publishing.cycle.sync()
 
-    # It has no trait which shows that this instance created it.
+    # No trait shows that this driver instance created the provider.
     assert [one.name for one in outcome.pending] == ["card"]
     assert set(contents(publishing.placement)) == {"a", "b", "c", "card"}

@@ -1,4 +1,4 @@
-"""A record that cannot be read stops its own tree, and no other."""
+"""Records that cannot be read: only the trees of these records are not written."""
 
 import sqlite3
 from collections.abc import Callable
@@ -130,7 +130,7 @@ CYCLE_TYPES: dict[str, Callable[[Reconciler], CycleResult]] = {
 
 
 @pytest.mark.parametrize(("remedy", "cycle_type"), [("deleted", "sync"), ("restored", "drift")])
-def test_record_that_is_repaired_counts_from_the_next_cycle_on(
+def test_repaired_record_is_used_by_the_next_cycle(
     fleet: Publishing, placement: PlacementFixture, remedy: str, cycle_type: str
 ) -> None:
     uuid = contents(placement)["cn-0-gpu"]["uuid"]
@@ -170,7 +170,7 @@ def test_record_without_a_readable_provider_uuid_stops_no_tree_until_it_is_delet
     assert not fleet.restarted().plan().steps
 
 
-def test_cycle_with_damaged_records_reads_only_these_again(
+def test_cycle_after_damaged_records_reads_only_those_records_again(
     fleet: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[list[str]] = []

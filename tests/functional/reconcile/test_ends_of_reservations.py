@@ -1,4 +1,4 @@
-"""A stored reservation ends only with the write that releases its provider, by its own host."""
+"""Stored reservations end only with the write that frees the provider, by its current host."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,7 +27,7 @@ GOLD = {"CUSTOM_GOLD": (2, 0)}
 
 @pytest.fixture
 def driver(publishing: Publishing) -> CleaningDriver:
-    """A driver that cleans a node with two units."""
+    """A driver that cleans the node cn, which has two units."""
     driver = CleaningDriver()
     drives(publishing, driver)
     driver.nodes["cn"] = flat(CUSTOM_GOLD=2)
@@ -36,7 +36,7 @@ def driver(publishing: Publishing) -> CleaningDriver:
 
 @pytest.fixture
 def cleaned(publishing: Publishing, placement: PlacementFixture, driver: CleaningDriver) -> str:
-    """The uuid of the node, which a consumer has released, and whose cleaning has begun."""
+    """The uuid of the node cn after a consumer has released it and cleaning has begun."""
     assert not publishing.cycle.sync().problems
     release_allocation(publishing, placement, cn={"CUSTOM_GOLD": 1})
     driver.says("cn", "cn", "cleaning")
@@ -46,7 +46,7 @@ def cleaned(publishing: Publishing, placement: PlacementFixture, driver: Cleanin
 
 @pytest.fixture
 def far(publishing: Publishing, placement: PlacementFixture) -> Iterator[Publishing]:
-    """The same driver instance on another host, which cleans the node again."""
+    """The same driver instance on another host; its driver reports a cleaning of the node, too."""
     with Publishing(placement, publishing.state_path, host="far") as fixture:
         driver = CleaningDriver()
         driver.host = "far"
@@ -89,7 +89,7 @@ def test_disabled_service_without_its_driver_keeps_stored_reservations(
     assert is_full(placement, "cn")
 
 
-def test_end_sends_nothing_to_a_provider_that_another_owner_has_taken(
+def test_reservation_of_a_provider_that_another_owner_took_stays_and_nothing_is_written(
     publishing: Publishing, placement: PlacementFixture, driver: CleaningDriver, cleaned: str
 ) -> None:
     client = placement.client
@@ -150,7 +150,7 @@ def test_reservation_in_a_tree_that_cannot_be_planned_does_not_end(
         assert is_full(placement, "cn")
 
 
-def test_reservation_in_a_tree_that_a_look_up_blocks_does_not_end(
+def test_reservation_in_a_tree_whose_look_up_fails_does_not_end(
     publishing: Publishing,
     placement: PlacementFixture,
     driver: CleaningDriver,
@@ -232,7 +232,7 @@ def test_release_while_a_cycle_changes_the_phase_is_repeated(
     store = apply._store_results
     changed: list[object] = []
 
-    def late(*args: Any) -> None:
+    def change_phase_then_store(*args: Any) -> None:
         if not changed:
             changed.append(held)
             [row] = rows(publishing.context).values()
@@ -240,7 +240,7 @@ def test_release_while_a_cycle_changes_the_phase_is_repeated(
             row.save()
         store(*args)
 
-    monkeypatch.setattr(apply, "_store_results", late)
+    monkeypatch.setattr(apply, "_store_results", change_phase_then_store)
     assert Reservations(publishing.client, publishing.context).release_one(held.uuid) == ()
 
     assert changed

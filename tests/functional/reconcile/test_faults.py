@@ -1,6 +1,4 @@
-"""Faults that hit one tree of a fleet, and owner traits that appear between our reads and
-writes.
-"""
+"""Faults of one tree in a fleet, and owner traits that another client adds before our write."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -29,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("no_waiting")
 
 ACME = "CUSTOM_OWNER_ACME"
 FLEET = [f"node-{number}" for number in range(6)]
-#: The node that meets the fault, of the fleet or new.
+#: The node whose requests fail: one of the fleet, or a new one.
 VICTIM, NEW = "node-3", "node-6"
 
 
@@ -47,7 +45,7 @@ class Intercepted(PlacementFixture):
 
 @dataclass(frozen=True)
 class Published:
-    """A driver instance with six published nodes, and a snapshot of that state."""
+    """A driver instance that has published six nodes, and a snapshot of that state."""
 
     publishing: Publishing
     interceptor: Interceptor
@@ -73,7 +71,7 @@ def published(
 
 @pytest.fixture
 def fleet(placement: PlacementFixture, published: Published) -> Publishing:
-    """A driver instance with six published nodes, and an interceptor before its Placement."""
+    """The published driver instance, set back to its snapshot, behind a request interceptor."""
     published.interceptor.expect()
     published.moments.go_back(published.moment)
     fleet = published.publishing
@@ -201,7 +199,7 @@ def test_reshape_without_service_role_is_refused_with_its_reason(
 
 
 def at(kind: str, victim: str) -> Where:
-    """Select the requests of that kind for that provider."""
+    """Return a predicate for requests of this kind about this provider."""
     return lambda request: REQUESTS[kind](request, victim)
 
 
@@ -229,7 +227,7 @@ def add_trait(client: WritingClient, provider: str, trait: str) -> None:
     client.set_traits(provider, found.resource_provider_generation, found.traits | {trait})
 
 
-# Another owner's trait, between our read and our write.
+# Another owner's trait, added between our read and our write.
 
 HOST = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
 
@@ -272,7 +270,7 @@ CHANGES: dict[str, Callable[[Publishing, PlacementFixture], None]] = {
 
 
 @pytest.mark.parametrize("kind", CHANGES)
-def test_owner_trait_between_our_read_and_write_is_respected(
+def test_provider_that_gets_an_owner_trait_between_our_read_and_write_is_not_written(
     publishing: Publishing, placement: PlacementFixture, kind: str
 ) -> None:
     publishing.driver.nodes["cn"] = HOST
@@ -280,11 +278,11 @@ def test_owner_trait_between_our_read_and_write_is_respected(
     CHANGES[kind](publishing, placement)
     steps = publishing.cycle.plan().steps
     victim = next(step.uuid for step in steps if step.name in ("new", "gpu"))
-    left = takes_over_when_touched(placement, victim)
+    state_after = takes_over_when_touched(placement, victim)
 
     outcome = publishing.cycle.sync()
 
-    assert [look(placement, victim)] == left
+    assert [provider_state(placement, victim)] == state_after
     if kind == "inventories of two":
         assert contents(placement)["cn"]["inventories"] == {"VCPU": (9, 0)}
     if kind == "delete":
@@ -296,28 +294,27 @@ def test_owner_trait_between_our_read_and_write_is_respected(
         assert (problem.uuid, problem.other) == (victim, ACME)
     for _ in range(2):
         assert not publishing.restarted().sync().steps
-        assert [look(placement, victim)] == left
+        assert [provider_state(placement, victim)] == state_after
 
 
 def takes_over_when_touched(placement: PlacementFixture, provider: str) -> list[object]:
-    """Add an owner trait to a provider, as another client, before our next request about it.
+    """Let another client add an owner trait to a provider before our next request about it.
 
-    The returned list then has the state of the provider.
-    """
-    left: list[object] = []
+    The returned list then gets the state of the provider after that write."""
+    state_after: list[object] = []
 
     def take_over() -> None:
         add_trait(placement.new_client(), provider, ACME)
-        left.append(look(placement, provider))
+        state_after.append(provider_state(placement, provider))
 
     placement.adapter.once_before(
         lambda method, path: provider in path or path == "/reshaper", take_over
     )
-    return left
+    return state_after
 
 
-def look(placement: PlacementFixture, provider: str) -> object:
-    """Return a provider with all its facts and its generation."""
+def provider_state(placement: PlacementFixture, provider: str) -> object:
+    """Return a provider's name, parent, traits, aggregates and inventories, with generations."""
     client = placement.new_client()
     return (
         client.list_providers(uuid=provider),

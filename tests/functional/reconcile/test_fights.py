@@ -1,4 +1,4 @@
-"""Two programs that write the same provider: reports, and the number of our writes."""
+"""Fights, in which two programs keep writing the same value: reports, and number of our writes."""
 
 import logging
 from collections.abc import Iterator, Set
@@ -83,7 +83,7 @@ def record_of(publishing: Publishing, uuid: str) -> Record:
 
 
 def auto(edit: Edit) -> Edit:
-    """An edit of a node whose driver leaves the publishing mode of the root to the framework."""
+    """Return an edit of a node in publishing mode AUTO: the framework chooses OWN or OVERLAY."""
 
     def both(tree: ProviderTree, node: str, allocations: object) -> None:
         if tree.set_publishing_mode(node, PublishingMode.AUTO) is PublishingMode.OWN:
@@ -92,8 +92,8 @@ def auto(edit: Edit) -> Edit:
     return both
 
 
-def lose(publishing: Publishing, nova: OtherProgram, times: int) -> None:
-    """Publish VCPU 64, and let nova set VCPU 10 after each sync of a process of its own."""
+def overwrite_after_each_sync(publishing: Publishing, nova: OtherProgram, times: int) -> None:
+    """Publish VCPU 64; after each sync, of a new process each time, let nova set VCPU 10."""
     publishing.driver.nodes[NODE] = flat(VCPU=64)
     for _ in range(times):
         assert not publishing.restarted().sync().problems
@@ -106,7 +106,7 @@ def lose(publishing: Publishing, nova: OtherProgram, times: int) -> None:
 def test_fight_with_nova_compute_is_logged_once_with_both_values(
     publishing: Publishing, nova: OtherProgram, warnings: list[str]
 ) -> None:
-    lose(publishing, nova, 3)
+    overwrite_after_each_sync(publishing, nova, 3)
     assert warnings == []
 
     assert publishing.restarted().sync().steps
@@ -125,7 +125,7 @@ def test_fight_with_nova_compute_is_logged_once_with_both_values(
 def test_fight_that_ends_is_forgotten_and_an_unchanged_cycle_writes_nothing(
     publishing: Publishing, nova: OtherProgram, placement: PlacementFixture
 ) -> None:
-    lose(publishing, nova, 3)
+    overwrite_after_each_sync(publishing, nova, 3)
     publishing.restarted().sync()
     uuid = nova.find().uuid
     assert fights.fights(record_of(publishing, uuid))
@@ -140,11 +140,11 @@ def test_fight_that_ends_is_forgotten_and_an_unchanged_cycle_writes_nothing(
     assert len(placement.requests) == 1
 
 
-def test_count_restarts_after_a_cycle_that_finds_the_value(
+def test_count_of_overwrites_restarts_after_a_cycle_that_finds_the_value(
     publishing: Publishing, nova: OtherProgram, warnings: list[str]
 ) -> None:
     for _ in range(3):
-        lose(publishing, nova, 2)
+        overwrite_after_each_sync(publishing, nova, 2)
         publishing.restarted().sync()
         publishing.restarted().sync()
 
@@ -154,7 +154,7 @@ def test_count_restarts_after_a_cycle_that_finds_the_value(
 def test_drift_cycle_of_a_fight_writes_nothing_and_the_full_cycle_writes_once(
     publishing: Publishing, nova: OtherProgram, placement: PlacementFixture
 ) -> None:
-    lose(publishing, nova, 3)
+    overwrite_after_each_sync(publishing, nova, 3)
     publishing.restarted().sync()
 
     for _ in range(3):
@@ -170,7 +170,7 @@ def test_drift_cycle_of_a_fight_writes_nothing_and_the_full_cycle_writes_once(
 def test_drift_cycle_of_a_fight_sets_a_reservation(
     publishing: Publishing, nova: OtherProgram, placement: PlacementFixture
 ) -> None:
-    lose(publishing, nova, 3)
+    overwrite_after_each_sync(publishing, nova, 3)
     publishing.restarted().sync()
     nova.write(VCPU=10)
     Reservations(publishing.client, publishing.context).reserve(
@@ -183,10 +183,10 @@ def test_drift_cycle_of_a_fight_sets_a_reservation(
     assert totals(placement) == {"VCPU": (64, 64)}
 
 
-def test_fight_of_drift_cycles_is_found_though_full_cycles_between_find_the_value(
+def test_fight_of_drift_cycles_is_logged_though_each_full_cycle_finds_the_value(
     publishing: Publishing, nova: OtherProgram, warnings: list[str]
 ) -> None:
-    """An agent repairs within a minute what nova writes every five minutes."""
+    """An agent restores within a minute the value that nova overwrites every five minutes."""
     publishing.driver.nodes[NODE] = flat(VCPU=64)
     publishing.cycle.sync()
     for number in range(3):
@@ -227,7 +227,7 @@ def test_values_that_the_driver_changes_are_no_fight(
 # The other writer.
 
 
-def test_fight_that_strips_the_instance_trait_names_novas_ironic_driver(
+def test_fight_with_a_program_that_removes_the_instance_trait_names_novas_ironic_driver(
     publishing: Publishing, nova: OtherProgram, warnings: list[str]
 ) -> None:
     publishing.driver.nodes[NODE] = flat(CUSTOM_GOLD=1)
@@ -291,7 +291,7 @@ def test_auto_mode_of_a_root_that_nova_publishes_is_overlay(
     nova.create(VCPU=10)
     publishing.driver.nodes[NODE] = auto(flat(VCPU=64))
 
-    for _ in range(2):  # with our traits on the root, too
+    for _ in range(2):  # in the second cycle, the root also has our traits
         assert not publishing.restarted().sync().problems
         assert totals(placement) == {"VCPU": (10, 0)}
         assert contents(placement)[NODE]["traits"] == NOVAS_TRAITS | {MARK}
@@ -321,7 +321,7 @@ def test_auto_mode_of_a_root_that_we_created_stays_own_when_nova_writes_it(
     assert record_of(publishing, nova.find().uuid).mode is PublishingMode.OWN
 
 
-def test_auto_mode_of_an_overlaid_root_that_nova_deletes_creates_no_root(
+def test_auto_mode_of_a_root_that_nova_deleted_creates_no_root(
     publishing: Publishing, nova: OtherProgram, placement: PlacementFixture
 ) -> None:
     """nova could not create its root again: the name would be taken."""
@@ -365,7 +365,7 @@ def test_reserve_of_an_overlaid_root_of_nova_is_refused_with_the_alternatives(
     assert totals(placement) == {resource_class: (10, 0)}
 
 
-def test_reserve_of_an_overlaid_child_and_of_our_child_below_novas_root_holds(
+def test_reserve_of_an_overlaid_child_and_of_our_child_below_novas_root_fills_them(
     publishing: Publishing, nova: OtherProgram, placement: PlacementFixture
 ) -> None:
     nova.create(VCPU=10)

@@ -1,4 +1,4 @@
-"""A process killed at any moment leaves a state that the next one completes."""
+"""A process that is killed at any write leaves a state that the next sync completes."""
 
 import signal
 from itertools import product
@@ -11,7 +11,7 @@ from tests.lab.killing import Killing
 from tests.lab.objects import asking
 from tests.lab.placement import PlacementFixture, Requests
 
-#: Another process may keep the objects; the killed process then does not write them itself.
+#: The killed process writes the objects itself ("here"), or another process does ("elsewhere").
 pytestmark = pytest.mark.parametrize(
     "where",
     ["here", pytest.param("elsewhere", marks=pytest.mark.drawn(1, of="module"))],
@@ -33,17 +33,17 @@ def test_sync_killed_at_any_boundary_is_completed_or_undone_by_the_next(
     with Killing(placement, placement_url[0], tmp_path, act) as killing:
         count = len(killing.boundaries)
         assert count >= 12
-        # One thread ends each write before it begins the next one.
+        # The process writes in one thread: each write ends before the next one begins.
         moments = [one.rpartition(": ")[2].partition(" #")[0] for one in killing.boundaries]
         if act.startswith("fleet"):
-            # Without the last ones: the grouping of writes differs from run to run.
+            # Leave out the last boundaries: their number differs from run to run.
             numbers = list(range(0, count * 9 // 10, 3))
         else:
             assert set(moments[::2]) == {"to be sent", "to be saved"}
             assert set(moments[1::2]) == {"answered", "saved"}
-            # The beginning, and the end of each write: nothing is written between the others.
+            # Kill at the first boundary and after each write. Other moments leave the same state.
             numbers = [0, *range(1, count, 2 if asking() is None else 6)]
-        # The world may have changed back before the next sync.
+        # With ``back``, the nodes change back before the next sync.
         for number, back in draw(list(product(numbers, {False, act == "changed"})), 2):
             ended = killing.play(kill_at=number)
             assert ended.code == -signal.SIGKILL, (number, ended)

@@ -1,8 +1,6 @@
-"""After a kill at any moment, the next cycles make all stores agree.
+"""Objects, records and Placement agree after a kill at any moment and the next cycles.
 
-WHARFINGER_KILLS is the number of kills on each database with --all, such as WHARFINGER_KILLS=50 for
-the long version.
-"""
+WHARFINGER_KILLS is the number of kills on each database with --all. A long run has 50."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +21,7 @@ FIRST_SEED = int(os.environ.get("WHARFINGER_SEED") or 1606)
 
 @pytest.fixture(scope="module", autouse=True)
 def where() -> str:
-    """Both processes have the database itself."""
+    """Let both processes open the database directly."""
     return "here"
 
 

@@ -1,4 +1,4 @@
-"""One tree fails in every cycle; the other trees go on."""
+"""One tree fails in every cycle; the other trees are written."""
 
 import sqlite3
 from collections import Counter
@@ -35,7 +35,7 @@ SILVER: Figures = {"CUSTOM_SILVER": (2, 0)}
 
 
 class Fleet:
-    """Four nodes, and a fifth one that a test can make fail."""
+    """Five nodes; a test can make the node ``bad`` fail."""
 
     def __init__(self, publishing: Publishing, placement: PlacementFixture) -> None:
         self.publishing = publishing
@@ -44,13 +44,13 @@ class Fleet:
         drives(publishing, self.driver)
         self.asked: Counter[str] = Counter()
         for name in ("metal", "bad", "cn-1", "cn-2", "cn-3"):
-            self.lists(name, GOLD)
+            self.reports(name, GOLD)
         assert not publishing.cycle.sync().problems
         allocate(placement, CONSUMER, metal={"CUSTOM_GOLD": 1})
         allocate(placement, OTHER, bad={"CUSTOM_GOLD": 1})
 
-    def lists(self, name: str, has: Figures, *traits: str) -> None:
-        """Let the driver report this node from now on; ``asked`` counts its reports."""
+    def reports(self, name: str, has: Figures, *traits: str) -> None:
+        """Let the driver report the node from now on; ``asked`` counts the edits of its tree."""
         edit = also(lambda tree: tree.add_traits(name, *traits))(node(has))
 
         def counted(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
@@ -68,19 +68,19 @@ class Fleet:
     def phases(self) -> list[str | None]:
         return [one.phase for one in rows(self.publishing.context).values()]
 
-    # Failures of the one tree.
+    # Failures of ``bad``.
 
     def gives_up_a_class_in_use(self) -> type[WharfingerError]:
-        self.lists("bad", SILVER)
+        self.reports("bad", SILVER)
         return InventoryInUse
 
     def wants_an_unknown_trait(self) -> type[WharfingerError]:
-        self.lists("bad", GOLD, NEWER)
+        self.reports("bad", GOLD, NEWER)
         return UnknownTrait
 
-    def is_written_by_others_too(self) -> type[WharfingerError]:
-        """Let another writer change the tree before each of our writes."""
-        self.lists("bad", {"CUSTOM_GOLD": (3, 0)})
+    def is_written_by_another_client(self) -> type[WharfingerError]:
+        """Let another client change the tree of ``bad`` before each of our writes."""
+        self.reports("bad", {"CUSTOM_GOLD": (3, 0)})
         bad, theirs = summary(self.placement, "bad").uuid, self.placement.new_client()
         adapter = self.placement.adapter
 
@@ -95,7 +95,7 @@ class Fleet:
         return ConcurrentUpdate
 
     def reports_a_problem(self) -> type[WharfingerError]:
-        """Report a problem that belongs to no tree."""
+        """Let the driver report a problem that belongs to no tree."""
         self.driver.get_problems = lambda: ["no answer from the shelf"]  # type: ignore[method-assign]
         return BackendError
 
@@ -104,14 +104,14 @@ Fails = Callable[[Fleet], type[WharfingerError]]
 FAILURES: dict[str, Fails] = {
     "in use": Fleet.gives_up_a_class_in_use,
     "unknown trait": Fleet.wants_an_unknown_trait,
-    "conflict": Fleet.is_written_by_others_too,
+    "conflict": Fleet.is_written_by_another_client,
     "reported": Fleet.reports_a_problem,
 }
 
 
 @pytest.fixture(autouse=True)
 def placement_is_older(placement: PlacementFixture) -> Iterator[None]:
-    """Give the tree a trait that Placement does not know."""
+    """Let Placement not know the trait NEWER, as an older Placement."""
     with unknown(NEWER):
         yield
 
@@ -126,7 +126,7 @@ def fails(request: pytest.FixtureRequest) -> Fails:
     return FAILURES[request.param]
 
 
-def test_trees_beside_a_failing_one_end_their_reservations_without_drift_reads(
+def test_trees_beside_a_failing_tree_end_their_reservations_and_drift_cycles_skip_them(
     fleet: Fleet, fails: Fails
 ) -> None:
     error = fails(fleet)
@@ -201,7 +201,7 @@ def test_drift_cycle_marks_a_repaired_tree_as_disabled(fleet: Fleet) -> None:
     assert fleet.sync() == [UnknownTrait]
     assert disabled(fleet) == {"metal", "cn-1", "cn-2", "cn-3"}
 
-    fleet.lists("bad", GOLD)
+    fleet.reports("bad", GOLD)
     assert not fleet.publishing.cycle.drift().problems
 
     assert disabled(fleet) == {"metal", "cn-1", "cn-2", "cn-3", "bad"}
@@ -216,7 +216,7 @@ def disabled(fleet: Fleet) -> set[str]:
 
 
 @pytest.mark.parametrize("is_failing", [False, True])
-def test_function_of_a_finished_job_is_kept_until_another_one_is_written(
+def test_function_trait_of_a_finished_job_is_held_until_the_device_tree_is_written(
     publishing: Publishing, placement: PlacementFixture, is_failing: bool
 ) -> None:
     driver = publish_devices(publishing, placement)

@@ -1,7 +1,6 @@
-"""An old layout, with the vGPUs of all devices on the host's root, moves to the devices.
+"""A reshape moves the vGPUs from the host's root, where an old release had them, to the devices.
 
-Uses libvirt's test driver, which reads a host with its domains from a file.
-"""
+Uses libvirt's test driver, which reads a host with its domains from a file."""
 
 import shutil
 import uuid
@@ -26,18 +25,18 @@ from wharfinger_libvirt.domains import Domain
 
 SAMPLE = Path(__file__).parents[3] / "etc/wharfinger/sample/host.xml"
 NODE = "gpu-host-1"
-#: Each device has room for 8 of nvidia-231. The first has two, MDEVS, and so room for 6 more.
+#: Each device has room for 8 mdevs of nvidia-231. The first device already has MDEVS.
 FIRST, SECOND = f"{NODE}_pci_0000_84_00_0", f"{NODE}_pci_0000_c4_00_0"
 MDEVS = ("3c2f1f0e-8a41-4c7b-9b5d-6f0f3f5f9a11", "c9a7d1d2-52f8-4e0b-8f43-0a7d2b6f4b22")
-#: The mdev of the second device in ``with_an_mdev_on_the_second``.
+#: The mdev that ``with_an_mdev_on_the_second`` adds to the second device.
 OTHER_MDEV = "7d1a4e5b-4f0a-4a7e-9a43-1c9f0d2e6b33"
 FIGURES = {"VCPU": 64, "MEMORY_MB": 262144}
 #: Attributes of a consumer that no driver may change.
 WHOSE = ("project_id", "user_id", "consumer_type")
 
 
-class Old:
-    """A host whose root has all vGPUs, and the driver that publishes it from now on."""
+class PublishedByOldRelease:
+    """A host that an old release has published with all vGPUs on the root, and the new driver."""
 
     def __init__(self, publishing: Publishing, host: Path) -> None:
         self.publishing = publishing
@@ -47,17 +46,17 @@ class Old:
         self.more = ""
 
     def edit(self, old: str, new: str) -> None:
-        """Change the host."""
+        """Replace a text in the file that describes the host."""
         text = self.host.read_text()
         assert old in text
         self.host.write_text(text.replace(old, new))
 
-    def run(self, consumer: str, *mdevs: str) -> None:
-        """Add a domain for an instance to the host."""
+    def add_domain(self, consumer: str, *mdevs: str) -> None:
+        """Add to the host a domain of an instance, with these mdevs."""
         self.edit("</node>", domain_xml(consumer, *mdevs) + "</node>")
 
     def cycle(self, client: PlacementClient | None = None) -> Reconciler:
-        """Return the cycle of a new process of the new release."""
+        """Return a reconciler of the new release, as in a new process."""
         self.publishing.restarted()
         driver = make_driver(
             self.host.parent,
@@ -81,10 +80,10 @@ class Old:
 
 
 @pytest.fixture
-def old(placement: PlacementFixture, tmp_path: Path) -> Iterator[Old]:
+def old(placement: PlacementFixture, tmp_path: Path) -> Iterator[PublishedByOldRelease]:
     host = Path(shutil.copy(SAMPLE, tmp_path / "host.xml"))
     with Publishing(placement, tmp_path / "state", name=INSTANCE) as publishing:
-        old = Old(publishing, host)
+        old = PublishedByOldRelease(publishing, host)
         old.publish(VGPU=16)
         yield old
 
@@ -96,7 +95,7 @@ def use(placement: PlacementFixture, **amounts: int) -> str:
     return consumer
 
 
-def with_an_mdev_on_the_second(old: Old) -> None:
+def with_an_mdev_on_the_second(old: PublishedByOldRelease) -> None:
     old.edit(
         "<availableInstances>8</availableInstances>", "<availableInstances>7</availableInstances>"
     )
@@ -119,7 +118,7 @@ def allocations(placement: PlacementFixture, *consumers: str) -> Allocations:
 
 
 def holdings(placement: PlacementFixture, *consumers: str) -> list[dict[str, dict[str, int]]]:
-    """Return the allocations of consumers by provider name."""
+    """Return the allocations of consumers, by provider name."""
     names = {one.uuid: one.name for one in placement.client.list_providers()}
     return [
         {names[uuid]: part["resources"] for uuid, part in its["allocations"].items()}
@@ -136,7 +135,7 @@ def figures(placement: PlacementFixture) -> dict[str, dict[str, tuple[int, int]]
 
 
 def test_reshape_of_three_instances_keeps_all_allocations_in_one_request(
-    old: Old, placement: PlacementFixture
+    old: PublishedByOldRelease, placement: PlacementFixture
 ) -> None:
     with_an_mdev_on_the_second(old)
     split, known, unknown, none = (
@@ -145,9 +144,9 @@ def test_reshape_of_three_instances_keeps_all_allocations_in_one_request(
         use(placement, VCPU=2, VGPU=7),
         use(placement, VCPU=8),
     )
-    old.run(split, OTHER_MDEV, MDEVS[0])
-    old.run(known, MDEVS[1])
-    old.run(none)
+    old.add_domain(split, OTHER_MDEV, MDEVS[0])
+    old.add_domain(known, MDEVS[1])
+    old.add_domain(none)
     consumers = (split, known, unknown, none)
     before = allocations(placement, *consumers)
     placement.requests.clear()
@@ -176,7 +175,7 @@ def test_reshape_of_three_instances_keeps_all_allocations_in_one_request(
 
 
 def sums(its: dict[str, Any]) -> dict[str, int]:
-    """Return the amounts of a consumer by class, over all providers."""
+    """Return the amounts of a consumer by class, added over all providers."""
     found: dict[str, int] = {}
     for part in its["allocations"].values():
         for resource_class, amount in part["resources"].items():
@@ -185,7 +184,7 @@ def sums(its: dict[str, Any]) -> dict[str, int]:
 
 
 def test_cycle_after_a_reshape_writes_nothing_and_reads_no_domains(
-    old: Old, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
+    old: PublishedByOldRelease, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[None] = []
     domains = Connection.domains
@@ -198,9 +197,9 @@ def test_cycle_after_a_reshape_writes_nothing_and_reads_no_domains(
     use(placement, VCPU=1, VGPU=1)
     cycle = old.cycle()
     assert not cycle.sync().problems
-    assert len(asked) == 2  # two equal readings
+    assert len(asked) == 2  # the driver reads the domains until two readings are equal
     asked.clear()
-    cycle.sync()  # a reshape's answer has no generations, so the cycle reads what it wrote
+    cycle.sync()  # reads the generations, which the answer to the reshape lacks
     for same in (cycle, old.cycle()):
         placement.requests.clear()
 
@@ -216,7 +215,10 @@ def test_cycle_after_a_reshape_writes_nothing_and_reads_no_domains(
 
 @pytest.mark.parametrize("more", ["", "publish_root = auto\n", "publish_root = overlay\n"])
 def test_root_that_nova_compute_publishes_is_never_reshaped(
-    old: Old, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch, more: str
+    old: PublishedByOldRelease,
+    placement: PlacementFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    more: str,
 ) -> None:
     consumer = use(placement, VCPU=1, VGPU=2)
     before = allocations(placement, consumer)
@@ -232,7 +234,9 @@ def test_root_that_nova_compute_publishes_is_never_reshaped(
     assert allocations(placement, consumer) == before
 
 
-def test_reshape_without_room_writes_nothing(old: Old, placement: PlacementFixture) -> None:
+def test_reshape_without_room_writes_nothing(
+    old: PublishedByOldRelease, placement: PlacementFixture
+) -> None:
     old.more = f"[{INSTANCE}:nvidia-231]\nmax_instances = 4\n"
     amounts = {use(placement, VCPU=1, VGPU=amount): amount for amount in (4, 3)}
     fits, does_not = sorted(amounts)

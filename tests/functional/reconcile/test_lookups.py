@@ -1,4 +1,4 @@
-"""Look-ups besides the lists: failures, and the identity of a node."""
+"""Look-ups of single providers that fail, and nodes that are identified by their uuids."""
 
 import uuid
 
@@ -18,17 +18,17 @@ FIRST, SECOND, THIRD = (
 
 
 def gold(placement: PlacementFixture) -> dict[str, int]:
-    """Return the amount of a class by provider uuid; each amount belongs to one node."""
+    """Return the amount of CUSTOM_GOLD by provider uuid; each node has another amount."""
     return {
         one["uuid"]: one["inventories"]["CUSTOM_GOLD"][0] for one in contents(placement).values()
     }
 
 
-# A failed look-up affects its tree alone.
+# Look-ups that fail.
 
 
 def lost_and_new(publishing: Publishing) -> None:
-    """Let node a lose a device, which is due for removal, and gain one; change node b."""
+    """Let node a lose one device, which is due for removal, and gain another; change node b."""
     nodes = publishing.driver.nodes
     nodes["a"] = with_children({"CUSTOM_GOLD": 1}, {"lost": {"VGPU": 4}})
     nodes["b"] = flat(CUSTOM_GOLD=1)
@@ -73,14 +73,14 @@ def test_failed_look_up_keeps_its_tree_and_syncs_the_others(
 
 
 def _deletes(placement: PlacementFixture, provider: str, look_up: str) -> list[str]:
-    """Delete a provider, as another client, just before its look-up; return the look-ups."""
+    """Let another client delete the provider just before we send this GET; return the GETs seen."""
     return placement.adapter.once_before(
         lambda *request: request == ("GET", look_up),
         lambda: placement.client.delete_provider(provider),
     )
 
 
-def test_due_provider_deleted_before_its_look_up_counts_as_removed(
+def test_provider_due_for_removal_that_is_deleted_before_its_look_up_counts_as_removed(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     lost_and_new(publishing)
@@ -97,7 +97,7 @@ def test_due_provider_deleted_before_its_look_up_counts_as_removed(
     assert lost not in publishing.store.records
 
 
-def test_provider_with_a_new_ones_name_deleted_before_its_look_up_is_no_conflict(
+def test_provider_with_the_name_of_a_new_one_deleted_before_its_look_up_is_no_conflict(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     lost_and_new(publishing)
@@ -117,7 +117,7 @@ def test_provider_with_a_new_ones_name_deleted_before_its_look_up_is_no_conflict
 
 
 class Backend:
-    """Nodes with uuids of their own, some of which cannot be read."""
+    """The uuids of a driver's nodes, by name; the nodes in ``broken`` cannot be described."""
 
     def __init__(self) -> None:
         self.uuids: dict[str, str] = {}
@@ -138,8 +138,8 @@ def backend(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> Backend:
     return backend
 
 
-def has(publishing: Publishing, backend: Backend, **nodes: tuple[str, int]) -> None:
-    """Set the nodes of the backend: name, uuid and amount of gold."""
+def set_nodes(publishing: Publishing, backend: Backend, **nodes: tuple[str, int]) -> None:
+    """Set the backend's nodes: uuid and amount of CUSTOM_GOLD by name."""
     backend.uuids = {name: its_uuid for name, (its_uuid, _gold) in nodes.items()}
     publishing.driver.nodes = {name: flat(CUSTOM_GOLD=total) for name, (_, total) in nodes.items()}
 
@@ -147,11 +147,11 @@ def has(publishing: Publishing, backend: Backend, **nodes: tuple[str, int]) -> N
 def test_renamed_node_that_cannot_be_read_keeps_its_root(
     publishing: Publishing, placement: PlacementFixture, backend: Backend
 ) -> None:
-    has(publishing, backend, old=(FIRST, 1), other=(SECOND, 2))
+    set_nodes(publishing, backend, old=(FIRST, 1), other=(SECOND, 2))
     publishing.cycle.sync()
     allocate(placement, str(uuid.uuid4()), old={"CUSTOM_GOLD": 1})
     before = contents(placement)
-    has(publishing, backend, new=(FIRST, 1), other=(SECOND, 2))
+    set_nodes(publishing, backend, new=(FIRST, 1), other=(SECOND, 2))
     backend.unreadable = {"new"}
 
     for _ in range(3):
@@ -196,9 +196,9 @@ def test_absent_node_is_removed_although_another_one_cannot_be_read(
 def test_node_may_take_the_name_of_an_absent_one(
     publishing: Publishing, placement: PlacementFixture, backend: Backend
 ) -> None:
-    has(publishing, backend, a=(FIRST, 1), b=(SECOND, 2))
+    set_nodes(publishing, backend, a=(FIRST, 1), b=(SECOND, 2))
     publishing.cycle.sync()
-    has(publishing, backend, a=(SECOND, 20))
+    set_nodes(publishing, backend, a=(SECOND, 20))
 
     for _ in range(4):
         outcome = publishing.restarted().sync()
@@ -210,10 +210,10 @@ def test_node_may_take_the_name_of_an_absent_one(
     assert gold(placement) == {SECOND: 20}
 
 
-# A root that another program has moved.
+# A root that another program has moved below another provider.
 
 
-def test_failing_node_keeps_its_tree_wherever_its_root_was_moved(
+def test_failing_node_whose_root_was_moved_keeps_its_tree(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     nodes = publishing.driver.nodes

@@ -1,4 +1,4 @@
-"""Changes of other programs to providers are neither lost nor taken over."""
+"""Changes that other programs make to providers are neither lost nor attributed to us."""
 
 import uuid
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_subtree_moved_and_renamed_by_another_program_is_restored(
     assert after == before
 
 
-def test_provider_that_returns_with_an_error_does_not_count_as_absent(
+def test_provider_reported_in_a_refused_tree_does_not_count_as_absent(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     good = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
@@ -107,7 +107,7 @@ def test_device_that_may_have_moved_to_a_failing_node_is_not_absent(
     assert contents(placement)["gpu"]["inventories"] == {"VGPU": (4, 0)}
 
 
-def test_provider_of_one_instance_is_refused_to_another(
+def test_provider_of_one_driver_instance_is_not_written_by_another(
     publishing: Publishing, placement: PlacementFixture, tmp_path: Path
 ) -> None:
     publishing.driver.nodes["cn"] = flat(VCPU=8)
@@ -125,7 +125,7 @@ def test_provider_of_one_instance_is_refused_to_another(
     assert after == before
 
 
-def test_inventory_that_contradicts_itself_is_corrected(
+def test_inventory_with_contradicting_figures_is_corrected(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes |= {"a": flat(VCPU=8), "b": flat(VCPU=8)}

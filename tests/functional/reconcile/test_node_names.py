@@ -1,4 +1,4 @@
-"""Nodes that are renamed, vanish and return: their uuids identify them."""
+"""Nodes that are renamed, vanish and return are identified by their uuids."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def sized(vcpus: int) -> Edit:
 
 
 def rename(publishing: Publishing, named: dict[str, str], **names: str) -> None:
-    """Rename nodes, all at once; in the arguments, _ stands for -."""
+    """Rename several nodes at the same time; in the keyword arguments, _ stands for -."""
     spoken = {old.replace("_", "-"): new for old, new in names.items()}
     for table in (publishing.driver.nodes, named):
         kept: dict[str, Any] = {spoken.get(name, name): what for name, what in table.items()}
@@ -125,7 +125,7 @@ def test_renamed_node_keeps_its_instances_and_moves(
         assert noted(context)[HOST, "new-name"] == (6, 0, 0)
     assert [on(publishing, one) for one in (sits, comes, goes, other, away)] == [
         *("new-name", "cn-1", "new-name", "cn-1"),
-        "cn-0",  # of another host
+        "cn-0",  # the node of another host
     ]
     found = [Migration.get_by_uuid(context, one.uuid) for one in (arriving, leaving, ended)]
     assert [(one.source_node, one.dest_node) for one in found[:2]] == [
@@ -152,7 +152,7 @@ def test_nodes_that_swap_names_keep_their_instances(
     one_more = instance(context, 1, place=(HOST, "cn-1"))
 
     rename(publishing, named, cn_0="cn-1", cn_1="cn-0")
-    for _ in range(4):  # a name is free only after the other node has released it
+    for _ in range(4):  # each node waits until the other one has released the name
         publishing.cycle.sync()
     sync(publishing)
 
@@ -172,7 +172,7 @@ def test_claim_during_a_rename_is_not_lost(publishing: Publishing, named: dict[s
     publishing.driver.nodes["cn-0"] = sized(8)
     sync(publishing)
     rename(publishing, named, cn_0="new-name")
-    # A claim under the old name, from a process that does not know the new one.
+    # A process that does not know the new name claims under the old name.
     claims = Claims(publishing.context, HOST)
     one = instance(publishing.context, 2)
 
@@ -230,7 +230,7 @@ def test_node_that_returns_after_its_removal_is_created_again_with_its_uuid(
     sync(publishing)
     assert contents(placement) == before
     assert uuids(publishing)["cn"] == uuid
-    # The instance still has the name of the node.
+    # The instance still names its node.
     assert on(publishing, one) == "cn"
     assert noted(publishing.context) == taken(publishing.context)
     assert noted(publishing.context)[HOST, "cn"] == (2, 0, 0)

@@ -1,4 +1,4 @@
-"""A driver in the style of nova: its signatures, plain dicts, and reshapes."""
+"""A driver with the method signatures and the plain dicts of nova's drivers, and reshapes."""
 
 import uuid
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ SOCKETS = (f"{NODE}_numa_0", f"{NODE}_numa_1")
 GPUS = (f"{SOCKETS[0]}_gpu_a", f"{SOCKETS[0]}_gpu_b", f"{SOCKETS[1]}_gpu_c")
 GPU_SIZE = 4
 MARKS = {"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"}
-#: Inventories before the reshape, and after it.
+#: Inventories of the node before and after the reshape.
 OLD = {"VCPU": (16, 0), "MEMORY_MB": (65536, 512), "VGPU": (12, 0)}
 NEW = {name: figures for name, figures in OLD.items() if name != "VGPU"}
 
 
 def figures(total: int, **others: Any) -> dict[str, Any]:
-    """Return an inventory with all six fields."""
+    """Return an inventory with all six fields of Placement."""
     return {
         "total": total,
         "reserved": 0,
@@ -48,7 +48,7 @@ def take_vgpus(held: dict[str, Any], provider: str) -> int:
 
 
 def spread(driver: "NovaDriver", tree: ProviderTree, node: str, allocations: Allocations) -> None:
-    """Move the instances' VGPUs from the node to its GPUs, filling one after the other."""
+    """Move the instances' VGPUs from the node to its GPUs; fill one GPU after the other."""
     root = tree.data(node).uuid
     free = {tree.data(gpu).uuid: GPU_SIZE for gpu in driver.gpus}
     for consumer in allocations.values():
@@ -63,10 +63,9 @@ def spread(driver: "NovaDriver", tree: ProviderTree, node: str, allocations: All
 
 
 class NovaDriver(ScriptedDriver):
-    """A host with two NUMA nodes, three GPUs below them and a storage that it shares.
+    """A host with two NUMA nodes, three GPUs below them, and a storage provider that it shares.
 
-    While it is ``old``, the node itself has the VGPUs.
-    """
+    While ``old`` is set, the node itself has the VGPUs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,7 +159,7 @@ def all_allocations(placement: PlacementFixture) -> dict[str, dict[str, dict[str
 
 
 def inventories(placement: PlacementFixture) -> dict[str, dict[str, tuple[int, int]]]:
-    """Return (total, reserved) of each class, by provider."""
+    """Return (total, reserved) of each class, by provider name."""
     return {name: one["inventories"] for name, one in contents(placement).items()}
 
 
@@ -168,10 +167,9 @@ def inventories(placement: PlacementFixture) -> dict[str, dict[str, tuple[int, i
 def reshaping(
     publishing: Publishing, placement: PlacementFixture, driver: NovaDriver
 ) -> NovaDriver:
-    """The driver with a published node whose own VGPUs instances use.
+    """The driver after it has published VGPUs on the node, which instances use.
 
-    From now on it wants the VGPUs on the GPUs.
-    """
+    The driver now reports the VGPUs on the GPUs."""
     driver.old = True
     assert not publishing.cycle.sync().problems
     allocate(placement, instance(1), cn={"VCPU": 2, "MEMORY_MB": 1024, "VGPU": 3})
@@ -185,7 +183,7 @@ def reshaping(
 
 
 def is_reshaped(placement: PlacementFixture) -> bool:
-    """Return whether everything is where the new layout has it."""
+    """Assert the inventories of the new layout; return whether the allocations also fit it."""
     assert inventories(placement) == {
         NODE: NEW,
         STORAGE: {"DISK_GB": (1000, 0)},

@@ -1,4 +1,4 @@
-"""Children below nova's root when the root is deleted, returns, or gets another uuid."""
+"""Our children below nova's root when nova deletes the root or creates it again."""
 
 import itertools
 import uuid
@@ -35,7 +35,7 @@ CONSUMER = str(uuid.uuid4())
 
 
 def below(*children: str, **uuids: str) -> Edit:
-    """Return a driver that overlays the node, with children; ``uuids`` are explicit ones."""
+    """Return an edit that overlays the node and adds children, with the given ``uuids``."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         tree.set_publishing_mode(node, PublishingMode.OVERLAY)
@@ -51,7 +51,7 @@ def below(*children: str, **uuids: str) -> Edit:
 
 
 def silent(*children: str) -> Edit:
-    """Return a driver that does not report the root of the node."""
+    """Return an edit that adds children and does not report the root of the node."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         for name in children:
@@ -63,7 +63,7 @@ def silent(*children: str) -> Edit:
 
 
 class Nova:
-    """nova's report client, as far as its root is concerned."""
+    """The calls by which nova's report client creates and deletes the root."""
 
     def __init__(self, placement: PlacementFixture) -> None:
         self._client = placement.client
@@ -78,7 +78,7 @@ class Nova:
         return made.uuid
 
     def delete_service(self) -> None:
-        """Delete each provider of the tree, children first, as nova does; nothing is checked."""
+        """Delete all providers of the tree, children first, as nova does with a service."""
         root = self._client.list_providers(name=NODE)[0].uuid
         for one in self._client.list_providers(in_tree=root):
             if one.uuid != root:
@@ -86,7 +86,7 @@ class Nova:
         self._client.delete_provider(root)
 
     def recreate_root(self) -> None:
-        """Delete the service, and create a root with another uuid."""
+        """Delete the service, and create a root with a new uuid."""
         self.delete_service()
         self.create_root()
 
@@ -221,7 +221,7 @@ def test_children_after_a_crash_at_each_request_below_a_new_root_keep_uuids(
     assert after == before
 
 
-def test_device_with_a_new_uuid_of_its_own_is_held_until_the_former_reservation_ends(
+def test_device_with_a_new_uuid_stays_reserved_until_the_reservation_of_the_old_uuid_ends(
     publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
 ) -> None:
     first, second = str(uuid.uuid4()), str(uuid.uuid4())
@@ -247,10 +247,10 @@ def test_device_with_a_new_uuid_of_its_own_is_held_until_the_former_reservation_
     assert first not in publishing.store.records
 
 
-def test_device_with_a_new_uuid_of_its_own_is_not_offered_beside_the_former_allocation(
+def test_device_with_a_new_uuid_is_not_published_while_the_old_provider_has_an_allocation(
     publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
 ) -> None:
-    """Placement keeps the former provider, and no other one can have its name."""
+    """The old provider still has the name of the device in Placement."""
     first, second = (str(uuid.uuid4()) for _ in range(2))
     publishing.driver.nodes[NODE] = below(**{GPU: first})
     publishing.cycle.sync()
@@ -290,7 +290,7 @@ def test_removed_device_that_was_reserved_returns_reserved_below_a_new_root(
 # The root is missing.
 
 
-def test_sync_without_the_root_reports_since_when_and_keeps_all_records(
+def test_sync_of_a_missing_root_reports_since_when_it_is_missing_and_keeps_all_records(
     publishing: Publishing, placement: PlacementFixture, nova: Nova
 ) -> None:
     publishing.driver.nodes[NODE] = below(GPU, FPGA)
@@ -307,7 +307,7 @@ def test_sync_without_the_root_reports_since_when_and_keeps_all_records(
         publishing.driver.nodes[NODE] = does_not_answer
         publishing.restarted().sync()
         publishing.driver.nodes[NODE] = below(GPU, FPGA)
-    publishing.driver.nodes[NODE] = below(GPU)  # a listing that lacks a device
+    publishing.driver.nodes[NODE] = below(GPU)  # the driver reports one device less
     publishing.restarted().sync()
     publishing.driver.nodes[NODE] = below(GPU, FPGA)
 
@@ -356,14 +356,14 @@ def test_missing_root_of_a_node_that_is_no_longer_listed_is_forgotten(
     assert not publishing.store.records
 
 
-# A child with allocations keeps the root from being deleted.
+# A child with allocations, because of which nova cannot delete the root.
 
 
 @pytest.fixture
 def blocking(
     publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
 ) -> dict[str, dict[str, Any]]:
-    """Return Placement with a child that has an allocation, and is reserved by the operator."""
+    """The providers of Placement, with a child that has an allocation and is reserved."""
     publishing.driver.nodes[NODE] = below(GPU, FPGA)
     publishing.cycle.sync()
     allocate(placement, CONSUMER, cn_gpu={"VGPU": 1})
@@ -388,25 +388,25 @@ def test_detached_child_frees_the_root_and_returns_below_the_new_root(
 ) -> None:
     holds.detach(summary(placement, GPU))
 
-    def is_apart() -> bool:
-        """Return whether the child is a root of its own, and otherwise unchanged."""
+    def is_detached() -> bool:
+        """Return whether the child has become a root and is otherwise unchanged."""
         return everything()[GPU] == blocking[GPU] | {"parent": None}
 
-    assert is_apart()
+    assert is_detached()
     for cycle in ("sync", "drift", "sync"):
         outcome = getattr(publishing.restarted(), cycle)()
         assert (outcome.problems, outcome.steps, outcome.pending) == ((), (), ())
-        assert is_apart()
+        assert is_detached()
     placement.requests.clear()
     publishing.restarted().sync()
     assert len(placement.requests) == 1
 
     nova.delete_service()
     for _ in range(2):
-        writes(placement, GPU, VGPU=(4, 0))  # another program does not know the reservation
+        writes(placement, GPU, VGPU=(4, 0))  # another program overwrites the reservation
         (problem,) = publishing.restarted().sync().problems
         assert isinstance(problem, ProviderMissing)
-        assert is_apart()
+        assert is_detached()
     nova.create_root()
     assert not publishing.restarted().sync().problems
 
@@ -423,7 +423,7 @@ def test_detached_child_frees_the_root_and_returns_below_the_new_root(
 def test_sync_reports_a_root_that_could_not_be_deleted(
     publishing: Publishing, placement: PlacementFixture, blocking: dict[str, dict[str, Any]]
 ) -> None:
-    """nova has deleted the children without allocations, and has left the root."""
+    """nova has deleted the children without allocations, and has kept the root."""
     placement.client.delete_provider(blocking[FPGA]["uuid"])
 
     (problem,) = publishing.restarted().sync().problems
@@ -473,7 +473,7 @@ def test_detached_child_returns_below_a_former_root_that_was_created_again(
     holds: Reservations,
     blocking: dict[str, dict[str, Any]],
 ) -> None:
-    """nova keeps the uuid of a compute node in a file."""
+    """nova keeps the uuid of a compute node in a file and creates the root with it."""
     holds.detach(summary(placement, GPU))
     nova.delete_service()
     publishing.restarted().sync()
@@ -484,7 +484,7 @@ def test_detached_child_returns_below_a_former_root_that_was_created_again(
     assert everything() == blocking
 
 
-def test_detached_child_whose_mark_is_released_returns_below_the_former_root(
+def test_detached_child_whose_detachment_is_released_returns_below_the_former_root(
     publishing: Publishing,
     placement: PlacementFixture,
     holds: Reservations,
@@ -623,7 +623,7 @@ def test_children_below_a_renamed_root_move_below_the_new_root_of_the_node(
     former = blocking[NODE]["uuid"]
     placement.client.update_provider(former, "old", None)
     calls: list[str] = []
-    publishing.driver.nodes[NODE] = sees(GPU, calls)(below(GPU, FPGA))
+    publishing.driver.nodes[NODE] = asserting_child(GPU, calls)(below(GPU, FPGA))
     nova.create_root()
 
     assert not publishing.restarted().sync().problems
@@ -650,7 +650,7 @@ def test_driver_edits_a_detached_child_below_the_root(
     publishing.cycle.sync()
     holds.detach(summary(placement, GPU))
     calls: list[str] = []
-    publishing.driver.nodes[NODE] = sees(GPU, calls)(below(GPU, FPGA))
+    publishing.driver.nodes[NODE] = asserting_child(GPU, calls)(below(GPU, FPGA))
     placement.client.set_aggregates(blocking[FPGA]["uuid"], 3, [str(uuid.uuid4())])
 
     assert not getattr(publishing.cycle, cycle)().problems
@@ -658,8 +658,8 @@ def test_driver_edits_a_detached_child_below_the_root(
     assert calls == [NODE]
 
 
-def sees(child: str, calls: list[str]) -> Callable[[Edit], Edit]:
-    """Return a wrapper of drivers that refuses a tree without the child's inventory."""
+def asserting_child(child: str, calls: list[str]) -> Callable[[Edit], Edit]:
+    """Return a wrapper of an edit; it asserts that the tree has the child below the node."""
 
     def wrap(edit: Edit) -> Edit:
         def checked(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:

@@ -1,4 +1,4 @@
-"""One tree that cannot be read, looked up or written delays no other tree."""
+"""A tree that cannot be read, looked up or written delays no other tree."""
 
 import sqlite3
 from contextlib import closing
@@ -80,7 +80,7 @@ def test_consumer_that_cannot_be_looked_up_stops_no_other_node(
     assert is_full(placement, "cn")
 
 
-def test_rows_of_nodes_keep_their_figures_when_placement_stops_answering(
+def test_rows_of_nodes_keep_their_amounts_when_placement_stops_answering(
     publishing: Publishing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"cn-{number}" for number in range(3)]
@@ -99,10 +99,10 @@ def test_rows_of_nodes_keep_their_figures_when_placement_stops_answering(
     assert {one.vcpus for one in nodes} == {2}
 
 
-def test_slow_tree_that_is_refused_in_each_attempt_delays_no_other_reservation(
+def test_slow_tree_with_a_conflict_in_each_attempt_delays_no_other_reservation(
     publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another program writes the slow tree all the time; each attempt takes 31 seconds."""
+    """Another program writes before each attempt, and each attempt takes 31 seconds."""
     driver = ReservingDriver()
     drives(publishing, driver)
     driver.nodes |= {name: flat(CUSTOM_GOLD=2) for name in ("slow", "good-1", "good-2")}
@@ -134,7 +134,7 @@ def test_slow_tree_that_is_refused_in_each_attempt_delays_no_other_reservation(
 def test_records_of_another_host_that_cannot_be_moved_stop_no_other_node(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """An old release left a record of the node on another host, and the own one is damaged."""
+    """An old release left another host's record of the node; this host's record is damaged."""
     publishing.driver.nodes |= {"cn": flat(VCPU=8), "other": flat(VCPU=8)}
     publishing.cycle.sync()
     cn = contents(placement)["cn"]["uuid"]

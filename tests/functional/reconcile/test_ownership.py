@@ -1,4 +1,4 @@
-"""Every provider has one owner, and only our own providers are written."""
+"""Every provider has one owner, and we write only our own providers."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -34,10 +34,9 @@ _TWO_OWNERS = """
 
 @pytest.fixture(autouse=True)
 def one_owner(placement: PlacementFixture) -> None:
-    """Assert after every write of every test that no provider in Placement has two owners.
+    """Assert after every write that no provider in Placement has the traits of two owners.
 
-    Providers that a test gives two owners have names that start with "theirs".
-    """
+    The names of providers to which a test gives two owners start with "theirs"."""
 
     def scan(method: str, path: str) -> None:
         if method != "GET":
@@ -51,7 +50,7 @@ def one_owner(placement: PlacementFixture) -> None:
 def republished_as(
     owner: str, publishing: Publishing, placement: PlacementFixture
 ) -> Iterator[Publishing]:
-    """Return the same instance with its state and its driver's nodes, and another owner."""
+    """Return the same driver instance with its state and nodes, for another owner."""
     with Publishing(placement, publishing.state_path, owner=owner) as again:
         again.driver.nodes = publishing.driver.nodes
         yield again
@@ -59,7 +58,7 @@ def republished_as(
 
 @pytest.fixture
 def as_cyborg(publishing: Publishing, placement: PlacementFixture) -> Iterator[Publishing]:
-    """The instance after a change of its owner in the configuration; restarted() applies it."""
+    """The driver instance for OWNER_CYBORG instead of its first owner, after ``restarted()``."""
     yield from republished_as("OWNER_CYBORG", publishing, placement)
 
 
@@ -85,7 +84,7 @@ def make(
     uuid_: str | None = None,
     **totals: int,
 ) -> str:
-    """Create an untagged provider as another client; return its uuid."""
+    """Create a provider without traits as another client; return its uuid."""
     client = placement.new_client()
     made = client.create_provider(uuid_ or str(uuid.uuid4()), name, parent)
     client.set_inventories(
@@ -99,7 +98,7 @@ def make(
 
 @pytest.fixture
 def adopting(placement: PlacementFixture, tmp_path: Path) -> Iterator[Publishing]:
-    """An instance with ``adopt = matching``."""
+    """A driver instance with ``adopt = matching``."""
     with Publishing(placement, tmp_path / "adopting", adopts_matching=True) as fixture:
         yield fixture
 
@@ -109,7 +108,7 @@ CHILD = "00000000-0000-0000-0000-0000000000c1"
 
 
 def _child_by_uuid(child: str) -> Edit:
-    """Return the edit of a node with a child under this uuid, whatever it is in Placement."""
+    """Return an edit that puts the child with this uuid below the node, under the name gpu."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         flat(DISK_GB=8)(tree, node, allocations)
@@ -129,9 +128,7 @@ def _child_by_uuid(child: str) -> Edit:
 def test_adopt_matching_takes_over_a_child_below_a_root_of_ours(
     adopting: Publishing, placement: PlacementFixture, edit: Edit
 ) -> None:
-    """A list by our instance trait lacks the child; an instance with several nodes sends
-    that list.
-    """
+    """The child lacks our instance trait, by which an instance with several nodes lists."""
     adopting.driver.nodes |= {"cn": flat(DISK_GB=8), "another": flat(DISK_GB=8)}
     adopting.cycle.sync()
     make(placement, "gpu", ROOT, uuid_=CHILD, VGPU=2)
@@ -206,7 +203,7 @@ def test_adopt_matching_leaves_a_root_that_does_not_match(
     before = contents(placement)
     adopting.driver.nodes["cn"] = flat(**totals)
 
-    for _ in range(2):  # the second one knows the root's uuid
+    for _ in range(2):  # the second cycle knows the root's uuid
         (problem,) = adopting.restarted().sync().problems
 
         assert isinstance(problem, OwnershipConflict)
@@ -218,7 +215,7 @@ def test_adopt_matching_leaves_a_root_that_does_not_match(
 
 
 def overlaid(*, traits: tuple[str, ...] = (), reserve: bool = False) -> Edit:
-    """A driver that overlays the node, and sets facts that belong to its owner."""
+    """Return an edit that overlays the node and also sets facts that only its owner may set."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         tree.set_publishing_mode(node, PublishingMode.OVERLAY)
@@ -231,7 +228,7 @@ def overlaid(*, traits: tuple[str, ...] = (), reserve: bool = False) -> Edit:
     return edit
 
 
-def test_overlay_adds_only_owner_named_traits_and_reservation(
+def test_overlay_writes_only_traits_with_our_prefix_and_the_reservation(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     client, aggregate = placement.client, str(uuid.uuid4())
@@ -270,7 +267,7 @@ def test_overlay_adds_only_owner_named_traits_and_reservation(
 # Another owner in the configuration.
 
 
-def test_new_owner_replaces_the_old_one_with_one_write_each(
+def test_new_owner_replaces_the_old_owner_with_one_write_for_each_provider(
     publishing: Publishing, as_cyborg: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes |= {
@@ -327,7 +324,7 @@ def test_allocated_provider_changes_its_owner_once_it_has_no_allocations(
 # Owners of root providers with VCPU.
 
 
-def test_root_with_vcpu_is_refused_to_all_owners_but_nova(
+def test_root_with_vcpu_is_refused_for_every_owner_except_nova(
     placement: PlacementFixture,
     tmp_path: Path,
 ) -> None:

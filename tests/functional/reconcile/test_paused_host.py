@@ -1,4 +1,4 @@
-"""A host that pauses in the middle of a cycle, and wakes up after another host took its node."""
+"""A host that pauses during a cycle and goes on after another host has taken its node."""
 
 from pathlib import Path
 
@@ -25,13 +25,13 @@ def test_host_paused_at_any_point_does_not_change_the_node_of_its_new_host(
     assert not found
 
 
-def test_process_paused_after_its_listing_does_not_change_what_its_successor_has_written(
+def test_process_paused_after_its_listing_does_not_overwrite_its_successor(
     placement: PlacementFixture,
     placement_url: tuple[str, Requests],
     tmp_path: Path,
     draw: Draw,
 ) -> None:
-    """It was thought dead. The lock of an instance is in another state_path, and stops neither."""
+    """The successor uses another state_path, so the lock of the instance stops neither process."""
     with Pausing(placement, placement_url[0], tmp_path, taker=HOST) as pausing:
         listed = pausing.points.index("after get_available_nodes")
         found = {

@@ -1,4 +1,4 @@
-"""A tracker whose objects another process stores has no database of its own."""
+"""A reconciler whose objects another process stores opens no database."""
 
 from pathlib import Path
 
@@ -19,14 +19,14 @@ pytestmark = ANYWHERE
 CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 
 
-def of_ours(said: list[str]) -> set[str]:
-    """Return the tables of ours that statements name."""
+def tables_of_wharfinger(said: list[str]) -> set[str]:
+    """Return the tables of Wharfinger that the statements name."""
     words = {word for statement in said for word in statement.replace('"', " ").split()}
     return METADATA.tables.keys() & {word.partition(".")[0] for word in words}
 
 
-def live(publishing: Publishing, placement: PlacementFixture) -> None:
-    """Run whole syncs: a first one, a reshape, a removal, and a restart."""
+def run_syncs(publishing: Publishing, placement: PlacementFixture) -> None:
+    """Run a first sync, a reshape, a removal, and a sync after a restart."""
     publishing.driver.nodes |= {"cn": flat(VCPU=8, VGPU=4), "gone": flat(VCPU=8)}
     publishing.cycle.sync()
     allocate(placement, CONSUMER, cn={"VCPU": 2, "VGPU": 1})
@@ -43,10 +43,12 @@ def test_remote_objects_are_read_only_through_json_requests(
 ) -> None:
     # The requests are decoded, so they are JSON.
     with statements() as here, statements(publishing.state_path) as anywhere, questions() as asked:
-        live(publishing, placement)
+        run_syncs(publishing, placement)
 
-    assert of_ours(anywhere) > {"compute_nodes", "provider_records", "services"}
-    assert of_ours(here) == (of_ours(anywhere) if where == "here" else set())
+    assert tables_of_wharfinger(anywhere) > {"compute_nodes", "provider_records", "services"}
+    assert tables_of_wharfinger(here) == (
+        tables_of_wharfinger(anywhere) if where == "here" else set()
+    )
     assert (publishing.context.database is None) == (where == "elsewhere")
     actions = {question["action"] for question in asked}
     assert actions == (set() if where == "here" else {"class", "object"})

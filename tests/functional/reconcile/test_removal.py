@@ -1,4 +1,4 @@
-"""Absent providers are removed late, on purpose, and never by mistake."""
+"""Absent providers are removed only after a delay, and never by mistake."""
 
 import uuid
 from collections.abc import Iterator
@@ -43,21 +43,21 @@ def publishing(placement: PlacementFixture, tmp_path: Path, clock: Clock) -> Ite
 
 
 def fleet(publishing: Publishing, count: int) -> list[str]:
-    """Let the driver report so many nodes, and publish them; return their names."""
+    """Publish ``count`` nodes; return their names."""
     names = [f"node-{number:02}" for number in range(count)]
     publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=1) for name in names}
     assert not publishing.cycle.sync().problems
     return names
 
 
-def lose(publishing: Publishing, *names: str) -> None:
+def stop_reporting(publishing: Publishing, *names: str) -> None:
     """Let the driver no longer report these nodes."""
     for name in names:
         del publishing.driver.nodes[name]
 
 
 def absent_twice(publishing: Publishing, clock: Clock) -> CycleResult:
-    """Run two full cycles, far enough apart; return the second result."""
+    """Run two full cycles, DELAY apart; return the second result."""
     publishing.cycle.sync()
     clock.later(DELAY)
     return publishing.cycle.sync()
@@ -78,14 +78,14 @@ def waiting(outcome: CycleResult) -> dict[str, str]:
     return {item.name: item.reason for item in outcome.pending}
 
 
-# Absent from two complete listings, far enough apart.
+# Providers are removed when two complete listings, DELAY apart, lack them.
 
 
 def test_absence_counts_across_restarts(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     fleet(publishing, 3)
-    lose(publishing, "node-00")
+    stop_reporting(publishing, "node-00")
 
     counted = []
     for _ in range(3):
@@ -96,16 +96,16 @@ def test_absence_counts_across_restarts(
     assert "node-00" not in contents(placement)
 
 
-def test_absent_node_that_is_listed_without_a_description_counts_anew(
+def test_absence_of_a_node_restarts_after_a_listing_whose_node_cannot_be_read(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     fleet(publishing, 2)
-    lose(publishing, "node-00")
+    stop_reporting(publishing, "node-00")
     publishing.cycle.sync()
     clock.later(DELAY / 2)
     publishing.driver.nodes["node-00"] = does_not_answer
     publishing.cycle.sync()
-    lose(publishing, "node-00")
+    stop_reporting(publishing, "node-00")
     clock.later(DELAY / 2)
 
     outcome = publishing.cycle.sync()
@@ -118,7 +118,7 @@ def test_failed_listing_removes_nothing_and_counts_no_absence(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     fleet(publishing, 2)
-    lose(publishing, "node-00")
+    stop_reporting(publishing, "node-00")
 
     def failing() -> None:
         publishing.driver.fails = True
@@ -135,7 +135,7 @@ def test_failed_listing_removes_nothing_and_counts_no_absence(
     assert kinds(publishing.cycle.sync().steps) == [(DeleteProvider, "node-00")]
 
 
-# With allocations: reserved, kept and reported.
+# Absent providers with allocations are reserved, kept and reported.
 
 
 def test_absent_provider_reserved_for_its_allocations_regains_its_figures_when_it_returns(
@@ -152,7 +152,7 @@ def test_absent_provider_reserved_for_its_allocations_regains_its_figures_when_i
     publishing.cycle.sync()
     before = contents(placement)["cn"]
     consumer = use(placement, "cn", VCPU=1)
-    lose(publishing, "cn")
+    stop_reporting(publishing, "cn")
     outcome = absent_twice(publishing, clock)
     assert kinds(outcome.steps) == [(SetInventories, "cn")]
     assert not outcome.problems
@@ -171,7 +171,7 @@ def test_absent_provider_reserved_for_its_allocations_regains_its_figures_when_i
     ratio = placement.client.get_inventories(before["uuid"]).inventories["VCPU"].allocation_ratio
     assert ratio == 4.0
 
-    lose(publishing, "cn")
+    stop_reporting(publishing, "cn")
     absent_twice(publishing, clock)
     placement.client.delete_allocations(consumer)
     assert kinds(publishing.restarted().sync().steps) == [(DeleteProvider, "cn")]
@@ -182,7 +182,7 @@ def test_allocation_just_before_the_removal_keeps_the_provider(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     fleet(publishing, 2)
-    lose(publishing, "node-00")
+    stop_reporting(publishing, "node-00")
     publishing.cycle.sync()
     clock.later(DELAY)
     placement.adapter.once_before(
@@ -197,7 +197,7 @@ def test_allocation_just_before_the_removal_keeps_the_provider(
     assert contents(placement)["node-00"]["inventories"] == {"CUSTOM_GOLD": (1, 1)}
 
 
-# With children of other owners: the same.
+# Absent providers with children of other owners are reserved, kept and reported, too.
 
 
 @pytest.mark.parametrize("others", [0, 2], ids=["alone", "in a fleet"])
@@ -211,7 +211,7 @@ def test_absent_host_with_a_child_of_another_program_is_reserved_and_kept(
     theirs = placement.client.create_provider(
         str(uuid.uuid4()), "theirs", contents(placement)["gpu"]["uuid"]
     )
-    lose(publishing, "cn")
+    stop_reporting(publishing, "cn")
 
     outcome = absent_twice(publishing, clock)
 
@@ -227,14 +227,14 @@ def test_absent_host_with_a_child_of_another_program_is_reserved_and_kept(
     assert not {"cn", "gpu"} & contents(placement).keys()
 
 
-# A plan alone.
+# Plans without writes.
 
 
 def test_plan_shows_pending_removals_and_writes_nothing(
     publishing: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     fleet(publishing, 3)
-    lose(publishing, "node-00")
+    stop_reporting(publishing, "node-00")
     before, remembered = contents(placement), stored(publishing.state_path)
     placement.requests.clear()
 
@@ -266,7 +266,7 @@ def test_mass_removal_is_refused_until_allowed_and_the_rest_is_synced(
     gone = fleet(publishing, 8)[:5]
     consumer = use(placement, gone[0], CUSTOM_GOLD=1)
     before = contents(placement)
-    lose(publishing, *gone)
+    stop_reporting(publishing, *gone)
     publishing.cycle.sync()
     clock.later(DELAY)
     publishing.driver.nodes |= {
@@ -316,7 +316,7 @@ def test_device_that_moved_into_a_refused_tree_is_neither_absent_nor_an_orphan(
     publishing.driver.nodes["node-00"] = GOLD_WITH_DEVICE
     publishing.cycle.sync()
     before = contents(placement)
-    # The device of node-00 is below a node now whose driver adds another owner's trait.
+    # The device moves to node-01, whose tree is refused: it has another owner's trait.
     misused = also(lambda tree: tree.add_traits("node-01", "OWNER_CYBORG"))
     publishing.driver.nodes["node-00"] = with_children({"CUSTOM_GOLD": 1}, {})
     publishing.driver.nodes["node-01"] = misused(GOLD_WITH_DEVICE)
@@ -335,11 +335,11 @@ def test_device_that_moved_into_a_refused_tree_is_neither_absent_nor_an_orphan(
     assert publishing.store.records[DEVICE].absent_since is None
 
 
-# Before a removal, the driver is asked about each node or device.
+# Before a removal, the cycle asks the driver whether the node or device is gone.
 
 
 class Questions:
-    """Questions to a driver, and its answers by name; for a missing answer the backend is down."""
+    """The names that the driver was asked about, and its answers; without an answer it fails."""
 
     def __init__(self, publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[str] = []
@@ -356,7 +356,7 @@ class Questions:
         return self.answers[name]
 
     def new(self) -> list[str]:
-        """Return the questions since the last call."""
+        """Return the names that were asked about since the last call."""
         asked, self.asked = self.asked, []
         return asked
 
@@ -371,7 +371,7 @@ def test_mass_removal_asks_the_driver_only_once_it_is_allowed(
 ) -> None:
     lost = fleet(publishing, 10)[:5]
     questions.answers = dict.fromkeys(lost, True)
-    lose(publishing, *lost)
+    stop_reporting(publishing, *lost)
     assert isinstance(only_problem(absent_twice(publishing, clock)), MassRemoval)
     assert questions.asked == []
     publishing.allow_mass_removal = True
@@ -388,7 +388,7 @@ def test_removal_that_waits_for_an_allocation_asks_again_only_after_its_end(
 ) -> None:
     fleet(publishing, 2)
     consumer = use(placement, "node-00", CUSTOM_GOLD=1)
-    lose(publishing, "node-00")
+    stop_reporting(publishing, "node-00")
     questions.answers["node-00"] = False
     absent_twice(publishing, clock)
     assert questions.new() == ["node-00"], "before it is reserved"

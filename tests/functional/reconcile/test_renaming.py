@@ -1,4 +1,4 @@
-"""Providers and nodes with new names: names are restored, and no inventory is offered twice."""
+"""Renamed providers and nodes: names are restored, and no card is offered twice."""
 
 import json
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def assert_unchanged(
     *,
     requests: int = 1,
 ) -> None:
-    """Assert that a cycle sends so many requests to Placement, and writes nothing."""
+    """Assert that a cycle sends this number of requests to Placement, and writes nothing."""
     placement.requests.clear()
     transactions.clear()
     outcome = getattr(publishing.cycle, cycle)()
@@ -72,13 +72,13 @@ def test_cycle_of_provider_renamed_in_placement_restores_its_name(
     assert not outcome.problems
     assert [step.verb for step in outcome.steps] == ["update"]
     assert contents(placement) == before
-    publishing.cycle.sync()  # records that no other program changes the name any more
+    publishing.cycle.sync()  # this cycle records that the name has not changed again
     with Transactions() as transactions:
         assert_unchanged(publishing, placement, transactions, cycle)
 
 
 def overlaid(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-    """A node that another program publishes, with a device of ours."""
+    """Edit a node that another program publishes, and a device of ours below it."""
     tree.set_publishing_mode(node, PublishingMode.OVERLAY)
     device = f"{node}-device"
     if not tree.exists(device):
@@ -110,7 +110,7 @@ def test_cycles_of_overlaid_root_renamed_in_placement_report_it_and_keep_childre
         assert now.pop("renamed") == before["cn"]
         assert now["cn-device"] == before["cn-device"] | {"parent": "renamed"}
     with Transactions() as transactions:
-        # The publisher may have a new root, which has the name of the node.
+        # The second request looks for a new root with the name of the node.
         assert_unchanged(publishing, placement, transactions, "sync", requests=2)
     assert isinstance(publishing.restarted().sync().problems[0], ProviderRenamed)
     rename(placement, "renamed", "cn")
@@ -128,7 +128,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def cards(placement: PlacementFixture, tmp_path: Path, clock: Clock) -> Iterator[Publishing]:
-    """The driver of cards from the documentation, with four cards, below a root of nova."""
+    """The documentation's driver of cards, which has published four cards below nova's root."""
     file = tmp_path / "cards.json"
     file.write_text(json.dumps({str(slot): {"units": 1} for slot in range(4)}))
     conf = cfg.ConfigOpts()
@@ -157,19 +157,19 @@ def cards_driver(conf: cfg.ConfigOpts) -> ComputeDriver:
 
 
 def name_node(cards: Publishing, name: str) -> None:
-    """Rename the node of the driver, and not its host."""
+    """Rename the node of the driver, but not its host."""
     cards.driver.get_available_nodes = lambda refresh=False: [name]  # type: ignore[method-assign]
     cards.driver._read()  # type: ignore[attr-defined]
 
 
 def offered() -> int:
-    """Return the number of cards that can be allocated."""
+    """Return the number of cards in Placement that are not reserved."""
     figures = [one["inventories"].get(CARD, (0, 0)) for one in everything().values()]
     return sum(total - reserved for total, reserved in figures)
 
 
-def watch(placement: PlacementFixture) -> list[int]:
-    """Return a list that collects the number of offered cards after each request to Placement."""
+def offered_after_each_request(placement: PlacementFixture) -> list[int]:
+    """Return a list that gets the number of offered cards after each request to Placement."""
     seen: list[int] = []
     placement.adapter.after = lambda _method, _path: seen.append(offered())
     return seen
@@ -187,7 +187,7 @@ def test_cycles_of_renamed_node_never_offer_its_cards_twice(
     assert (names(), offered()) == (old, 4)
     rename(placement, HOST, "new")
     name_node(cards, "new")
-    seen = watch(placement)
+    seen = offered_after_each_request(placement)
 
     assert not cards.cycle.sync().problems
     assert names() == sorted(old + new)
@@ -216,7 +216,7 @@ def test_node_renamed_and_named_back_offers_its_cards_as_before(
     cards.cycle.sync()
     rename(placement, "new", HOST)
     name_node(cards, HOST)
-    seen = watch(placement)
+    seen = offered_after_each_request(placement)
 
     for _ in range(2):
         assert not cards.cycle.sync().problems
@@ -252,7 +252,7 @@ def test_cards_of_a_renamed_node_beyond_the_removal_limit_stay_reserved(
     assert not cards.cycle.sync().problems
     rename(placement, HOST, "new")
     name_node(cards, "new")
-    seen = watch(placement)
+    seen = offered_after_each_request(placement)
 
     assert not cards.cycle.sync().problems
     clock.later(DELAY)
@@ -266,7 +266,7 @@ def test_cards_of_a_renamed_node_beyond_the_removal_limit_stay_reserved(
     assert max(seen) == 8
 
 
-def test_cycles_of_driver_that_removes_unreported_children_leave_those_of_other_programs(
+def test_cycles_of_driver_that_removes_unreported_children_keep_those_of_other_programs(
     cards: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     marks = {"OWNER_NOVA", "CUSTOM_WHARFINGER_CARDS"}
@@ -299,7 +299,7 @@ def test_cycles_of_driver_that_removes_unreported_children_leave_those_of_other_
 def renamed(
     cards: Publishing, placement: PlacementFixture, tmp_path: Path, clock: Clock
 ) -> Iterator[Publishing]:
-    """The same driver after a restart, on a host with a new name."""
+    """The driver of cards after a restart on its host, which has a new name."""
     rename(placement, HOST, "new")
     with Publishing(
         placement,
@@ -319,7 +319,7 @@ def test_cycles_of_renamed_host_never_offer_its_cards_twice(
     renamed: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     old, new = ([f"{host}_card_{slot}" for slot in range(4)] for host in (HOST, "new"))
-    seen = watch(placement)
+    seen = offered_after_each_request(placement)
 
     first = renamed.cycle.sync()
 
@@ -349,7 +349,7 @@ def test_cycle_below_root_with_cards_of_host_that_is_up_writes_nothing(
         assert f"on host {HOST}" in str(problem)
 
 
-def test_absent_card_that_is_due_is_reserved_before_others_are_offered(
+def test_absent_card_that_is_due_for_removal_is_reserved_before_a_new_card_is_offered(
     cards: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     file: Path = cards.driver._file  # type: ignore[attr-defined]
@@ -357,7 +357,7 @@ def test_absent_card_that_is_due_is_reserved_before_others_are_offered(
     cards.cycle.sync()
     clock.later(DELAY)
     file.write_text(json.dumps({str(slot): {"units": 1} for slot in (0, 1, 2, 4)}))
-    seen = watch(placement)
+    seen = offered_after_each_request(placement)
 
     for _ in range(2):
         assert not cards.cycle.sync().problems

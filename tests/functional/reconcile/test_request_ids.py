@@ -1,4 +1,4 @@
-"""The request id of a cycle: in its requests, in Placement's log, and in our errors."""
+"""Request ids of a cycle: in its requests, in Placement's log, and in our errors."""
 
 import logging
 import uuid
@@ -18,7 +18,7 @@ from wharfinger.request_id import current, same_request
 
 
 class Lines(logging.Handler):
-    """The lines of Placement's log, with the ids that its format has."""
+    """Collects the lines of Placement's log, with the global and the local request id."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def placement_log() -> Iterator[Lines]:
 def test_requests_of_one_cycle_share_an_id(
     publishing: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Requests from several threads share it as well."""
+    """Requests that several threads send have the id, too."""
     sent: list[str | None] = []
     send = placement.adapter.request
 

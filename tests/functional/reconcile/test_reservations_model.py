@@ -1,7 +1,6 @@
-"""Random orders of owners' writes, drivers' reasons, holds, cycles and restarts.
+"""Random orders of owners' writes, drivers' reasons, operators' reservations, cycles and restarts.
 
-A model computes what Placement must show after each cycle.
-"""
+A model computes what Placement must show after each cycle."""
 
 from collections.abc import Callable
 
@@ -30,16 +29,15 @@ from wharfinger.providers import ProviderTree
 from wharfinger.reconcile.cycle import CycleResult
 from wharfinger.reconcile.reserve_and_release import Reservations
 
-#: A child that we publish, and a root that another owner publishes, each with its node.
+#: Node names by provider: our child gpu, and the root card of another owner.
 NODES = {"gpu": "cn", "card": "card"}
 
 
 class World:
-    """The state of the system, and beside it the expected state.
+    """The driver, Placement, and a model of what Placement must show.
 
-    ``own`` are the inventories without any reservation; ``foreign`` are reservations of other
-    programs; ``reasons`` are the driver's current reasons, and ``seen`` those of the last snapshot.
-    """
+    ``own`` has the inventories without reservations, and ``foreign`` the reservations of other
+    programs. ``reasons`` has the driver's current reasons, ``seen`` those in the last snapshot."""
 
     def __init__(self, publishing: Publishing, placement: PlacementFixture) -> None:
         self.publishing, self.placement = publishing, placement
@@ -75,12 +73,11 @@ class World:
         self.publishing.restarted()
         self.has_listing = False
 
-    def lose(self) -> None:
-        """Lose the records: a full reservation of a driver then counts as another program's.
+    def delete_records(self) -> None:
+        """Delete the records: a full reservation of a driver then counts as another program's.
 
-        An exception is a provider whose inventory a reservation has stored, or whose owner has
-        written it since.
-        """
+        The exceptions are providers whose inventory a stored reservation has, and providers that
+        their owner has written since."""
         for name in NODES:
             if self.seen[name] and not self.holders[name]:
                 self.foreign |= {

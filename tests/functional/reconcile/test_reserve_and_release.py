@@ -1,4 +1,4 @@
-"""Reservations of operators and jobs: several at once, beside other actors, and interrupted."""
+"""Reservations of operators and jobs: several at once, interrupted, and beside other programs."""
 
 import random
 from collections import Counter
@@ -53,7 +53,7 @@ from wharfinger.reconcile.reserve_and_release import Reservations
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
-#: A root with one class, a child with two, one with none, and a root that another owner publishes.
+#: Our root cn, our children gpu and bare (without inventory), and another owner's root card.
 OWN = {
     "cn": {"VCPU": (8, 1)},
     "gpu": {"VGPU": (4, 1), "FPGA": (2, 0)},
@@ -66,16 +66,16 @@ FULL = {
     "bare": {},
     "card": {"FPGA": (3, 3)},
 }
-#: Seeds of the threads and processes, and of the cycles beside them.
+#: Attempts of each thread and process, and the seed that draws the cycles beside them.
 ATTEMPTS, SEED = 20, 1606
-#: No step has this number.
+#: A number that no step has.
 NEVER = -1
 CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
 
 
 @pytest.fixture
 def driver(publishing: Publishing, placement: PlacementFixture) -> ReservingDriver:
-    """A driver that has published all of OWN."""
+    """A driver that has published the inventories of OWN."""
     driver = CleaningDriver()
     drives(publishing, driver)
     makes(placement, "card", **OWN["card"])
@@ -189,7 +189,7 @@ def test_holder_reserves_a_provider_once_and_releases_only_its_own(
 
 
 @pytest.mark.parametrize("owner", [None, "CUSTOM_OWNER_ACME"])
-def test_reserve_of_a_provider_without_our_instance_is_refused(
+def test_reserve_of_a_provider_without_our_instance_trait_is_refused(
     owner: str | None, holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     theirs = makes(placement, "theirs", FPGA=(2, 0))
@@ -218,7 +218,7 @@ def test_reserve_of_a_provider_that_another_owner_took_is_refused(
 # The provider's own reserved amount.
 
 
-def test_release_restores_what_the_owner_wrote_meanwhile(
+def test_release_restores_the_reserved_amounts_that_the_owner_wrote_meanwhile(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     card = summary(placement, "card")
@@ -232,7 +232,7 @@ def test_release_restores_what_the_owner_wrote_meanwhile(
     assert figures(placement, "card") == {"FPGA": (5, 4), "VGPU": (2, 0)}
 
 
-def test_second_reservation_reserves_what_the_owner_wrote_since_the_first(
+def test_second_reservation_fills_an_inventory_that_the_owner_wrote_since_the_first(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     card = summary(placement, "card")
@@ -267,7 +267,7 @@ def test_release_after_loss_of_records_restores_the_figures(
     assert figures(placement, name) == OWN[name]
 
 
-# Foreign reservations.
+# Foreign reservations: inventories that another program has fully reserved.
 
 
 def test_foreign_reservation_stays_through_ours(
@@ -293,7 +293,7 @@ def test_foreign_reservation_stays_through_ours(
 def test_release_foreign_that_is_cut_off_is_finished_by_the_next_cycle(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """The new figures are stored before the write: the reservation is not foreign any more."""
+    """The new reserved amounts are stored before the write to Placement fails."""
     writes(placement, "gpu", **{**OWN["gpu"], "FPGA": FULL["gpu"]["FPGA"]})
     publishing.cycle.sync()
 
@@ -317,7 +317,7 @@ def test_release_foreign_that_is_cut_off_is_finished_by_the_next_cycle(
 def test_release_foreign_of_an_overlaid_provider_is_refused(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """Another program writes the inventory of an overlaid provider, and its figures."""
+    """Another program writes the inventory of an overlaid provider."""
     writes(placement, "card", **FULL["card"])
     [found] = publishing.cycle.sync().foreign
     assert (found.name, found.is_releasable) == ("card", False)
@@ -329,16 +329,16 @@ def test_release_foreign_of_an_overlaid_provider_is_refused(
 
 
 def with_fpga(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
-    """Edit a device below a node that another owner publishes."""
+    """Edit an FPGA below a node that another owner publishes."""
     if not tree.exists("fpga"):
         tree.new_child("fpga", name)
     tree.update_inventory("fpga", {"FPGA": {"total": 2}})
 
 
-def test_record_of_another_instance_restores_nothing(
+def test_release_ignores_the_record_of_another_driver_instance(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """That instance publishes the root; at the end another program has reserved the child."""
+    """The other instance publishes the root. Its record of the FPGA has no foreign reservation."""
     publishing.driver.nodes["cn"] = flat(VCPU=8)
     publishing.cycle.sync()
     holds = Reservations(publishing.client, publishing.context)
@@ -368,11 +368,13 @@ def test_record_of_another_instance_restores_nothing(
         assert len(placement.requests) == 1
 
 
-# Records that two hosts have of one provider.
+# Two hosts have a record of the same provider.
 
 
-def remembers(publishing: Publishing, host: str, provider: ProviderSummary, reserved: int) -> None:
-    """Store a record of another host for a provider, with another own reserved amount."""
+def store_record(
+    publishing: Publishing, host: str, provider: ProviderSummary, reserved: int
+) -> None:
+    """Store a record of the provider for another host, with another reserved amount of its own."""
     [record] = ProviderRecordList.get_by_filters(
         publishing.context, host=HOST, provider_uuid=provider.uuid
     )
@@ -389,7 +391,7 @@ def remembers(publishing: Publishing, host: str, provider: ProviderSummary, rese
 
 
 @pytest.mark.parametrize("theirs", [2, 1], ids=["they agree", "they differ"])
-def test_release_with_records_of_two_hosts_and_no_row_restores_agreed_figures_only(
+def test_release_with_differing_records_of_two_hosts_leaves_the_provider_full(
     theirs: int,
     driver: ReservingDriver,
     publishing: Publishing,
@@ -400,11 +402,11 @@ def test_release_with_records_of_two_hosts_and_no_row_restores_agreed_figures_on
     card = summary(placement, "card")
     driver.says("card", "card", "cleaning")
     publishing.cycle.sync()
-    remembers(publishing, "old-host", card, theirs)
+    store_record(publishing, "old-host", card, theirs)
 
     held = holds.reserve(card, holder="ann", reason="why")
     driver.says("card", "card")
-    for host in (HOST, "old-host"):  # the driver has no reason left
+    for host in (HOST, "old-host"):  # the driver has no reason to reserve the card any more
         forget_reasons(publishing, host, card)
     left = holds.release(card, "ann")
 
@@ -423,7 +425,7 @@ def test_release_with_records_of_two_hosts_and_no_row_restores_agreed_figures_on
 
 
 def forget_reasons(publishing: Publishing, host: str, provider: ProviderSummary) -> None:
-    """Delete the reasons to reserve a provider from the record of a host."""
+    """Delete the driver's reasons to reserve a provider from the record of a host."""
     [record] = ProviderRecordList.get_by_filters(
         publishing.context, host=host, provider_uuid=provider.uuid
     )
@@ -442,7 +444,7 @@ def forget_reasons(publishing: Publishing, host: str, provider: ProviderSummary)
 # An unavailable Placement or provider.
 
 
-def test_reservation_that_placement_did_not_take_is_written_by_the_next_cycle(
+def test_reservation_that_placement_did_not_receive_is_written_by_the_next_cycle(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def fail(method: str, path: str) -> None:
@@ -507,7 +509,7 @@ def act(
     publishing: Publishing,
     placement: PlacementFixture,
 ) -> Act:
-    """The act to interrupt, after its preparation."""
+    """Prepare and return the act to interrupt: reserve, release, or release allocations."""
     if request.param == "release":
         reserve(publishing, placement)
     if request.param == "release allocation":
@@ -515,8 +517,8 @@ def act(
     return ACTS[request.param]
 
 
-def again(publishing: Publishing) -> Publishing:
-    """Return the fixture as of a new process."""
+def as_new_process(publishing: Publishing) -> Publishing:
+    """Restart the driver instance, as in a new process; return it."""
     publishing.restarted()
     return publishing
 
@@ -526,7 +528,7 @@ def holds_of(publishing: Publishing) -> Reservations:
 
 
 def is_sound(publishing: Publishing, placement: PlacementFixture) -> bool:
-    """Return whether each reserved provider is full, and each other one has its own figures."""
+    """Return whether all reserved providers are full, and all other providers have OWN amounts."""
     held = {uuid for uuid, _holder in rows(publishing.context)}
     found = contents(placement)
     return all(
@@ -541,12 +543,12 @@ def test_act_that_crashes_at_any_step_is_completed_by_the_next_cycle(
     moments = Moments(publishing.state_path)
     start = moments.take()
     with Steps(placement) as steps:
-        act(again(publishing), placement)
+        act(as_new_process(publishing), placement)
     assert len(steps.passed) >= 4
     for number, after in draw(product(range(len(steps.passed)), ("sync", "drift", "poll")), 4):
         step = steps.passed[number]
         moments.go_back(start)
-        again(publishing)
+        as_new_process(publishing)
         with Steps(placement, crash_at=number), pytest.raises(Crash):
             act(publishing, placement)
         publishing.restarted()
@@ -560,22 +562,22 @@ def test_act_that_crashes_at_any_step_is_completed_by_the_next_cycle(
         assert is_sound(publishing, placement), step
 
 
-def test_act_that_crashes_at_any_step_is_completed_by_a_repeat(
+def test_act_that_crashes_at_any_step_is_completed_by_repeating_the_act(
     act: Act, publishing: Publishing, placement: PlacementFixture, draw: Draw
 ) -> None:
     moments = Moments(publishing.state_path)
     start = moments.take()
     with Steps(placement) as steps:
-        act(again(publishing), placement)
+        act(as_new_process(publishing), placement)
     done = contents(placement)
     holders = rows(publishing.context).keys()
     for number, step in draw(enumerate(steps.passed), 3):
         moments.go_back(start)
         with Steps(placement, crash_at=number), pytest.raises(Crash):
-            act(again(publishing), placement)
+            act(as_new_process(publishing), placement)
 
         with suppress(ObjectExists, ObjectNotFound):
-            act(again(publishing), placement)
+            act(as_new_process(publishing), placement)
 
         assert contents(placement) == done, step
         assert rows(publishing.context).keys() == holders, step
@@ -614,9 +616,9 @@ def test_two_acts_interleaved_at_any_step_keep_reserved_providers_full(
             BESIDE[beside](publishing, placement)
 
     def steps_with(act_at: int) -> list[str]:
-        """Return the steps of an act with the other act before one of them."""
+        """Do the act, with the other act before the step of this number; return the steps."""
         moments.go_back(start)
-        again(publishing)
+        as_new_process(publishing)
         steps = Steps(placement, act_at=act_at, act=between)
         with steps, suppress(ObjectExists, ObjectNotFound):
             act(publishing, placement)
@@ -641,7 +643,7 @@ def test_two_acts_interleaved_at_any_step_keep_reserved_providers_full(
     ("begins", "cycle_type"),
     [(False, "sync"), (False, "drift"), (False, "poll"), (True, "sync"), (True, "poll")],
 )
-def test_hold_between_two_steps_of_a_cycle_keeps_the_provider_full(
+def test_reservation_between_two_steps_of_a_cycle_keeps_the_provider_full(
     *,
     begins: bool,
     cycle_type: str,
@@ -651,7 +653,7 @@ def test_hold_between_two_steps_of_a_cycle_keeps_the_provider_full(
     placement: PlacementFixture,
     draw: Draw,
 ) -> None:
-    """The driver's reason to reserve a provider begins, or ends, in this cycle."""
+    """The driver's reason to reserve the provider begins or ends in this cycle."""
     holds = Reservations(publishing.client, publishing.context)
     gpu = summary(placement, "gpu")
     before, after = ([], ["cleaning"]) if begins else (["cleaning"], [])
@@ -671,7 +673,7 @@ def test_hold_between_two_steps_of_a_cycle_keeps_the_provider_full(
             holds.release(gpu, "ann")
 
     def steps_with(act_at: int) -> list[str]:
-        """Return the steps of the cycle with the other act before one of them."""
+        """Run the cycle, with the other act before the step of this number; return the steps."""
         moments.go_back(start)
         driver.says("cn", "gpu", *before)
         publishing.restarted()
@@ -688,7 +690,7 @@ def test_hold_between_two_steps_of_a_cycle_keeps_the_provider_full(
         step = steps_with(number)[number]
         if begins:
             if beside == "reserve":
-                holds.release(gpu, "ann")  # before another cycle reads it
+                holds.release(gpu, "ann")  # before another cycle reads the reservation
             publishing.cycle.drift()
             assert is_full(placement, "gpu"), step
             driver.says("cn", "gpu")
@@ -718,13 +720,13 @@ def test_reservation_whose_write_keeps_conflicting_fails_and_stays_stored(
     assert figures(placement, "card") == FULL["card"]
 
 
-def test_threads_processes_and_cycles_at_once_are_right_after_one_more_cycle(
+def test_reservations_of_threads_processes_and_cycles_at_once_are_right_after_one_more_cycle(
     placement_url: tuple[str, Requests],
     driver: ReservingDriver,
     publishing: Publishing,
     placement: PlacementFixture,
 ) -> None:
-    """The process is killed at any moment."""
+    """The process is killed during its attempts."""
     names, seeds = ["gpu", "card"], [1606]
     providers = [summary(placement, name) for name in names]
     done = Counter[str]()

@@ -1,4 +1,4 @@
-"""A driver's reservation is written, whatever else of the provider cannot be written."""
+"""A driver's reservation is written even if other facts of the provider cannot be written."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ MACHINE = "0b6f7c62-54d0-4c57-9a51-3f6d2c1e8a90"
 
 @pytest.fixture
 def driver(publishing: Publishing) -> ReservingDriver:
-    """A driver whose node is published."""
+    """A driver that has published the node metal."""
     driver = ReservingDriver()
     drives(publishing, driver)
     driver.nodes["metal"] = node(GOLD)
@@ -48,7 +48,7 @@ def driver(publishing: Publishing) -> ReservingDriver:
 
 @contextmanager
 def unknown(trait: str) -> Iterator[None]:
-    """Let Placement not know this trait, as an older os-traits."""
+    """Let Placement not know this trait, as a Placement with an older os-traits."""
     with db_api.get_placement_engine().begin() as connection:
         rows = connection.execute(text("SELECT * FROM traits WHERE name = :name"), {"name": trait})
         [row] = rows.mappings().all()
@@ -111,7 +111,7 @@ def test_poll_after_a_lost_answer_reads_what_was_written(
     placement.adapter.after = lose
     with pytest.raises(PlacementUnavailable):
         publishing.cycle.poll()
-    assert not is_full(placement, "metal")  # the request was carried out
+    assert not is_full(placement, "metal")  # Placement has carried out the request
     driver.says("metal", "metal", "cleaning")
 
     assert not publishing.cycle.poll().problems
@@ -138,7 +138,7 @@ def test_poll_after_a_server_error_tries_again(
 def test_class_in_use_that_its_driver_drops_stays_reserved_until_it_is_free(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    def in_use(cycle_type: str, steps: int = 0) -> None:
+    def assert_class_in_use(cycle_type: str, steps: int = 0) -> None:
         outcome = getattr(publishing.cycle, cycle_type)()
         assert [type(one) for one in outcome.problems] == [InventoryInUse]
         assert not outcome.foreign
@@ -146,12 +146,12 @@ def test_class_in_use_that_its_driver_drops_stays_reserved_until_it_is_free(
 
     allocate(placement, CONSUMER, metal={"CUSTOM_GOLD": 1})
     driver.nodes["metal"] = node(SILVER)
-    in_use("sync")
+    assert_class_in_use("sync")
     assert figures(placement, "metal") == GOLD
     driver.says("metal", "metal", "cleaning")
-    in_use("poll", steps=1)
+    assert_class_in_use("poll", steps=1)
     for cycle_type in ("drift", "sync"):
-        in_use(cycle_type)
+        assert_class_in_use(cycle_type)
         assert figures(placement, "metal") == {"CUSTOM_GOLD": (1, 1)}
 
     publishing.restarted()
@@ -163,7 +163,7 @@ def test_class_in_use_that_its_driver_drops_stays_reserved_until_it_is_free(
         assert figures(placement, "metal") == {"CUSTOM_GOLD": expected}
 
     driver.nodes["metal"] = node(SILVER)
-    in_use("sync")
+    assert_class_in_use("sync")
     placement.client.delete_allocations(CONSUMER)
     assert not publishing.cycle.sync().problems
     assert figures(placement, "metal") == {"CUSTOM_SILVER": (1, 1)}

@@ -1,4 +1,4 @@
-"""Reservations of drivers and holders fill a provider in Placement until all have ended."""
+"""Reservations of drivers, operators and jobs fill a provider until all of them have ended."""
 
 from collections.abc import Callable
 
@@ -39,7 +39,7 @@ NODES = {"cn": "cn", "gpu": "cn", "bare": "cn", "card": "card"}
 
 @pytest.fixture
 def driver(publishing: Publishing, placement: PlacementFixture) -> ReservingDriver:
-    """A driver that has published all of OWN."""
+    """A driver that has published the inventories of OWN."""
     driver = ReservingDriver()
     drives(publishing, driver)
     makes(placement, "card", **OWN["card"])
@@ -50,7 +50,7 @@ def driver(publishing: Publishing, placement: PlacementFixture) -> ReservingDriv
 
 
 def hold(publishing: Publishing, placement: PlacementFixture, name: str, holder: str) -> None:
-    """Store a reservation without a look at Placement."""
+    """Store a reservation and write it to Placement."""
     Reservations(publishing.client, publishing.context).reserve(
         summary(placement, name), holder=holder, reason=f"for {holder}"
     )
@@ -63,7 +63,7 @@ def release(publishing: Publishing, placement: PlacementFixture, name: str, hold
 # Holders.
 
 
-def test_provider_is_free_after_drivers_operators_and_jobs_in_any_order(
+def test_provider_is_free_after_the_driver_operators_and_jobs_released_it_in_any_order(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     allocate(placement, CONSUMER, cn={"VCPU": 2}, gpu={"VGPU": 1}, card={"FPGA": 1})
@@ -114,7 +114,7 @@ def test_unchanged_cycle_with_reservations_takes_one_request_and_no_write(
 def test_cycle_writes_stored_reservations_and_ends_deleted_ones(
     cycle_type: str, driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """The process that began it has died in between."""
+    """The process that stored or deleted the reservation died before its write to Placement."""
     hold(publishing, placement, "gpu", "ann")
     publishing.cycle.sync()
     writes(placement, "gpu", **OWN["gpu"])
@@ -128,7 +128,7 @@ def test_cycle_writes_stored_reservations_and_ends_deleted_ones(
     assert figures(placement, "gpu") == OWN["gpu"]
 
 
-# While a driver takes its snapshot, which may take long.
+# Reservations during a driver's snapshot, which may take long.
 
 
 @pytest.mark.parametrize("cycle_type", ["sync", "poll"])
@@ -155,7 +155,7 @@ def test_reservation_during_a_snapshot_outlasts_the_drivers_reason(
     assert figures(placement, name) == OWN[name]
 
 
-# Foreign ones.
+# Foreign reservations.
 
 
 @pytest.mark.parametrize("cycle_type", ["sync", "drift"])
@@ -246,7 +246,7 @@ def test_stored_reservation_survives_a_failed_listing(
 def test_removed_provider_returns_with_its_reservation(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """The provider is never free, not for a moment."""
+    """The provider is at no moment free."""
     hold(publishing, placement, "gpu", "ann")
     driver.nodes["cn"] = node(OWN["cn"], bare={})
     for _ in range(2):
@@ -270,7 +270,7 @@ def test_removed_provider_returns_with_its_reservation(
 # Start of a reservation.
 
 
-def test_start_of_each_reason_survives_restarts(
+def test_start_time_of_each_reason_survives_restarts(
     driver: ReservingDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     gpu = summary(placement, "gpu").uuid

@@ -1,4 +1,4 @@
-"""Reshapes move inventory and allocations completely or not at all, also of reserved providers."""
+"""Reshapes move inventories and allocations completely or not at all, also if reserved."""
 
 import uuid
 from collections import Counter
@@ -30,16 +30,16 @@ from wharfinger.exceptions import (
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode, names
 from wharfinger.providers.plan import Reshape
 
-#: Total and reserved, by provider and class.
+#: Total and reserved amounts, by provider name and class.
 Figures = dict[str, dict[str, tuple[int, int]]]
 
-#: A microversion that has allocations with generations, and no reshape.
+#: A microversion with consumer generations and without reshape.
 NO_RESHAPE: Final = "1.29"
 VERSIONS: Final = [f"1.{minor}" for minor in range(30, 40)]
 
 
 def reserves(*providers: str) -> Callable[[Edit], Edit]:
-    """Return a node's edit that also puts these providers into maintenance."""
+    """Return a wrapper of edits that also reserves these providers for maintenance."""
 
     def reserve(tree: ProviderTree) -> None:
         for name in providers:
@@ -58,6 +58,7 @@ def use(
 
 
 def figures(placement: PlacementFixture) -> Figures:
+    """Return the figures that Placement must show after the reshape."""
     return {name: one["inventories"] for name, one in contents(placement).items()}
 
 
@@ -81,7 +82,7 @@ def held(placement: PlacementFixture, *consumers: str) -> list[dict[str, dict[st
 
 
 def consumers_of(placement: PlacementFixture) -> dict[str, Any]:
-    """Return all facts in Placement about every consumer, generations included."""
+    """Return all facts in Placement about every consumer, with generations."""
     client = placement.client
     found = {
         consumer
@@ -106,7 +107,7 @@ def offered(client: WritingClient, **amounts: int) -> int:
 
 
 def writes(placement: PlacementFixture) -> list[str]:
-    """Return the writes of inventories so far, without uuids."""
+    """Return the last part of each write's path, except writes of traits."""
     return [
         request.split("/")[-1] for request in placement.requests.writes if "traits" not in request
     ]
@@ -117,7 +118,7 @@ def writes(placement: PlacementFixture) -> list[str]:
 
 @pytest.fixture
 def server(publishing: Publishing, placement: PlacementFixture) -> str:
-    """A server on a node, with VGPUs of the node itself, which will move to a child."""
+    """A consumer with VGPUs of the node cn; a test moves these VGPUs to a child."""
     publishing.driver.nodes["cn"] = flat(VCPU=8, VGPU=4)
     assert not publishing.cycle.sync().problems
     server = use(placement, cn={"VCPU": 1, "VGPU": 2})
@@ -125,10 +126,10 @@ def server(publishing: Publishing, placement: PlacementFixture) -> str:
     return server
 
 
-def test_allocations_move_onto_a_reserved_child_in_one_request(
+def test_reshape_moves_allocations_onto_a_reserved_child_in_one_request(
     publishing: Publishing, placement: PlacementFixture, server: str
 ) -> None:
-    """The generations after the reshape are known without a read."""
+    """The cycle knows the generations after the reshape without a read."""
     other = use(placement, cn={"VGPU": 1})
     publishing.driver.nodes["cn"] = reserves("cn", "gpu")(moves_vgpus)
     placement.requests.clear()
@@ -147,7 +148,7 @@ def test_allocations_move_onto_a_reserved_child_in_one_request(
     assert not publishing.restarted().sync().steps
 
 
-def test_reshape_of_reserved_providers_offers_nothing_before_they_are_full(
+def test_reshape_of_reserved_providers_makes_no_candidate_before_they_are_full(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
     def moves(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
@@ -176,7 +177,7 @@ def test_reshape_of_reserved_providers_offers_nothing_before_they_are_full(
 
 
 def _move(allocations: Allocations, name: str, source: str, target: str) -> None:
-    """Move the allocations of a class of all consumers."""
+    """Move all consumers' allocations of a class from one provider to another."""
     for its in allocations.values():
         parts = its["allocations"]
         amount = parts.get(source, {"resources": {}})["resources"].pop(name, 0)
@@ -186,7 +187,7 @@ def _move(allocations: Allocations, name: str, source: str, target: str) -> None
 
 
 def _moves_to(child: str) -> Edit:
-    """Return the edit of a node whose VGPUs belong to a child of that name."""
+    """Return an edit that moves the node's VGPUs to a child of this name."""
 
     def moves(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         if "VGPU" in tree.data(node).inventory and allocations is None:
@@ -204,7 +205,7 @@ def _moves_to(child: str) -> Edit:
 def test_reshapes_of_several_trees_keep_figures_and_consumers_apart(
     publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """One consumer uses two of the trees, and one tree is not reshaped."""
+    """One consumer uses two of the trees; one tree is not reshaped."""
     nodes, numbers = publishing.driver.nodes, range(3)
     nodes |= {f"cn-{number}": flat(VCPU=8, VGPU=4) for number in numbers}
     nodes["plain"] = flat(CUSTOM_GOLD=1)
@@ -233,7 +234,9 @@ def test_reshapes_of_several_trees_keep_figures_and_consumers_apart(
 
 @pytest.fixture
 def overlaid(publishing: Publishing, placement: PlacementFixture) -> str:
-    """A server on nova's node, which has figures of its own, and on a child; both are reserved."""
+    """A consumer of nova's node cn and of our child old; the driver reserves both.
+
+    The driver now moves the VGPUs from old to the child new."""
     client, root = placement.client, names.root_uuid("cn")
     client.create_provider(root, "cn", None)
     client.set_inventories(root, client.set_traits(root, 0, ["OWNER_NOVA"]), NOVAS)
@@ -259,7 +262,7 @@ MOVED: Final[Figures] = {
 
 
 def _overlays(*children: str) -> Edit:
-    """Return the edit that overlays a node; the last child has the VGPUs that the others had."""
+    """Return an edit that overlays a node and moves the VGPUs of its children to the last child."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         tree.set_publishing_mode(node, PublishingMode.OVERLAY)
@@ -290,16 +293,16 @@ def test_overlaid_root_regains_its_figures_after_a_reshape(
     assert placement.client.get_inventories(names.root_uuid("cn")).inventories == NOVAS
 
 
-#: The last part of each write that moves a server's VGPUs from the old child to the new one.
+#: The last part of each write's path in the sync that moves the VGPUs from old to new.
 WRITES: Final = ["resource_providers", "traits", "reshaper", "inventories", "inventories"]
 
 
 class Crash(Exception):
-    """The process died."""
+    """Stands for the death of the process."""
 
 
 def crash_at(placement: PlacementFixture, number: int, when: str) -> None:
-    """Let the process die at its write of that number, before the request or after the answer."""
+    """Raise Crash at the write of this number, before its request or after its answer."""
     seen: list[str] = []
 
     def strike(method: str, path: str) -> None:
@@ -333,7 +336,7 @@ def test_crash_between_any_two_requests_of_a_reshape_keeps_the_own_figures(
     with suppress(Crash):
         publishing.cycle.sync()
     recover(placement)
-    if changed:  # nova writes its own figures again, one of them changed
+    if changed:  # nova writes its inventories again, one of them changed
         own["MEMORY_MB"] = Inventory(total=64, reserved=3)
         now = placement.client.get_inventories(root)
         placement.client.set_inventories(root, now.resource_provider_generation, own)
@@ -499,7 +502,7 @@ def test_refused_reshape_changes_nothing_and_nothing_follows(
     assert told in str(problem)
     assert "inventories" not in writes(placement)
     assert consumers_of(placement) == before
-    # The child may exist, without inventory.
+    # The child may have been created, but it has no inventory.
     assert {name: one for name, one in figures(placement).items() if one} == offers
 
 
@@ -603,7 +606,7 @@ def way(
     placement: PlacementFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> str:
-    """How inventories are written: in one request, or one by one if Placement refuses that one."""
+    """How Placement accepts inventories: all in one request, or one by one if it refuses that."""
     if request.param == "as admin":
         placement.without_service_role()
     elif request.param == "without reshape":
@@ -615,7 +618,7 @@ ON_THE_NODE = with_children({"VCPU": 8, "VGPU": 4}, {"nic": {"SRIOV_NET_VF": 2}}
 ON_A_CHILD = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}, "nic": {"SRIOV_NET_VF": 8}})
 
 
-def test_class_that_a_node_cannot_lose_is_not_offered_by_its_child(
+def test_class_that_a_node_cannot_lose_is_not_published_on_its_child(
     way: str, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     publishing.driver.nodes["cn"] = ON_THE_NODE
@@ -672,7 +675,7 @@ def test_reshape_contains_only_consumers_whose_allocations_moved(
 
 
 def _once(placement: PlacementFixture, look_up: str, act: Callable[[], object]) -> list[str]:
-    """Act as another client just before the first look-up of that path."""
+    """Let another client act just before our first GET of this path."""
     return placement.adapter.once_before(lambda *request: request == ("GET", look_up), act)
 
 
@@ -768,15 +771,14 @@ def test_device_that_moves_into_a_reshaped_tree_arrives_there(
     assert not publishing.restarted().sync().steps
 
 
-# Any tree.
+# Random trees.
 
 
 class Shape:
-    """A node with cards, and VGPUs on all of them that move to one of them.
+    """An edit of a node with three cards, which moves VGPUs to the card TARGET.
 
-    ``moving`` are the providers that lose their VGPUs; if the node is ``overlaid``, nova publishes
-    its VCPUs. ``reserved`` and ``ratios`` are by provider.
-    """
+    ``moving`` are the providers that lose their VGPUs. If the node is ``overlaid``, nova publishes
+    its VCPUs. ``reserved`` and ``ratios`` are by provider name."""
 
     TOTAL: Final = 64
     CARDS: Final = ("a", "b", "c")
@@ -813,7 +815,7 @@ class Shape:
                 tree.reserve(name, "maintenance")
 
     def inventories(self, name: str) -> dict[str, Inventory]:
-        """Return the inventories of a provider without reservations."""
+        """Return the inventories that a provider has without reservations."""
         classes = {"VCPU"} if name == "cn" else set()
         if name not in self.moving and not (name == "cn" and self._overlaid):
             classes.add("VGPU")
@@ -838,7 +840,7 @@ _SOME: Final = st.sets(st.sampled_from(PLACES))
 
 @dataclass(frozen=True)
 class Case:
-    """Allocations of consumers by provider ("VCPU": that class on the node), and the changes."""
+    """Amounts of each consumer by provider ("VCPU": that class on the node), and the reshape."""
 
     consumers: list[dict[str, int]]
     moving: set[str]
@@ -883,7 +885,7 @@ def test_random_reshape_loses_and_doubles_nothing(
 
 
 def _moves_all(placement: PlacementFixture, state: Path, case: Case) -> None:
-    """Publish the old layout and then the new one, and compare the consumers' allocations."""
+    """Publish the first layout, then the last one; assert that each consumer keeps its amounts."""
     lab.empty()
     last = case.last
     if case.overlaid:

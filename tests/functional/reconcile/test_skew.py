@@ -1,4 +1,4 @@
-"""A tracker with the oldest objects beside one of today, on one store of objects."""
+"""Hosts of the oldest and of today's release, which share one store of objects."""
 
 import json
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def process() -> Iterator[ProcessPoolExecutor]:
     ],
 )
 def where(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The store of objects: a file, a database server, or another process."""
+    """Which store both use: a file, a database server, or another process."""
     if request.param != "elsewhere":
         yield request.param
         return
@@ -60,7 +60,7 @@ def where(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest, where: str) -> str | None:
-    """A new database of a server; None for the file of a state directory."""
+    """The URL of a new database on a server; None for the file in a state directory."""
     if where != "server":
         return None
     server: PostgreSQL = request.getfixturevalue("postgresql")
@@ -69,7 +69,7 @@ def database(request: pytest.FixtureRequest, where: str) -> str | None:
 
 @pytest.fixture
 def new(placement: PlacementFixture, tmp_path: Path, database: str | None) -> Iterator[Host]:
-    """The host of today's release, in this process."""
+    """The host of today's release, which runs in this process."""
     host = Host(placement, tmp_path / "state", NEW, database, counts_devices=True)
     yield host
     host.close()
@@ -82,7 +82,7 @@ def old(
     new: Host,
     database: str | None,
 ) -> Iterator[Beside]:
-    """The host of the oldest release, in another process."""
+    """The host of the oldest release, which runs in another process."""
     state = new.publishing.state_path
     with Beside(process, placement_url[0], state, OLD, database) as beside:
         yield beside
@@ -98,9 +98,7 @@ def rows(new: Host, table: str) -> list[dict[str, Any]]:
 
 
 def devices(new: Host) -> dict[str, int | None]:
-    """Return the number of PCI devices in each node's row; None if the release does not
-    count them.
-    """
+    """Return the number of PCI devices by node; None where the release stores no number."""
     found = {}
     for row in rows(new, "compute_nodes"):
         if not row["deleted"]:
@@ -116,8 +114,8 @@ def hosts(new: Host) -> dict[str, str]:
     return {one.hypervisor_hostname: one.host for one in found}
 
 
-def both_end_right(new: Host, old: Beside) -> None:
-    """Assert that neither host has a step or a problem left."""
+def assert_nothing_to_do(new: Host, old: Beside) -> None:
+    """Assert that neither host has a planned step or a problem."""
     for plan in (new.plan(), old.call("plan")):
         assert (plan.steps, plan.problems) == ((), ())
     assert new.says()
@@ -132,9 +130,9 @@ def cycle(
     mine: Machines = None,
     its: Machines = None,
 ) -> None:
-    """Run a cycle on each host without problems; ``mine`` are today's machines, ``its`` the old
-    one's.
-    """
+    """Run a cycle on each host, and assert that it has no problems.
+
+    ``mine`` are the machines of today's host, ``its`` those of the old host."""
     for told in (old.call("cycle", its, cycle_type), new.cycle(mine, cycle_type)):
         assert told.problems == ()
 
@@ -156,7 +154,7 @@ def test_both_releases_publish_their_nodes_and_keep_the_others(new: Host, old: B
     assert services.keys() == {NEW, OLD}
     for one in services.values():
         assert (one.version, one.owners, one.report_count) == (OWNER_TAG_VERSION, [OWNER], 4)
-    both_end_right(new, old)
+    assert_nothing_to_do(new, old)
 
     why = Machine(own=1, vgpus=4, why="cleaning")
     cycle(new, old, mine=mine | {"new-0": why}, its=its | {"old-0": why})
@@ -164,7 +162,7 @@ def test_both_releases_publish_their_nodes_and_keep_the_others(new: Host, old: B
         now = everything()
         assert [now[name]["inventories"]["VCPU"] for name in ("new-0", "old-0")] == [(8, 8)] * 2
         cycle(new, old, "drift")
-    both_end_right(new, old)
+    assert_nothing_to_do(new, old)
 
     cycle(new, old, mine={"new-0": Machine(16)}, its={"old-0": Machine(16), "old-2": MACHINE})
     cycle(new, old)
@@ -173,7 +171,7 @@ def test_both_releases_publish_their_nodes_and_keep_the_others(new: Host, old: B
     figures = {name: now[name]["inventories"]["VCPU"] for name in ("new-0", "old-0", "old-2")}
     assert figures == {"new-0": (16, 0), "old-0": (16, 0), "old-2": (8, 1)}
     assert hosts(new) == {"new-0": NEW, "old-0": OLD, "old-2": OLD}
-    both_end_right(new, old)
+    assert_nothing_to_do(new, old)
 
 
 def test_cycles_of_both_releases_at_once_keep_new_instances(new: Host, old: Beside) -> None:
@@ -191,7 +189,7 @@ def test_cycles_of_both_releases_at_once_keep_new_instances(new: Host, old: Besi
     for uuid in claimed:
         assert Instance.get_by_uuid(new.publishing.context, uuid).host in {NEW, OLD}
     assert devices(new) == {"new-0": 2, "old-0": None}
-    both_end_right(new, old)
+    assert_nothing_to_do(new, old)
 
 
 def test_operators_reservation_holds_on_nodes_of_both_releases(
@@ -216,7 +214,7 @@ def test_operators_reservation_holds_on_nodes_of_both_releases(
     cycle(new, old)
     assert contents(placement) == free
     assert not ReservationList.get_by_filters(new.publishing.context).objects
-    both_end_right(new, old)
+    assert_nothing_to_do(new, old)
 
 
 # Moves between releases.
@@ -237,7 +235,7 @@ def test_node_moves_to_the_old_release_and_back_with_all_its_facts(
     for owner in (OLD, NEW):
         mine, its = {"new": Machine()}, {"old": Machine()}
         (mine if owner == NEW else its)["cn"] = why
-        # The former host releases it before the other host gets it.
+        # The former host releases the node before the other host takes it.
         first, second = (new.cycle, lambda *rest: old.call("cycle", *rest))
         order = [(second, its), (first, mine)] if owner == NEW else [(first, mine), (second, its)]
         for do, machines in (*order, *order):
@@ -247,14 +245,14 @@ def test_node_moves_to_the_old_release_and_back_with_all_its_facts(
         assert hosts(new) == {"cn": owner, "new": NEW, "old": OLD}
         assert Instance.get_by_uuid(new.publishing.context, uuid).host == owner
         assert noted(new.publishing.context)[owner, "cn"] == (3, 0, 0)
-        # Fields that the old release does not know stay.
+        # Fields that the old release does not know keep their values.
         assert devices(new) == {"cn": 2, "new": 2, "old": None}
-        both_end_right(new, old)
+        assert_nothing_to_do(new, old)
     cycle(new, old, mine={"cn": MACHINE, "new": Machine()})
     assert contents(placement) == free
 
 
-def test_host_upgraded_and_downgraded_has_nothing_to_do(
+def test_host_after_an_upgrade_and_after_a_downgrade_writes_nothing(
     process: ProcessPoolExecutor,
     placement_url: tuple[str, Requests],
     placement: PlacementFixture,
@@ -286,7 +284,7 @@ def test_host_upgraded_and_downgraded_has_nothing_to_do(
                 assert old.call("says")
         assert not published or everything() == published
         published = everything()
-    # Fields that the old release left out are still there.
+    # The old release has kept the fields that it does not know.
     new = Host(placement, state, OLD, database, counts_devices=True)
     assert {
         row["provider_uuid"]: row["reserved_since"] for row in rows(new, "provider_records")

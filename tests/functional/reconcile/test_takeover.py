@@ -1,4 +1,4 @@
-"""Takeovers of nodes by another host, with all their facts."""
+"""Takeovers of nodes, with their providers, records and reservations, by another host."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -51,13 +51,13 @@ CYCLE_TYPES: dict[str, RunCycle] = {
 
 
 def publish(placement: PlacementFixture, publishing: Publishing, host: str) -> Publishing:
-    """Return the same driver instance on another host, with the same store of objects."""
+    """Return the same driver instance on another host, with the same database."""
     return Publishing(placement, publishing.state_path, host=host)
 
 
 @pytest.fixture
 def near(publishing: Publishing) -> Publishing:
-    """The instance on a host that is up, with two published nodes."""
+    """The driver instance on a host that is up; it has published two nodes."""
     publishing.driver.nodes |= {"cn": NODE, "stays": NODE}
     sync(publishing)
     return publishing
@@ -70,7 +70,7 @@ def far(near: Publishing, placement: PlacementFixture) -> Iterator[Publishing]:
 
 
 def sync(*every: Publishing) -> None:
-    """Run a cycle of each instance without problems, and report its service."""
+    """Run a full cycle of each instance, and report its service; assert that it has no problems."""
     for one in every:
         outcome = one.cycle.sync()
         assert not outcome.problems, outcome.problems
@@ -81,8 +81,8 @@ def report(one: Publishing) -> None:
     service_record.report(one.context, one.host, {"OWNER_NOVA"}, complete=True)
 
 
-def let_go(one: Publishing, *names: str) -> None:
-    """Run a sync whose complete listing lacks nodes."""
+def sync_without(one: Publishing, *names: str) -> None:
+    """Run a sync in which the driver does not list these nodes."""
     for name in names:
         del one.driver.nodes[name]
     sync(one)
@@ -104,8 +104,8 @@ def force_down(one: Publishing, *, down: bool = True) -> None:
     service.save()
 
 
-def known(one: Publishing) -> set[str]:
-    """Return the names of the providers that this instance has records of, on this host."""
+def recorded(one: Publishing) -> set[str]:
+    """Return the names of the providers of which this instance has records on this host."""
     return {
         record.applied.name
         for record in stored(one.state_path, host=one.host).values()
@@ -113,8 +113,8 @@ def known(one: Publishing) -> set[str]:
     }
 
 
-def settled(*every: Publishing) -> None:
-    """Assert that nothing is left to do or to report."""
+def assert_nothing_to_do(*every: Publishing) -> None:
+    """Assert that no instance has a step, a pending removal or a problem."""
     for one in every:
         plan = one.restarted().plan()
         assert not plan.steps
@@ -134,21 +134,21 @@ def test_tree_no_longer_listed_by_its_host_is_taken_over_completely(
     use: dict[str, Any] = {"gpu-0": {"VGPU": 1}, "cn": {"VCPU": 2}}
     allocate(placement, CONSUMER, **use)
     before, uuid = everything(), row(near).uuid
-    let_go(near, "cn")
+    sync_without(near, "cn")
     far.driver.nodes["cn"] = node
-    far.cycle.plan()  # takes nothing over
-    assert (hosts(far)["cn"], known(far), everything()) == (HOST, set(), before)
+    far.cycle.plan()  # a plan takes over nothing
+    assert (hosts(far)["cn"], recorded(far), everything()) == (HOST, set(), before)
     sync(far)
 
     for _ in range(2):
         assert hosts(far) == {"cn": FAR, "stays": HOST}
         assert row(far).uuid == uuid
-        assert known(far) == {"cn", "gpu-0", "gpu-1"}
-        # It was never reserved as absent, and nothing was created again.
+        assert recorded(far) == {"cn", "gpu-0", "gpu-1"}
+        # No provider was reserved as absent, and none was created again.
         assert everything() == before
         sync(near, far)
-    assert known(near) == {"stays"}
-    settled(near, far)
+    assert recorded(near) == {"stays"}
+    assert_nothing_to_do(near, far)
 
     far.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu-0": {"VGPU": 2}})
     sync(far, far)
@@ -177,7 +177,7 @@ def test_takeover_keeps_reservations_and_the_figures_to_restore(
     reserved = contents(placement)
     assert reserved["cn"]["inventories"] == {"VCPU": (8, 8), "MEMORY_MB": (4096, 4096)}
 
-    let_go(near, "cn")
+    sync_without(near, "cn")
     far.driver.nodes["cn"] = also(own, reserve)(NODE)
     sync(far, near)
     assert contents(placement) == reserved
@@ -207,7 +207,7 @@ def cycle_type(request: pytest.FixtureRequest) -> str:
 
 
 class Feed:
-    """Adds a change feed to a scripted driver."""
+    """Gives a scripted driver a change feed, which returns ``changed``."""
 
     def __init__(self, publishing: Publishing) -> None:
         self.changed: set[str] = set()
@@ -248,10 +248,10 @@ def test_node_listed_by_its_host_is_taken_over_only_after_its_release(
     assert hosts(near) == {"cn": HOST, "stays": HOST, "new": FAR}
     assert row(near).revision == revision
     assert {name: one for name, one in contents(placement).items() if name != "new"} == before
-    assert known(far) == {"new"}
+    assert recorded(far) == {"new"}
 
     before = contents(placement)
-    let_go(near, "cn")
+    sync_without(near, "cn")
     far.driver.nodes["cn"] = NODE
     feed.changed = {"cn"}
     assert not CYCLE_TYPES[cycle_type](far.cycle).problems
@@ -260,10 +260,10 @@ def test_node_listed_by_its_host_is_taken_over_only_after_its_release(
         assert (again(one).host, again(one).node) == (FAR, "cn")
         assert noted(far.context) == taken(far.context)
         assert noted(far.context)[FAR, "cn"] == (2, 0, 0)
-        assert known(far) == {"cn", "new"}
+        assert recorded(far) == {"cn", "new"}
         assert contents(placement) == before
         sync(far, near)
-    settled(near, far)
+    assert_nothing_to_do(near, far)
 
 
 def test_plan_after_an_interrupted_takeover_matches_the_sync_and_writes_nothing(
@@ -273,16 +273,16 @@ def test_plan_after_an_interrupted_takeover_matches_the_sync_and_writes_nothing(
         tree.reserve("cn", "cleaning")
 
     far.driver.nodes["cn"] = NODE
-    let_go(near, "cn")
+    sync_without(near, "cn")
     sync(far)
-    let_go(far, "cn")
+    sync_without(far, "cn")
     near.driver.nodes["cn"] = NODE
     near.driver.nodes["cn"] = also(cleaning)(with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}}))
     sync(near)
-    let_go(near, "cn")
+    sync_without(near, "cn")
     taken_over = row(near)
     taken_over.host = FAR
-    taken_over.save()  # killed before it inherited a record
+    taken_over.save()  # the host is killed before it takes over a record
     far.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 2}})
     moments = Moments(near.state_path)
     before = moments.take()
@@ -295,7 +295,7 @@ def test_plan_after_an_interrupted_takeover_matches_the_sync_and_writes_nothing(
     assert list(map(repr, plan.steps)) == list(map(repr, outcome.steps))
     assert {step.name for step in plan.steps} == {"cn", "gpu"}
     assert contents(placement)["cn"]["inventories"] == {"VCPU": (8, 0)}
-    settled(far)
+    assert_nothing_to_do(far)
 
 
 def test_disabled_service_does_not_mark_nodes_that_were_taken_over(
@@ -308,7 +308,7 @@ def test_disabled_service_does_not_mark_nodes_that_were_taken_over(
     service.forced_down, service.disabled = False, True
     service.save()
 
-    let_go(near, "cn")
+    sync_without(near, "cn")
 
     disabled = {name for name, one in contents(placement).items() if DISABLED in one["traits"]}
     assert disabled == {"stays"}
@@ -343,7 +343,7 @@ def test_node_of_a_down_host_is_taken_over(
     [told] = [one for one in caplog.records if row(far).uuid in one.getMessage()]
     assert (told.levelname, HOST in told.getMessage()) == ("WARNING", True)
 
-    # The host returns without knowledge of the takeover.
+    # The former host returns and does not know of the takeover.
     report(near)
     if down == "forced":
         force_down(near, down=False)
@@ -359,7 +359,7 @@ def test_node_of_a_down_host_is_taken_over(
     del near.driver.nodes["cn"]
     sync(near, far, near, far)
     assert everything() == before
-    settled(near, far)
+    assert_nothing_to_do(near, far)
 
 
 def test_node_of_another_instance_name_is_never_taken_over(
@@ -370,7 +370,7 @@ def test_node_of_another_instance_name_is_never_taken_over(
         other.driver.nodes["cn"] = NODE
         for change in ("listed", "let go", "down"):
             if change == "let go":
-                let_go(near, "cn")
+                sync_without(near, "cn")
             if change == "down":
                 force_down(near)
             problems = other.cycle.sync().problems
@@ -391,7 +391,7 @@ def test_nodes_of_the_same_instance_name_on_another_host_are_no_orphans(
         outcome = one.restarted().sync()
         assert not outcome.pending
         assert not outcome.problems
-    # Each host reports a provider that has the mark and no record.
+    # Each host reports a provider that has our instance trait and no record.
     placement.client.create_provider(CONSUMER, "lost", None)
     marks = [*everything()["stays"]["traits"]]
     generation = {one.name: one.generation for one in placement.client.list_providers()}["lost"]
@@ -412,7 +412,7 @@ def test_nodes_of_the_same_instance_name_on_another_host_are_no_orphans(
 
 
 def sync_at_once(*every: Publishing) -> dict[str, CycleResult]:
-    """Let hosts that list a node sync at the same moment; return the results by host."""
+    """Let all hosts list the node cn and sync at the same moment; return the results by host."""
     start = Barrier(len(every), timeout=60)
 
     def cycle(one: Publishing) -> CycleResult:
@@ -431,7 +431,7 @@ def test_takeover_by_two_hosts_at_once_has_one_winner(
 ) -> None:
     one = instance(near.context, 2, place=(HOST, "cn"))
     sync(near)
-    let_go(near, "cn")
+    sync_without(near, "cn")
     before = contents(placement)
     with publish(placement, near, THIRD) as third:
         outcomes = sync_at_once(far, third)
@@ -445,7 +445,7 @@ def test_takeover_by_two_hosts_at_once_has_one_winner(
         assert contents(placement) == before
         assert again(one).host == winner
         losing = far if loser == FAR else third
-        assert known(losing) == set()
+        assert recorded(losing) == set()
         assert not losing.cycle.sync().steps
         assert noted(far.context) == taken(far.context)
 
@@ -454,7 +454,7 @@ def test_takeover_lost_after_the_row_was_read_names_the_winner(
     near: Publishing, far: Publishing, placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sync(near)
-    let_go(near, "cn")
+    sync_without(near, "cn")
     with publish(placement, near, THIRD) as third:
         for one in (far, third):
             one.driver.nodes["cn"] = NODE
@@ -478,7 +478,7 @@ def test_host_that_returns_during_a_takeover_loses_or_keeps_everything(
 ) -> None:
     one = instance(near.context, 2, place=(HOST, "cn"))
     sync(near)
-    let_go(near, "cn")
+    sync_without(near, "cn")
     before = contents(placement)
     sync_at_once(near, far)
     for each in (near, far, near, far):
@@ -491,7 +491,7 @@ def test_host_that_returns_during_a_takeover_loses_or_keeps_everything(
 # Killed.
 
 
-def test_host_killed_at_any_step_of_a_takeover_leaves_a_state_that_the_next_cycle_completes(
+def test_takeover_by_a_host_killed_at_any_step_is_completed_by_the_next_cycle(
     placement: PlacementFixture,
     placement_url: tuple[str, Requests],
     tmp_path: Path,
@@ -506,10 +506,10 @@ def test_host_killed_at_any_step_of_a_takeover_leaves_a_state_that_the_next_cycl
             "the other comes": lambda: taking_over.faults(near_first=True),
             "it goes back": taking_over.faults_back,
         }
-        # Before its first write, and after each.
+        # Kill the host before its first write, and after each write.
         moments = (0, *range(1, len(taking_over.boundaries), 2))
         cases = list(product(moments, follows))
-        # If another process keeps the objects, draw a third of these.
+        # If another process stores the objects, draw from a third of the cases.
         for number, then in draw(cases[:: 1 if where == "here" else 3], 3):
             ended = taking_over.play(kill_at=number)
             assert ended.code == -signal.SIGKILL, (number, ended)
@@ -559,7 +559,7 @@ def test_node_taken_over_during_the_former_hosts_listing_is_not_deleted(
         sync(far)
         return near.driver.get_available_nodes(refresh)
 
-    let_go(near, "cn")
+    sync_without(near, "cn")
     before = everything()
     monkeypatch.setattr(near.driver, "get_available_nodes", lists)
 
@@ -575,11 +575,11 @@ def test_node_that_cannot_be_described_after_a_takeover_keeps_its_row(
     def fails(node: str) -> ComputeNode:
         raise OSError("no answer")
 
-    let_go(near, "cn")
+    sync_without(near, "cn")
     root = contents(near.placement)["cn"]["uuid"]
     row = ComputeNode.get_by_uuid(far.context, root)
     row.host = FAR
-    row.save()  # killed before it inherited anything
+    row.save()  # the host is killed before it takes over a record
     far.driver.nodes["cn"] = NODE
     with monkeypatch.context() as failing:
         failing.setattr(far.driver, "get_available_resource", fails)

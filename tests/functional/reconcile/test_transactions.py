@@ -1,4 +1,4 @@
-"""Transactions of a cycle, and its requests to another process that has the database."""
+"""Transactions of a cycle, and its requests to another process that stores the objects."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -17,7 +17,7 @@ from wharfinger.reconcile.apply import BATCH
 
 @pytest.fixture
 def publishing(placement: PlacementFixture, tmp_path: Path) -> Iterator[Publishing]:
-    """An instance whose service needs no report during the test, however slow the machine is."""
+    """A driver instance whose service need not report during the test, on a slow machine either."""
     with Publishing(placement, tmp_path / "state", down_time=timedelta(days=1)) as fixture:
         yield fixture
 
