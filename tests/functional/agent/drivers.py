@@ -1,4 +1,4 @@
-"""Drivers for the agent: of a fleet that a test has in its hands, and of one in a process."""
+"""Two drivers for tests of the agent: one whose nodes a test changes, and one with fixed nodes."""
 
 import threading
 from collections import Counter
@@ -12,16 +12,15 @@ from wharfinger.driver import SUPPORTED, Allocations, Capabilities, ComputeDrive
 from wharfinger.objects import Migration, Service
 from wharfinger.providers import ProviderTree
 
-#: Seconds; what is awaited takes hundredths of one.
+#: Seconds to wait for an event, which usually takes some hundredths of a second.
 TIMEOUT = 60.0
 
 
 class Fleet:
-    """A backend: nodes by name, with the reason why each is reserved, and the changed names.
+    """The nodes of a FleetDriver by name, each with the reason why it is reserved (empty: free).
 
-    ``acts`` has functions by the name of a driver method: the method calls its function first, and
-    raises the function's exception.
-    """
+    ``acts`` has a function for some methods of the driver. The driver method calls this function
+    first, and raises its exception."""
 
     def __init__(self, *nodes: str) -> None:
         self.nodes: dict[str, str] = dict.fromkeys(nodes, "")
@@ -31,40 +30,40 @@ class Fleet:
         self._called = threading.Condition()
 
     def change(self, name: str, reserved: str = "") -> None:
-        """A node is reserved, or free again."""
+        """Set the reason why a node is reserved, and add the node to the change feed."""
         self.nodes[name] = reserved
         self._changes.append(name)
 
     def changed_since(self, mark: str | None) -> tuple[set[str], str]:
-        """As a driver's ``changed_nodes``."""
+        """Return what the driver's ``changed_nodes`` returns: changed names and the next mark."""
         here = len(self._changes)
         return set(self._changes[here if mark is None else int(mark) : here]), str(here)
 
     def calls(self, name: str) -> int:
-        """How often the driver was called."""
+        """Return how often this method of the driver was called."""
         with self._called:
             return self._calls[name]
 
     def called(self, name: str) -> None:
-        """Note a call, and do what is to be done in it."""
+        """Count a call of this method of the driver, and call its function in ``acts``."""
         with self._called:
             self._calls[name] += 1
             self._called.notify_all()
         self.acts.get(name, lambda: None)()
 
     def await_calls(self, name: str, more: int = 1) -> None:
-        """Wait until the driver was called so often more."""
+        """Wait for this number of further calls of the driver's method."""
         with self._called:
             wanted = self._calls[name] + more
             assert self._called.wait_for(lambda: self._calls[name] >= wanted, TIMEOUT), name
 
 
-#: By the name of the instance.
+#: Fleets by the name of their driver instance.
 FLEETS: dict[str, Fleet] = {}
 
 
 class FleetDriver(ComputeDriver):
-    """Of a fleet that is in this process."""
+    """A driver that reports the nodes of a Fleet in this process."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         nested_providers=unsupported("nodes have no parts"),
@@ -108,7 +107,7 @@ class FleetDriver(ComputeDriver):
 
 
 class FixedDriver(ComputeDriver):
-    """Driver of five nodes that never change."""
+    """A driver with five nodes that never change."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         nested_providers=unsupported("nodes have no parts"),
@@ -127,7 +126,7 @@ class FixedDriver(ComputeDriver):
 
 
 def install(directory: Path) -> Path:
-    """Write a distribution with both drivers; returns the directory for the import path."""
+    """Write a distribution with both drivers; return the directory for the import path."""
     site = directory / "site"
     information = site / "wharfinger_lab-1.dist-info"
     information.mkdir(parents=True)

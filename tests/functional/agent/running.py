@@ -1,4 +1,4 @@
-"""An agent in a thread of this process, and what it tells."""
+"""An agent that runs in a thread of this process, and its log."""
 
 import logging
 import threading
@@ -24,13 +24,13 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.tracker import heartbeat
 from wharfinger.tracker.service_record import BINARY
 
-#: Longer than any test.
+#: An interval in seconds that is longer than any test.
 NEVER = 10_000.0
 SOON = 0.01
 
 
 class Log(logging.Handler):
-    """Log records of the agent."""
+    """Collects the log records of the agent."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -43,7 +43,7 @@ class Log(logging.Handler):
             self._told.notify_all()
 
     def records(self, part: str) -> list[logging.LogRecord]:
-        """Those with a part in their message."""
+        """Return the records whose message contains ``part``."""
         with self._told:
             return [one for one in self._records if part in one.getMessage()]
 
@@ -51,13 +51,13 @@ class Log(logging.Handler):
         return [one.getMessage() for one in self.records(part)]
 
     def wait_for(self, part: str) -> None:
-        """Wait until a message with this part was logged."""
+        """Wait until a message that contains ``part`` is logged."""
         with self._told:
             assert self._told.wait_for(lambda: self.records(part), TIMEOUT), (part, self.lines())
 
 
-class Checked:
-    """The check of a configuration without problems; it has ended."""
+class PassedCheck:
+    """A check of a configuration that has ended and found no problem."""
 
     def __init__(self, new: Snapshot) -> None:
         self._new = new
@@ -66,11 +66,11 @@ class Checked:
         return self._new
 
     def end(self) -> None:
-        """Do nothing."""
+        """Do nothing: the check has ended."""
 
 
 class Running(fixtures.Fixture):
-    """An agent on fleets by the names of their instances; it runs once it is started."""
+    """An agent with one driver instance for each fleet. It runs after ``start()``."""
 
     def __init__(self, placement: PlacementFixture, directory: Path, **fleets: Fleet) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Running(fixtures.Fixture):
     def _setUp(self) -> None:
         patch = pytest.MonkeyPatch()
         self.addCleanup(patch.undo)
-        # Three reports a second, and yet plans that stay fresh on a busy machine.
+        # Report three times a second. A short service_down_time instead would make plans expire.
         patch.setattr(heartbeat, "BEATS", 180)
         patch.syspath_prepend(str(install(self._directory)))
         FLEETS.update(self.fleets)
@@ -122,7 +122,7 @@ class Running(fixtures.Fixture):
         return Snapshot([str(path)])
 
     def start(self, *more: str, drivers: Iterable[str] = (), **intervals: float) -> None:
-        """Run it until the test is over, or it is stopped."""
+        """Run the agent until the end of the test, or until ``stop()``."""
         self.agent = self.make_agent(self.configure(*more, drivers=drivers, **intervals))
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -134,7 +134,7 @@ class Running(fixtures.Fixture):
         make_client: Callable[[], PlacementClient] | None = None,
         context: Context | None = None,
     ) -> Agent:
-        """Return an agent that runs its instances in threads."""
+        """Return an agent whose driver instances run in threads."""
         new_client = make_client or self._placement.new_client
 
         def make_runner(snapshot: Snapshot, name: str) -> Runner:
@@ -148,10 +148,10 @@ class Running(fixtures.Fixture):
             SystemdNotifier({}),
         )
 
-    def _begin_check(self, current: Snapshot) -> "Checked":
+    def _begin_check(self, current: Snapshot) -> "PassedCheck":
         new = Snapshot([str(self._directory / "wharfinger.conf")])
         current.check_successor(new)
-        return Checked(new)
+        return PassedCheck(new)
 
     def stop(self) -> None:
         """Stop the agent, and wait until it has ended."""
@@ -163,7 +163,7 @@ class Running(fixtures.Fixture):
         return Service.get_by_host_and_binary(self.context, HOST, BINARY)
 
     def state_of(self, name: str) -> State:
-        """Return the state of an instance."""
+        """Return the state of a driver instance."""
         return next(one.state for one in self.agent.status().instances if one.name == name)
 
     def _run(self) -> None:

@@ -1,7 +1,6 @@
-"""An agent with stand-ins: its instances run nothing, and a datagram socket stands in for systemd.
+"""An agent with stand-ins: its instances do nothing, and a datagram socket replaces systemd.
 
-The tests of ``integration/systemd`` run a real systemd.
-"""
+The tests of ``integration/systemd`` run a real systemd."""
 
 import logging
 import socket
@@ -30,16 +29,16 @@ from wharfinger.exceptions import WharfingerError
 _STEP = 0.01
 
 
-def wait_until(is_so: Callable[[], object], what: str = "") -> None:
-    """Wait until something is so; it fails after a minute."""
+def wait_until(condition: Callable[[], object], what: str = "") -> None:
+    """Wait at most a minute until the function returns a true value; then fail with ``what``."""
     end = time.monotonic() + TIMEOUT
-    while not is_so():
+    while not condition():
         assert time.monotonic() < end, what or "it does not happen"
         time.sleep(_STEP)
 
 
 class StandInRunner:
-    """An instance that runs nothing. It ends at a stop, unless it ``hangs``."""
+    """A driver instance that does nothing. A stop ends it, unless it ``hangs``."""
 
     def __init__(self, snapshot: Snapshot, name: str, calls: list[str], *, hangs: bool) -> None:
         self.name = name
@@ -77,7 +76,7 @@ class StandInRunner:
 
 
 class StandInCheck:
-    """A check in this process. It takes as long as ``holds`` is set."""
+    """A check of a configuration in this process. It has no result while ``holds`` is set."""
 
     def __init__(self, new: Snapshot, holds: threading.Event) -> None:
         self._new = new
@@ -97,11 +96,10 @@ class StandInCheck:
 
 
 class StandIn(fixtures.Fixture):
-    """An agent with the instances ``a`` and ``b``, that runs in a thread.
+    """An agent with the instances ``a`` and ``b``, which runs in a thread.
 
-    ``calls`` are those of all its instances, ``runners`` all that there were. ``hanging`` are names
-    of instances that do not end at a stop.
-    """
+    ``calls`` has the calls of all its instances, ``runners`` all instances that it has started.
+    ``hanging`` has the names of the instances that a stop does not end."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -154,7 +152,7 @@ class StandIn(fixtures.Fixture):
         self.calls.clear()
 
     def rewrite(self, *changes: tuple[str, str], more: str = "") -> None:
-        """Write another configuration, with parts of the first one replaced."""
+        """Write the first configuration again, with these parts replaced and ``more`` added."""
         text = self.text
         for before, after in changes:
             assert before in text, before
@@ -162,7 +160,7 @@ class StandIn(fixtures.Fixture):
         self.config.write_text(text + more)
 
     def reload(self) -> None:
-        """Send what SIGHUP sends, and wait until the agent has used or refused it."""
+        """Reload the configuration as SIGHUP does; wait until the agent has used or refused it."""
         count = self.reloads()
         self.agent.reload()
         wait_until(lambda: self.reloads() > count)
@@ -175,7 +173,7 @@ class StandIn(fixtures.Fixture):
         return self.log.records("the new configuration was refused")
 
     def notified(self) -> list[str]:
-        """Return the first lines of what systemd was notified of, the status left out."""
+        """Return the first line of each message to systemd, without messages of the status."""
         while True:
             try:
                 message = self._systemd.recv(4096).decode()
@@ -185,11 +183,10 @@ class StandIn(fixtures.Fixture):
                 self._notified.append(message.partition("\n")[0])
 
     def runner(self, name: str) -> StandInRunner:
-        """Return the latest instance of that name."""
+        """Return the instance of this name that was started last."""
         return next(one for one in reversed(self.runners) if one.name == name)
 
     def stop(self) -> None:
-        """Stop the agent."""
         self.agent.stop()
         self._thread.join(TIMEOUT)
         assert not self._thread.is_alive()

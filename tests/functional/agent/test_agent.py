@@ -1,4 +1,4 @@
-"""An agent: its cycles, and its behaviour when a driver fails or hangs."""
+"""Cycles of an agent, and its behaviour when a driver fails or hangs."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> "Reports":
 
 
 class Reports:
-    """Notes each report of a service when it has been written."""
+    """Records the reports of the service after they are written."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._said: list[bool] = []
@@ -62,12 +62,12 @@ class Reports:
         monkeypatch.setattr(service_record, "report", reported)
 
     @property
-    def said(self) -> list[bool]:
+    def completeness(self) -> list[bool]:
         with self._written:
             return list(self._said)
 
     def wait_for(self, more: int = 1, *, complete: bool = False) -> None:
-        """Wait until there are so many more, of complete cycles or at all."""
+        """Wait for this number of further reports; with ``complete``, only of complete cycles."""
         with self._written:
             here = len(self._said)
             assert self._written.wait_for(
@@ -76,7 +76,7 @@ class Reports:
 
 
 class Hanging:
-    """Something that hangs until it is let go."""
+    """A function that does not return until ``let_go()``."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -98,7 +98,7 @@ def hanging() -> Iterator[Hanging]:
 
 
 def reserved(placement: PlacementFixture, name: str) -> int:
-    """How much of a node is reserved."""
+    """Return the reserved amount of a node."""
     figures: tuple[int, int] = contents(placement)[name]["inventories"]["CUSTOM_GOLD"]
     return figures[1]
 
@@ -121,14 +121,14 @@ def first(error: BaseException) -> Act:
     return act
 
 
-def sees_others_go_on(
+def assert_spare_publishes(
     running: Running, placement: PlacementFixture, spare: Fleet, times: int = 2
 ) -> None:
-    """Change a node of the instance, and assert that each change is published."""
+    """Change a node of the instance ``spare``, and assert that each change is published."""
     for number in range(times):
         reason = "" if number % 2 else "cleaning"
         spare.change("spare-1", reason)
-        spare.await_calls("changed_nodes", 2)  # the one before has ended
+        spare.await_calls("changed_nodes", 2)  # the first of these polls has ended
         assert reserved(placement, "spare-1") == bool(reason)
 
 
@@ -152,13 +152,15 @@ def test_agent_publishes_all_instances_and_later_changes_by_polls(
     before = running.log.lines()
     placement.requests.clear()
     for fleet in (metal, spare):
-        fleet.await_calls("changed_nodes", 5)  # polls without changes say and ask nothing
+        fleet.await_calls(
+            "changed_nodes", 5
+        )  # polls without changes log nothing and send no request
     assert running.log.lines() == before
     assert placement.requests.seen == []
     assert metal.calls("get_available_nodes") == spare.calls("get_available_nodes") == 1
 
 
-def test_drift_cycle_repairs_changes_of_others_without_another_listing(
+def test_drift_cycle_reverts_changes_of_other_programs_without_another_listing(
     running: Running, placement: PlacementFixture, metal: Fleet
 ) -> None:
     running.start(drift=SOON)
@@ -176,7 +178,9 @@ def test_drift_cycle_repairs_changes_of_others_without_another_listing(
     assert metal.calls("get_available_nodes") == 1
 
 
-def test_line_of_a_cycle_names_some_of_many_reserved_nodes(running: Running, metal: Fleet) -> None:
+def test_log_line_of_a_cycle_names_some_of_many_reserved_nodes(
+    running: Running, metal: Fleet
+) -> None:
     metal.nodes |= {f"n-{number:02}": "cleaning" for number in range(12)}
 
     running.start()
@@ -196,7 +200,7 @@ def test_line_of_a_cycle_names_some_of_many_reserved_nodes(running: Running, met
         ("get_available_nodes", SystemExit(3)),
     ],
 )
-def test_failing_instance_is_tried_again_and_the_others_go_on(
+def test_failing_instance_is_started_again_and_other_instances_go_on(
     running: Running, placement: PlacementFixture, *, call: str, error: BaseException
 ) -> None:
     metal, spare = running.fleets.values()
@@ -206,8 +210,8 @@ def test_failing_instance_is_tried_again_and_the_others_go_on(
     running.log.wait_for(told)
     metal.await_calls(call, 3)
 
-    sees_others_go_on(running, placement, spare)
-    # It has been failing all the time.
+    assert_spare_publishes(running, placement, spare)
+    # The instance has failed all the time.
     assert contents(placement).keys() == {"spare-1"}
     assert len(running.log.lines(told)) == 1
     assert not metal.calls("update_provider_tree")
@@ -217,15 +221,15 @@ def test_failing_instance_is_tried_again_and_the_others_go_on(
     running.log.wait_for("metal: 6 changes written")
 
 
-def test_instance_locked_by_another_process_starts_when_it_is_free(
+def test_instance_locked_by_another_process_starts_after_the_lock_is_released(
     running: Running, placement: PlacementFixture, spare: Fleet
 ) -> None:
-    """And one that cannot be loaded is reported; the others go on."""
+    """A third instance, which cannot be loaded, is reported; the second one goes on."""
     with exclusive(running.state, "metal"):
         running.start("[none]\ndriver = nothing-like-it\n", drivers=["none"], drift=0.1)
         running.log.wait_for("is at work on driver instance metal")
         running.log.wait_for("none: driver nothing-like-it: entry point: found none")
-        sees_others_go_on(running, placement, spare)
+        assert_spare_publishes(running, placement, spare)
         assert contents(placement).keys() == {"spare-1"}
 
     running.log.wait_for("metal: 6 changes written")
@@ -249,16 +253,16 @@ def test_listing_that_fails_later_is_logged_once_and_polls_go_on(
     assert len(running.log.lines("over: ")) == 1
 
 
-def test_failing_node_is_logged_once_by_all_cycles_together_and_the_others_go_on(
+def test_failing_node_is_logged_once_by_all_cycle_types_and_other_nodes_are_published(
     running: Running, placement: PlacementFixture, metal: Fleet
 ) -> None:
     running.start(drift=SOON, full=0.05)
     running.log.wait_for("metal: 6 changes written")
-    metal.nodes[""] = ""  # nothing can have such a name
-    metal.nodes["metal-3"] = ""  # which the change feed does not report
+    metal.nodes[""] = ""  # an invalid name
+    metal.nodes["metal-3"] = ""  # the change feed does not report this node
     running.log.wait_for("metal: driver metal: provider : ")
     running.log.wait_for("metal: 3 changes written")
-    metal.await_calls("get_available_nodes", 3)  # and many other cycles between those
+    metal.await_calls("get_available_nodes", 3)  # there are other cycles between these listings
     metal.change("metal-1", "cleaning")
     running.log.wait_for("reserved: metal-1")
 
@@ -269,7 +273,7 @@ def test_failing_node_is_logged_once_by_all_cycles_together_and_the_others_go_on
     assert over == first.replace("metal: ", "metal: over: ", 1)
 
 
-def test_problem_of_a_poll_is_over_when_a_full_cycle_does_not_find_it(
+def test_problem_of_a_poll_ends_when_a_full_cycle_does_not_find_it(
     running: Running, metal: Fleet
 ) -> None:
     running.start(drift=0.05, full=0.5)
@@ -277,7 +281,7 @@ def test_problem_of_a_poll_is_over_when_a_full_cycle_does_not_find_it(
     metal.acts["update_provider_tree"] = fails(OSError("no node"))
     metal.change("metal-1", "cleaning")
     running.log.wait_for("metal: driver metal: ")
-    for _ in range(2):  # polls that do not name it, drift and full cycles
+    for _ in range(2):  # these cycles do not end the problem
         metal.await_calls("changed_nodes", 10)
         metal.await_calls("get_available_nodes")
 
@@ -312,10 +316,10 @@ def test_unexpected_exception_is_logged_with_its_traceback_and_the_next_cycle_go
     assert over.exc_info is None
 
 
-def test_outage_in_a_part_of_a_drift_cycle_is_over_with_the_next_one(
+def test_outage_during_a_drift_cycle_ends_with_the_next_drift_cycle(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full cycle, which would end problems of other kinds, is not due."""
+    """No full cycle runs, which would end problems of other kinds."""
     failed = threading.Semaphore(0)
     drift = Reconciler.drift
 
@@ -338,14 +342,14 @@ def test_outage_in_a_part_of_a_drift_cycle_is_over_with_the_next_one(
 # Hanging drivers, and the service.
 
 
-def test_hanging_driver_leaves_the_others_running_and_the_service_up(
+def test_hanging_driver_leaves_other_instances_running_and_the_service_up(
     running: Running, placement: PlacementFixture, reports: Reports, hanging: Hanging
 ) -> None:
     metal, spare = running.fleets.values()
     metal.acts["get_available_nodes"] = hanging
     running.start()
     assert hanging.reached.wait(TIMEOUT)
-    sees_others_go_on(running, placement, spare)
+    assert_spare_publishes(running, placement, spare)
 
     before = running.service()
     reports.wait_for(2)
@@ -355,7 +359,7 @@ def test_hanging_driver_leaves_the_others_running_and_the_service_up(
     assert after.last_seen_up is not None
     assert before.last_seen_up is not None
     assert after.last_seen_up >= before.last_seen_up
-    assert not any(reports.said)
+    assert not any(reports.completeness)
     assert (after.version, list(after.owners)) == (1, ["OWNER_NOVA"])
 
     hanging.let_go()
@@ -366,7 +370,7 @@ def test_hanging_driver_leaves_the_others_running_and_the_service_up(
 def test_agent_whose_instances_all_hang_stops_reporting_its_service(
     running: Running, reports: Reports, hanging: Hanging
 ) -> None:
-    """An instance that works keeps the service up."""
+    """A single working instance keeps the service up."""
     metal, spare = running.fleets.values()
     metal.acts["get_available_nodes"] = hanging
     running.start(hang=0.5)
@@ -395,14 +399,14 @@ def test_service_is_complete_when_a_full_cycle_of_every_instance_had_no_problem(
     running: Running, metal: Fleet, reports: Reports
 ) -> None:
     metal.acts["init_host"] = fails(OSError("away"))
-    metal.nodes[""] = ""  # nothing can have such a name
+    metal.nodes[""] = ""  # an invalid name
     running.start(drift=SOON, full=SOON)
     running.log.wait_for("spare: 3 changes written")
     reports.wait_for(2)
     del metal.acts["init_host"]
     running.log.wait_for("metal: 6 changes written")
     reports.wait_for(2)
-    assert not any(reports.said)
+    assert not any(reports.completeness)
 
     del metal.nodes[""]
     reports.wait_for(complete=True)
@@ -411,7 +415,7 @@ def test_service_is_complete_when_a_full_cycle_of_every_instance_had_no_problem(
     assert (service.version, list(service.owners)) == (OWNER_TAG_VERSION, ["OWNER_NOVA"])
 
 
-def test_failing_service_report_is_logged_once_and_the_agent_goes_on(
+def test_failing_report_of_the_service_is_logged_once_and_the_agent_goes_on(
     running: Running,
     placement: PlacementFixture,
     spare: Fleet,
@@ -428,7 +432,7 @@ def test_failing_service_report_is_logged_once_and_the_agent_goes_on(
         running.start()
         for _ in range(3):
             assert failed.acquire(timeout=TIMEOUT)
-        sees_others_go_on(running, placement, spare)
+        assert_spare_publishes(running, placement, spare)
     running.log.wait_for("the service of test-host is reported as up again")
 
     assert len(running.log.lines("the service of test-host is not reported as up")) == 1
@@ -454,7 +458,7 @@ def test_stopped_agent_releases_backends_and_locks(
     assert running.log.lines()[-1] == "the agent of test-host stops"
 
 
-def test_cycle_that_is_under_way_comes_to_its_end(
+def test_cycle_in_progress_is_completed_after_a_stop(
     running: Running, placement: PlacementFixture, metal: Fleet, hanging: Hanging
 ) -> None:
     metal.acts["get_available_nodes"] = hanging
@@ -472,7 +476,7 @@ def test_cycle_that_is_under_way_comes_to_its_end(
     assert metal.calls("changed_nodes") == 1
 
 
-def test_agent_that_ends_names_and_abandons_a_hanging_instance(
+def test_agent_that_stops_names_and_abandons_a_hanging_instance(
     running: Running,
     placement: PlacementFixture,
     hanging: Hanging,
@@ -482,7 +486,7 @@ def test_agent_that_ends_names_and_abandons_a_hanging_instance(
     running.fleets["metal"].acts["get_available_nodes"] = hanging
     running.start()
     assert hanging.reached.wait(TIMEOUT)
-    sees_others_go_on(running, placement, running.fleets["spare"])
+    assert_spare_publishes(running, placement, running.fleets["spare"])
 
     running.stop()
 

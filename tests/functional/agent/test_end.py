@@ -1,8 +1,7 @@
-"""SIGTERM at any moment: the agent exits with 0, names the instances for which it waits, and leaves
-no process behind.
+"""SIGTERM at any moment: the agent exits with 0 and leaves no process behind.
 
-These tests wait 3 seconds for an instance that hangs, in place of 25.
-"""
+The agent names the instances for which it waits. These tests wait 3 seconds, not 25, for an
+instance that hangs."""
 
 import os
 import signal
@@ -24,7 +23,7 @@ from wharfinger.cli.agent import _Signals
 from wharfinger.db.database import FILE_NAME
 
 NODES = 4
-#: A run tries some of those that start an agent.
+#: Marks tests that start an agent; the seed draws two of them.
 starting = pytest.mark.drawn(2, of="module")
 
 
@@ -42,8 +41,8 @@ def running(
         yield agent
 
 
-def ends(agent: AgentProcess) -> None:
-    """Send SIGTERM, and see that the agent ends as it should."""
+def assert_ends(agent: AgentProcess) -> None:
+    """Send SIGTERM; assert that the agent exits with 0, without a process or traceback left."""
     assert agent.end() == 0
     agent.wait_until(lambda: not agent.processes(), "end of all processes")
     assert "Traceback" not in (agent.directory / "stderr").read_text()
@@ -51,7 +50,7 @@ def ends(agent: AgentProcess) -> None:
 
 
 def reserved() -> dict[str, int]:
-    """Return how much of each node is reserved."""
+    """Return the reserved amount of each node."""
     return {name: one["inventories"][RESOURCE_CLASS][1] for name, one in everything().items()}
 
 
@@ -63,7 +62,7 @@ def test_agent_stopped_while_drivers_are_imported_ends(tmp_path: Path, url: str)
             lambda: (status := agent.status()) and status.instances[0].driver_call == "import",
             "import",
         )
-        ends(agent)
+        assert_ends(agent)
         assert agent.lines("the agent waits at most 3 s for hanging (its end, driver call import)")
         assert agent.lines("hanging: still at work after 3 seconds, so it is killed")
 
@@ -74,7 +73,7 @@ def test_agent_stopped_while_an_instance_waits_for_its_restart_ends(
 ) -> None:
     with running(tmp_path, url, 0, {"ending": "ending"}) as agent:
         agent.wait_for("ending: its process has ended", 3)
-        ends(agent)
+        assert_ends(agent)
         assert not agent.lines("still at work")
 
 
@@ -86,7 +85,7 @@ def test_agent_stopped_while_it_reloads_ends_the_check(tmp_path: Path, url: str)
         agent.configure(drivers="two", more="[two]\ndriver = hanging\n")
         agent.reload()
         agent.wait_until(lambda: len(agent.processes()) > before, "check of the configuration")
-        ends(agent)
+        assert_ends(agent)
         assert not agent.lines("refused")
 
 
@@ -109,7 +108,7 @@ def test_agent_stopped_in_a_cycle_completes_it(tmp_path: Path, url: str, moment:
             agent.process.send_signal(signal.SIGTERM)
             agent.wait_for("stops")
             agent.fleets["one"].let_go()
-        ends(agent)
+        assert_ends(agent)
         if moment == "at once":
             assert reserved()["one-0"] == 1
         else:
@@ -119,7 +118,7 @@ def test_agent_stopped_in_a_cycle_completes_it(tmp_path: Path, url: str, moment:
 
 
 @starting
-def test_agent_stopped_at_any_write_leaves_what_the_next_one_completes(
+def test_agent_stopped_at_any_write_leaves_a_state_that_the_next_agent_completes(
     tmp_path: Path, url: str, placement_url: tuple[str, Requests], draw: Draw
 ) -> None:
     requests = placement_url[1]
@@ -130,10 +129,10 @@ def test_agent_stopped_at_any_write_leaves_what_the_next_one_completes(
             last = len(requests.writes) + number
             agent.start()
             agent.wait_until(partial(_has_come_to, agent, requests, last), "writes")
-            ends(agent)
+            assert_ends(agent)
         agent.start()
         agent.wait_until(partial(_is_idle, agent), "all is published")
-        ends(agent)
+        assert_ends(agent)
 
 
 def _has_come_to(agent: AgentProcess, requests: Requests, last: int) -> bool:
@@ -141,7 +140,7 @@ def _has_come_to(agent: AgentProcess, requests: Requests, last: int) -> bool:
 
 
 def _is_idle(agent: AgentProcess) -> bool:
-    """Return whether the agent has started, and has nothing left to write."""
+    """Return whether the agent has started and has published everything."""
     return agent.status() is not None and _published(agent)
 
 
@@ -162,7 +161,7 @@ def test_agent_stopped_while_the_database_is_locked_ends(tmp_path: Path, url: st
             agent.wait_until(
                 lambda: (status := agent.status()) and status.instances[0].report.cycle, "cycle"
             )
-            ends(agent)
+            assert_ends(agent)
         assert agent.process.returncode == 0
 
 
@@ -173,25 +172,25 @@ def test_agent_stopped_while_placement_hangs_ends(tmp_path: Path) -> None:
         with running(tmp_path, url) as agent:
             connection, _ = silent.accept()
             with closing(connection):
-                ends(agent)
+                assert_ends(agent)
             assert agent.lines("one: still at work after 3 seconds, so it is killed")
 
 
 @starting
-def test_instance_that_is_stopped_by_a_signal_is_killed_with_the_agent(
+def test_instance_paused_by_sigstop_is_killed_at_the_end_of_the_agent(
     tmp_path: Path, url: str
 ) -> None:
     with running(tmp_path, url) as agent:
         agent.wait_for("changes written")
         os.kill(agent.pids()["one"], signal.SIGSTOP)
-        ends(agent)
+        assert_ends(agent)
         assert agent.lines("one: still at work after 3 seconds, so it is killed")
 
 
-# Before there is an agent.
+# Signals before the agent exists.
 
 
-def test_signals_before_the_agent_stop_at_once_and_keep_a_reload() -> None:
+def test_signals_before_the_agent_exists_end_the_process_or_are_kept_until_it_does() -> None:
     class Reloaded:
         count = 0
 

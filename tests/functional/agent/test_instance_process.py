@@ -1,4 +1,4 @@
-"""A driver instance in a process of its own, seen from the agent: how it starts and ends."""
+"""Start and end of a driver instance in a process of its own, as the agent sees them."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ PUBLISHED = InstanceReport(cycles={CycleType.FULL: CycleCounts(completed=1, comp
 
 
 class Scripted(ProcessRunner):
-    """Runs a shell command in place of the instance, or fails."""
+    """A runner whose process runs a shell command, or does not start because of ``error``."""
 
     command = "exec sleep 60"
     error: OSError | None = None
@@ -55,7 +55,7 @@ def runner(
 
 
 def checked_until(runner: Scripted, condition: Callable[[], object]) -> None:
-    """Look after the instance until something holds."""
+    """Check the instance repeatedly until the condition holds."""
 
     def holds() -> object:
         runner.check()
@@ -65,7 +65,7 @@ def checked_until(runner: Scripted, condition: Callable[[], object]) -> None:
 
 
 def has_exited(pid: int) -> bool:
-    """Return whether a process has ended; it is not reaped."""
+    """Return whether a process has exited; do not reap it."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
@@ -89,7 +89,9 @@ def test_stop_of_a_process_that_has_just_ended_succeeds(runner: Scripted) -> Non
     assert runner.status().state is State.STOPPING
 
 
-def test_process_that_ends_for_days_is_started_again_in_five_minutes(runner: Scripted) -> None:
+def test_process_that_ended_very_often_is_started_again_after_the_longest_wait(
+    runner: Scripted,
+) -> None:
     runner._early_ends = 100_000
     runner.command = "kill -SEGV $$"
     runner.start()
@@ -113,7 +115,7 @@ def test_instance_that_works_again_leaves_the_crash_loop(runner: Scripted) -> No
     checked_until(runner, lambda: runner.status().state is State.RUNNING)
 
 
-def test_instance_that_works_for_less_time_than_it_waited_stays_in_the_crash_loop(
+def test_instance_that_works_for_less_time_than_its_last_wait_stays_in_the_crash_loop(
     runner: Scripted,
 ) -> None:
     crash_loop(runner)
@@ -199,7 +201,7 @@ def test_process_that_survives_sigkill_is_logged_once_and_kept(
     wait_until(trapped.exists)
     runner.writer.began("changed_nodes")
     with monkeypatch.context() as patch:
-        # As if the kernel did not let it end.
+        # Simulate a process that the kernel does not end.
         patch.setattr("os.killpg", lambda *_: None)
         patch.setattr(child_process, "_session", lambda _: iter(()))
         checked_until(runner, lambda: "does not end after SIGKILL" in caplog.text)
@@ -218,7 +220,7 @@ def test_process_that_was_paused_together_with_the_agent_goes_on(runner: Scripte
     runner.writer.alive()
     runner.check()
 
-    # Both moments were long ago, as after a pause of the machine.
+    # The last report and the last check were long ago, as after a pause of the machine.
     shared_report._ALIVE.pack_into(runner.writer._page, 0, time.monotonic() - 1000)
     runner._looked_at = time.monotonic() - 999
     runner.check()

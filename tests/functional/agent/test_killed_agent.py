@@ -1,4 +1,4 @@
-"""SIGKILL at any moment to the agent or an instance: nothing is lost, and no process is left."""
+"""SIGKILL to the agent or an instance at any moment loses nothing and leaves no process."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ from tests.lab.drawing import Draw
 from tests.lab.killed_agent import KilledAgent
 from tests.lab.placement import PlacementFixture, Requests
 
-#: Kills after which all has to agree.
+#: Number of kills after which the test checks that all stores agree.
 _ROUND = 5
 
 
-def test_agent_killed_in_part_or_whole_loses_and_leaves_nothing(
+def test_kill_of_the_agent_or_an_instance_loses_nothing_and_leaves_no_process(
     placement: PlacementFixture,
     placement_url: tuple[str, Requests],
     tmp_path: Path,

@@ -1,13 +1,13 @@
-"""An agent while one of its dependencies is away, in each way, and when it is back.
+"""Outages of each dependency of an agent, of each kind, and their ends.
 
-One attempt after the other fails, and ends in time; the log has one line when the outage begins
-and one when it ends; nothing is removed; and what has changed meanwhile is published then.
-Intervals and time limits are some hundredths of those that an agent has. A slow answer has a byte
-each 0.1 s, where a request may take 2 s: only a deadline for the whole request ends it.
+During an outage, all attempts fail in time, and nothing is removed. The log has one line when the
+outage begins, and one when it ends. Afterwards the agent publishes what has changed meanwhile.
 
-``DEPENDENCIES`` has all dependencies and the ways in which each can be away. Databases and libvirt
-do not speak HTTP, Keystone lists nothing, and SQLite is a file: those have no test of other ways.
-"""
+The tests divide an agent's usual intervals and time limits by about a hundred. A slow answer has
+one byte in 0.1 s, and a request may take 2 s: only a deadline for the whole request ends it.
+
+``DEPENDENCIES`` has all dependencies and the kinds of their outages. Databases and libvirt do not
+speak HTTP, Keystone lists nothing, and SQLite is a file, so these have fewer kinds."""
 
 import gc
 import logging
@@ -43,7 +43,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.session import make_adapter
 
-#: Seconds that a request to a dependency that is away may take here, and to any other.
+#: Time limits in seconds of requests to the dependency that is away, and to the other ones.
 TIME, LONG = 2.0, 60.0
 OF_HTTP = tuple(Outage)
 OF_KEYSTONE = tuple(one for one in Outage if one is not Outage.EMPTY)  # it lists nothing
@@ -52,7 +52,7 @@ NODES = [uuid(f"node {number}") for number in range(3)]
 
 
 class Watched(Running):
-    """An agent with clients and a database as they are configured; its log has DEBUG too."""
+    """An agent with the configured client and database; its log has DEBUG records, too."""
 
     def _setUp(self) -> None:
         super()._setUp()
@@ -60,7 +60,7 @@ class Watched(Running):
         logging.getLogger(agent.__name__).setLevel(logging.DEBUG)
 
     def run_with(self, *more: str, drivers: tuple[str, ...] = ()) -> None:
-        """Run it until the test is over."""
+        """Run the agent until the end of the test."""
         configuration = self.configure(*more, drivers=drivers, poll=0.05, drift=0.2, full=0.3)
         context = connect(configuration.conf)
         self.addCleanup(context.close)
@@ -71,7 +71,7 @@ class Watched(Running):
         self.addCleanup(self.stop)
 
     def lines_of(self, subject: str) -> list[str]:
-        """The lines that an operator sees of problems of one subject."""
+        """Return the warnings and errors that the log has about this subject."""
         return [
             one.getMessage()
             for one in self.log.records(f"{subject}: ")
@@ -81,10 +81,9 @@ class Watched(Running):
 
 @dataclass
 class Away:
-    """Controls of a dependency, and the agent's configuration for it.
+    """Functions that begin and end the outage, and the agent's configuration for the dependency.
 
-    ``fleet`` is the backend that changes meanwhile; None where the backend itself is away.
-    """
+    ``fleet`` is the backend that changes during the outage; None if the backend itself is away."""
 
     begin: Callable[[], object]
     end: Callable[[], object]
@@ -95,7 +94,7 @@ class Away:
 
 @dataclass
 class Lab:
-    """Parts that the dependencies of a test are made of."""
+    """A directory, Placement and a backend, of which the dependencies of a test are made."""
 
     directory: Path
     service: EmbeddedPlacement
@@ -165,12 +164,12 @@ def of_mariadb(lab: Lab, outage: Outage) -> Iterator[Away]:
         _upgrade(lab, url)
         options = [*lab.placement_options(placement), *_database_options(away)]
         yield _fleet(lab, Away(lambda: gate.begin(outage), gate.end, options))
-    gc.collect()  # the warnings that this case ignores are not another's
+    gc.collect()  # raise the warnings that this case ignores before the next case
 
 
 @contextmanager
 def of_sqlite(lab: Lab, outage: Outage) -> Iterator[Away]:
-    """HANGING: another process holds its lock. WRONG: its file has something else."""
+    """HANGING: another process locks the file. WRONG: the file is not a database."""
     file = lab.directory / "state" / "wharfinger.sqlite"
     patch = pytest.MonkeyPatch()
     pragmas = ("busy_timeout=200", *sqlite._PRAGMAS[1:])
@@ -288,7 +287,9 @@ def of_libvirt(lab: Lab, outage: Outage) -> Iterator[Away]:
 
 def _fleet(lab: Lab, away: Away) -> Away:
     away.fleet = lab.fleet
-    away.options.insert(0, "removal_delay = 0")  # of the instance, which is the section before
+    away.options.insert(
+        0, "removal_delay = 0"
+    )  # an option of the instance, whose section is the last one
     return away
 
 
@@ -312,7 +313,7 @@ DEPENDENCIES: dict[str, tuple[Callable[..., AbstractContextManager[Away]], tuple
     "cyborg": (of_cyborg, OF_HTTP),
     "libvirt": (of_libvirt, OF_SOCKETS),
 }
-#: PyMySQL does not close a Unix socket that it cannot connect.
+#: PyMySQL does not close a Unix socket after a failed connection.
 UNCLOSED = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 CASES = [
     pytest.param(
@@ -334,7 +335,7 @@ def lab(
 
 @dataclass
 class Started:
-    """An agent that has published all of its backend, which is ``before``."""
+    """An agent that has published its backend. ``before`` is what it has published."""
 
     running: Watched
     away: Away
@@ -368,7 +369,7 @@ def started(
 @pytest.mark.parametrize(
     ("dependency", "outage"), [case for case in CASES if Outage.EMPTY not in case.values]
 )
-def test_outage_is_two_lines_removes_nothing_and_work_goes_on_after_it(
+def test_outage_logs_two_lines_and_removes_nothing_and_changes_are_published_after_it(
     placement: PlacementFixture, lab: Lab, dependency: str, outage: Outage
 ) -> None:
     with started(placement, lab, dependency, outage) as it:
@@ -393,10 +394,10 @@ def test_outage_is_two_lines_removes_nothing_and_work_goes_on_after_it(
 
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize("dependency", ["placement", "ironic", "cyborg"])
-def test_lists_with_nothing_in_them_remove_nothing(
+def test_empty_listings_of_a_dependency_remove_nothing(
     placement: PlacementFixture, lab: Lab, dependency: str
 ) -> None:
-    """A removal would not wait: ``removal_delay`` is 0."""
+    """``removal_delay`` is 0, so that a removal would not wait."""
     with started(placement, lab, dependency, Outage.EMPTY) as it:
         it.away.begin()
         for _ in range(3):
@@ -409,7 +410,7 @@ def test_lists_with_nothing_in_them_remove_nothing(
 
 
 def without_reserved(contents: dict[str, Any]) -> dict[str, Any]:
-    """Leave out reserved amounts: Placement may have carried out a write without an answer."""
+    """Leave out reserved amounts: a write whose answer is lost may have changed them."""
     return {
         name: {**one, "inventories": {kind: it[0] for kind, it in one["inventories"].items()}}
         for name, one in contents.items()
@@ -417,12 +418,12 @@ def without_reserved(contents: dict[str, Any]) -> dict[str, Any]:
 
 
 def wait_for(log: Log, part: str, number: int) -> None:
-    """Wait until so many lines have this part."""
+    """Wait until the log has this number of lines that contain ``part``."""
     with log._told:
         assert log._told.wait_for(lambda: len(log.records(part)) >= number, 60), log.lines()
 
 
 def wait_for_full_cycle(running: Running, subject: str) -> None:
-    """Wait for the end of a full cycle that began after now."""
+    """Wait for the end of a full cycle that begins after this call."""
     part = f"{subject}: full cycle: "
     wait_for(running.log, part, len(running.log.records(part)) + 2)

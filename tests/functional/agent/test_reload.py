@@ -1,4 +1,4 @@
-"""SIGHUP: which instances a new configuration changes, and which configurations are refused."""
+"""SIGHUP: which instances a new configuration restarts, and which configurations are refused."""
 
 import gc
 import logging
@@ -25,7 +25,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandI
 
 @dataclass(frozen=True)
 class Used:
-    """A configuration that is used: its changes, and the names that it starts and stops."""
+    """A configuration that is used: its changes, and the instances that it starts and stops."""
 
     changes: tuple[tuple[str, str], ...] = ()
     more: str = ""
@@ -68,7 +68,7 @@ USED = {
 
 @pytest.mark.drawn(8)
 @pytest.mark.parametrize("case", USED)
-def test_reload_of_a_usable_configuration_restarts_what_it_changes(
+def test_reload_of_a_usable_configuration_restarts_the_changed_instances(
     stand_in: StandIn, case: str
 ) -> None:
     used = USED[case]
@@ -92,7 +92,7 @@ def test_reload_of_a_usable_configuration_restarts_what_it_changes(
 
 @dataclass(frozen=True)
 class Refused:
-    """A configuration that is refused, and what the message says."""
+    """A configuration that is refused, and the reason in the message."""
 
     said: str
     changes: tuple[tuple[str, str], ...] = ()
@@ -141,7 +141,9 @@ REFUSED = {
 
 @pytest.mark.drawn(8)
 @pytest.mark.parametrize("case", REFUSED)
-def test_reload_of_an_unusable_configuration_is_refused_whole(stand_in: StandIn, case: str) -> None:
+def test_reload_of_an_unusable_configuration_changes_no_instance(
+    stand_in: StandIn, case: str
+) -> None:
     refused = REFUSED[case]
     if refused.content is None:
         stand_in.rewrite(*refused.changes, more=refused.more)
@@ -161,14 +163,14 @@ def test_reload_of_an_unusable_configuration_is_refused_whole(stand_in: StandIn,
     assert stand_in.calls == []
     assert stand_in.runners == before
     assert stand_in.notified() == ["READY=1", "RELOADING=1", "READY=1"]
-    # The next one that is usable is used, and the refusal is over.
+    # The next usable configuration is used, and the status shows no refusal any more.
     stand_in.rewrite(more="total = 2\n")
     stand_in.reload()
     assert stand_in.agent.status().refused_reload == ""
     assert stand_in.agent.status().reloads == 1
 
 
-def test_reload_without_the_file_is_refused(stand_in: StandIn) -> None:
+def test_reload_without_a_configuration_file_is_refused(stand_in: StandIn) -> None:
     stand_in.config.unlink()
     stand_in.reload()
 
@@ -177,7 +179,7 @@ def test_reload_without_the_file_is_refused(stand_in: StandIn) -> None:
     assert stand_in.calls == []
 
 
-def test_reload_during_the_check_of_another_reads_the_file_again(stand_in: StandIn) -> None:
+def test_reload_during_the_check_of_another_reload_reads_the_file_again(stand_in: StandIn) -> None:
     stand_in.check_holds.set()
     stand_in.agent.reload()
     wait_until(lambda: stand_in.checks)
@@ -187,7 +189,9 @@ def test_reload_during_the_check_of_another_reads_the_file_again(stand_in: Stand
     stand_in.agent.look()
     checks = stand_in.runner("a").checks
     looked_at = stand_in.agent.status().looked_at
-    wait_until(lambda: stand_in.runner("a").checks > checks + 2)  # it looks after its instances
+    wait_until(
+        lambda: stand_in.runner("a").checks > checks + 2
+    )  # the agent still checks its instances
     assert stand_in.agent.status().looked_at > looked_at
     assert len(stand_in.checks) == 1
     stand_in.check_holds.clear()
@@ -198,13 +202,13 @@ def test_reload_during_the_check_of_another_reads_the_file_again(stand_in: Stand
     assert len(stand_in.checks) == 2
 
 
-def test_instance_that_is_changed_starts_when_the_one_before_has_ended(
+def test_changed_instance_starts_after_the_old_one_has_ended(
     stand_in: StandIn,
 ) -> None:
     stand_in.runner("b").hangs = True
     stand_in.rewrite(more="total = 2\n")
     stand_in.reload()
-    # A second configuration does not change it again.
+    # A second reload leaves instance b as it is.
     stand_in.rewrite(("[a]", "[a]\ntotal = 3"), more="total = 2\n")
     stand_in.reload()
     wait_until(lambda: "start a" in stand_in.calls)
@@ -217,7 +221,7 @@ def test_instance_that_is_changed_starts_when_the_one_before_has_ended(
     assert stand_in.runner("b").snapshot.conf.b.total == 2
 
 
-def test_instance_that_is_added_again_while_it_ends_starts_once_afterwards(
+def test_instance_that_is_added_again_while_it_ends_starts_once_after_its_end(
     stand_in: StandIn,
 ) -> None:
     before = stand_in.runner("b")
@@ -282,7 +286,7 @@ def test_reloads_in_a_row_keep_only_the_configurations_in_use(stand_in: StandIn)
     stand_in.runners[:] = stand_in.runners[-1:]
     stand_in.checks.clear()
 
-    # The configuration of the agent and of b, and the one with which a was started.
+    # In use are the current configuration and the one with which a was started.
     wait_until(lambda: _configurations() <= 2)
 
 

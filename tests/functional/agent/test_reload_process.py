@@ -1,4 +1,4 @@
-"""SIGHUP to an agent in a process of its own, whose check imports the drivers in another."""
+"""SIGHUP to an agent in its own process, which checks the drivers in a further process."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def url(placement: PlacementFixture, placement_url: tuple[str, Requests]) -> str
 
 
 def totals() -> set[int]:
-    """Return what the nodes have in Placement."""
+    """Return the totals that the nodes have in Placement."""
     return {
         one["inventories"][RESOURCE_CLASS][0] for one in everything().values() if one["inventories"]
     }
@@ -41,7 +41,7 @@ def totals() -> set[int]:
         ("none", "found none"),
     ],
 )
-def test_child_after_a_refused_reload_comes_back_with_the_configuration_before(
+def test_instance_killed_after_a_refused_reload_restarts_with_the_old_configuration(
     tmp_path: Path, url: str, driver: str, said: str
 ) -> None:
     with AgentProcess(tmp_path, url, {"one": 2}) as agent:
@@ -65,7 +65,7 @@ def test_child_after_a_refused_reload_comes_back_with_the_configuration_before(
             [PROGRAM, "--config-file", str(agent.config), "agent", "status"], tmp_path
         )
         assert "the last new configuration was refused" in status.err
-        # The operator corrects it.
+        # The operator corrects the configuration.
         agent.configure(more="total = 2\n")
         agent.reload()
         agent.wait_until(lambda: totals() == {2}, "the new configuration")
@@ -73,7 +73,7 @@ def test_child_after_a_refused_reload_comes_back_with_the_configuration_before(
         assert agent.end() == 0
 
 
-def test_instance_that_cannot_be_made_names_the_file_of_its_configuration(
+def test_instance_that_cannot_be_created_names_its_configuration_file(
     tmp_path: Path, url: str
 ) -> None:
     with AgentProcess(tmp_path, url, {"one": 2}) as agent:
@@ -85,7 +85,7 @@ def test_instance_that_cannot_be_made_names_the_file_of_its_configuration(
         assert agent.end() == 0
 
 
-def test_instance_that_hangs_is_ended_before_the_changed_one_starts(
+def test_hanging_instance_is_killed_before_the_changed_instance_starts(
     tmp_path: Path, url: str
 ) -> None:
     with AgentProcess(tmp_path, url, {"one": 2}) as agent:
@@ -109,7 +109,9 @@ def test_instance_that_hangs_is_ended_before_the_changed_one_starts(
         assert agent.end() == 0
 
 
-def test_thread_after_a_reload_uses_the_new_placement(tmp_path: Path, url: str) -> None:
+def test_instance_in_a_thread_uses_the_new_placement_after_a_reload(
+    tmp_path: Path, url: str
+) -> None:
     with (
         closing(socket.create_server(("127.0.0.1", 0))) as other,
         AgentProcess(tmp_path, url, {"one": 2}) as agent,
@@ -133,7 +135,9 @@ def test_thread_after_a_reload_uses_the_new_placement(tmp_path: Path, url: str) 
         assert agent.end() == 0
 
 
-def test_thread_that_hangs_keeps_the_changed_one_from_its_start(tmp_path: Path, url: str) -> None:
+def test_changed_instance_does_not_start_while_its_old_thread_hangs(
+    tmp_path: Path, url: str
+) -> None:
     with AgentProcess(tmp_path, url, {"one": 2}) as agent:
         agent.configure(agent="isolation = thread")
         agent.start()
@@ -164,7 +168,7 @@ def test_check_that_is_killed_with_the_agent_leaves_no_process(tmp_path: Path, u
         agent.configure(drivers="two", more="[two]\ndriver = hanging\n")
         agent.reload()
         agent.wait_until(lambda: len(agent.processes()) > before, "check")
-        time.sleep(0.5)  # wherever it is by then
+        time.sleep(0.5)  # the check may be anywhere by then
         agent.kill()
 
         assert agent.processes() == []

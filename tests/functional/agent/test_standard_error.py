@@ -48,7 +48,7 @@ def test_agent_whose_log_is_not_read_starts_instances_again_and_counts_lost_line
         agent.fleets["one"].change("one-new")
         agent.wait_until(lambda: "one-new" in everything(), "new node")
         log = os.read(reader, 2**20)
-        agent.reload()  # which is logged
+        agent.reload()  # the agent logs the reload
         while b"lines of the log were dropped: nothing read them\n" not in log:
             log += os.read(reader, 2**20)
         assert agent.end() == 0

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of claims and moves."""
+"""Fixtures for tests of claims and moves."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,19 +23,19 @@ NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"
 
 @pytest.fixture(scope="module", autouse=True)
 def files_stay_open() -> Iterator[None]:
-    """Keep files open; new connections for each transaction are tested with the objects."""
+    """Keep SQLite files open between transactions; tests of the objects open them each time."""
     with StayingOpen():
         yield
 
 
 @pytest.fixture(autouse=True)
 def no_waits(no_waiting: None) -> None:
-    """Skip waits between attempts; tests check only that attempts are bounded."""
+    """Skip waits between attempts; tests check only that the number of attempts is bounded."""
 
 
 @pytest.fixture
 def desk(publishing: Publishing) -> Iterator[Desk]:
-    """A desk with two nodes of two CPUs each."""
+    """The claims and moves of one process, on the nodes cn-0 and cn-1 with two VCPUs each."""
     publishing.driver.nodes |= {"cn-0": flat(VCPU=2), "cn-1": flat(VCPU=2)}
     assert not publishing.cycle.sync().problems
     with Desk(publishing.client, publishing.context) as fixture:
@@ -44,7 +44,7 @@ def desk(publishing: Publishing) -> Iterator[Desk]:
 
 @pytest.fixture
 def gpus(desk: Desk, publishing: Publishing) -> Desk:
-    """A desk with a node below which are a VGPU of nova, one of Cyborg and some untagged ones."""
+    """A desk whose node cn-0 has a VGPU of nova, one of Cyborg, and nine without an owner."""
     publishing.driver.nodes = {"cn-0": with_children({"VCPU": 4}, {"novas": {"VGPU": 1}})}
     publishing.driver.nodes["cn-1"] = flat(VCPU=4)
     assert not publishing.cycle.sync().problems
@@ -59,7 +59,7 @@ def gpus(desk: Desk, publishing: Publishing) -> Desk:
 
 @pytest.fixture
 def metal(desk: Desk, publishing: Publishing) -> Desk:
-    """A desk with the same nodes, which are cleaned after their release."""
+    """A desk with the same nodes, whose driver cleans them after their release."""
     driver = CleaningDriver()
     drives(publishing, driver)
     driver.nodes |= {"cn-0": flat(VCPU=2), "cn-1": flat(VCPU=2)}

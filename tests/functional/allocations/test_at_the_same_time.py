@@ -1,4 +1,4 @@
-"""Two processes act at the same time: one changes what the other has read."""
+"""Races of two processes: the second one changes what the first one has read."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -49,16 +49,16 @@ SMALL, LARGE = FLAVORS["small"], FLAVORS["large"]
 #: Steps at which an actor pauses: before and after it reads allocations, and before it writes.
 LOOKS, HAS_LOOKED = f"before GET /allocations/{ONE}", f"after GET /allocations/{ONE}"
 WRITES = "before POST /allocations"
-#: No step has this name: the actor runs to its end.
+#: A name that no step has: an actor that goes to it runs to its end.
 END: Final = "its end"
 #: Errors that a claim, release or move may raise if another act comes between its steps.
 DOCUMENTED = (AllocationRefused, NoCandidates, ObjectError, PlacementError)
-#: Errors of the loser when two decide on one move at the same time.
+#: Errors that the loser raises when two processes end one move at the same time.
 TOO_LATE = (AllocationRefused, ConcurrentSave, ConcurrentUpdate)
 
 
 class Actor:
-    """Runs an act in a thread of its own, and pauses at the steps that a test names."""
+    """Performs an act in a thread, and pauses at the steps that a test names."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
@@ -68,8 +68,8 @@ class Actor:
         self.thread = Thread(target=self._run, daemon=True)
         self.thread.start()
 
-    def to(self, *steps: str) -> "Actor":
-        """Continue to the next step that begins so, and to the one after that."""
+    def run_to(self, *steps: str) -> "Actor":
+        """Run to a step whose name starts with the first text, then to the next one, and so on."""
         for goal in steps:
             self._goal = goal
             self._may_go.release()
@@ -78,13 +78,13 @@ class Actor:
         return self
 
     def end(self) -> Any:
-        """Continue to the end; return the result or the error."""
-        self.to(END)
+        """Run to the end; return the result or the error."""
+        self.run_to(END)
         self.thread.join(TIMEOUT)
         return self._outcome
 
     def reach(self, step: str) -> None:
-        """Pause if this is the step to reach."""
+        """Pause if the step is the one to which the actor runs."""
         if step.startswith(self._goal):
             self._stand_still(step)
 
@@ -105,14 +105,14 @@ class Actor:
 
 
 class Stage(Boundaries):
-    """A place for actors, which pause at the boundaries of their steps."""
+    """Lets actors pause before and after each request and each statement."""
 
     def __init__(self, placement: PlacementFixture) -> None:
         super().__init__(placement, reads=True)
         self._actors: list[Actor] = []
 
     def actor(self, act: Callable[[], object]) -> Actor:
-        """Return an actor that has not begun yet."""
+        """Return an actor that has not yet begun its act."""
         self._actors.append(Actor(act))
         return self._actors[-1]
 
@@ -128,7 +128,7 @@ def stage(placement: PlacementFixture) -> Iterator[Stage]:
         yield fixture
 
 
-# One act at any step of the other.
+# A second act at any step of the first.
 
 ACTS: dict[str, Callable[[Desk], object]] = {
     "claim": lambda desk: desk.claim(SMALL, uuid=ONE),
@@ -138,7 +138,7 @@ ACTS: dict[str, Callable[[Desk], object]] = {
     "confirm": lambda desk: desk.moves.confirm(ONE),
     "revert": lambda desk: desk.moves.revert(ONE),
 }
-#: The initial state, an act, and the act of another process meanwhile.
+#: The initial state, an act, and an act that another process performs meanwhile.
 RACES = [
     ("nothing", "claim", "claim"),
     ("nothing", "claim", "release"),
@@ -165,7 +165,7 @@ def prepare(desk: Desk, before: str) -> None:
 
 @pytest.mark.drawn(2, keep=["claimed-resize-release"])
 @pytest.mark.parametrize(("before", "mine", "others"), RACES)
-def test_act_between_any_two_steps_of_another_leaves_no_faults(
+def test_act_between_any_two_steps_of_another_act_leaves_no_faults(
     desk: Desk, publishing: Publishing, *, draw: Draw, before: str, mine: str, others: str
 ) -> None:
     prepare(desk, before)
@@ -198,7 +198,7 @@ def test_act_between_any_two_steps_of_another_leaves_no_faults(
 
 
 def attempt(desk: Desk, act: str) -> str:
-    """Do an act; return its name, or "too late"."""
+    """Perform an act; return its name, or "too late" if it lost the race."""
     try:
         ACTS[act](desk)
     except TOO_LATE:
@@ -207,11 +207,10 @@ def attempt(desk: Desk, act: str) -> str:
 
 
 def outcome(desk: Desk, source: str) -> str:
-    """Return the outcome of one move: "start" while it waits, or how it ended.
+    """Return how the move has ended ("confirm" or "revert"), or "start" if it has not ended.
 
-    "too late" means no move: each of two that begin at once may find the other one. That is no
-    fault.
-    """
+    Without a move, return "too late": of two starts at once, each may stop because of the other,
+    which is no fault."""
     assert faults(desk.context) == []
     assert noted(desk.context) == taken(desk.context)
     there = {"cn-0": "cn-1", "cn-1": "cn-0"}[source]
@@ -233,7 +232,7 @@ def outcome(desk: Desk, source: str) -> str:
 
 @pytest.fixture
 def patient(desk: Desk) -> Iterator[Desk]:
-    """A desk for which no running process counts as dead, with a small instance on cn-0."""
+    """A desk that regards no process as dead, with a small instance on cn-0."""
     with Desk(desk.client, desk.context, down_time=A_WHILE) as fixture:
         fixture.claim(SMALL, uuid=ONE, suits=on("cn-0"))
         yield fixture
@@ -252,7 +251,7 @@ def patient(desk: Desk) -> Iterator[Desk]:
         ("start", "revert"),
     ],
 )
-def test_two_decisions_on_a_move_interleaved_at_any_step_have_one_winner(
+def test_two_acts_on_one_move_interleaved_at_any_step_have_one_winner(
     patient: Desk, publishing: Publishing, *, draw: Draw, first: str, second: str
 ) -> None:
     if first != "start":
@@ -269,12 +268,12 @@ def test_two_decisions_on_a_move_interleaved_at_any_step_have_one_winner(
         act.interrupted(number, lambda: said.append(attempt(patient, second)))
         came, done = outcome(patient, "cn-0"), {*said} - {"too late"}
         assert came in done, number
-        # The other one was refused; a start that has ended may be confirmed at once.
+        # The other act was refused. But a move may be confirmed as soon as its start has ended.
         assert done == {came} or (first == "start" and done <= {"start", second}), number
 
 
 @pytest.mark.parametrize("acts", [("confirm", "revert"), ("start", "resize")], ids="-".join)
-def test_decisions_of_many_threads_on_a_move_have_one_winner(
+def test_acts_of_many_threads_on_one_move_have_one_winner(
     patient: Desk, acts: tuple[str, str]
 ) -> None:
     if "start" not in acts:
@@ -296,14 +295,14 @@ def test_decisions_of_many_threads_on_a_move_have_one_winner(
         assert {*done} == {came}
 
 
-# A release returns what it has read.
+# Releases whose allocations change after they were read.
 
 
 @pytest.mark.parametrize(("source", "act"), [(CLEANED, "revert"), ("cn-0", "start")])
 def test_provider_allocated_during_a_release_is_reserved_before_it_is_released(
     quay: Quay, stage: Stage, source: str, act: str
 ) -> None:
-    """A provider that needs cleaning is allocated or reserved at all times."""
+    """The provider needs cleaning: it is at all times allocated or reserved."""
     desk, other = quay.desk(), quay.desk()
     desk.claim(SMALL, uuid=ONE, suits=on(source))
     if act == "revert":
@@ -320,9 +319,9 @@ def test_provider_allocated_during_a_release_is_reserved_before_it_is_released(
             if act == "revert"
             else other.moves.start(ONE, suits=on(CLEANED))
         )
-    ).to(WRITES)
-    releaser = stage.actor(lambda: desk.claims.release(ONE)).to(LOOKS, HAS_LOOKED)
-    mover.to("after POST /allocations")
+    ).run_to(WRITES)
+    releaser = stage.actor(lambda: desk.claims.release(ONE)).run_to(LOOKS, HAS_LOOKED)
+    mover.run_to("after POST /allocations")
     assert CLEANED in held()[ONE]
     with Posts(quay.placement) as posts:
         posts.after = look
@@ -338,12 +337,12 @@ def test_provider_allocated_during_a_release_is_reserved_before_it_is_released(
     assert noted(quay.context) == taken(quay.context)
 
 
-def test_late_release_of_a_new_claim_releases_all_or_nothing(
+def test_release_that_reads_an_old_claim_releases_the_new_claim_completely_or_not(
     desk: Desk, publishing: Publishing, stage: Stage
 ) -> None:
-    """If it releases the new claim, the row has this state before the allocation is deleted."""
+    """The instance has task state "releasing" before its allocation is deleted."""
     desk.claim(SMALL, uuid=ONE, suits=on("cn-0"))
-    late = stage.actor(lambda: desk.claims.release(ONE)).to(LOOKS, HAS_LOOKED)
+    late = stage.actor(lambda: desk.claims.release(ONE)).run_to(LOOKS, HAS_LOOKED)
     desk.claims.release(ONE)
     desk.claim(SMALL, uuid=ONE, suits=on("cn-1"))
     assert held() == {ONE: {"cn-1": {"VCPU": 1}}}
@@ -374,12 +373,14 @@ def test_allocation_of_an_instance_that_a_failed_claim_deleted_is_released(
     for _ in range(3):
         desk.claim(SMALL)
     fails, wins = (stage.actor(lambda: desk.claim(SMALL, uuid=ONE)) for _ in range(2))
-    fails.to(WRITES)
-    wins.to(WRITES)
+    fails.run_to(WRITES)
+    wins.run_to(WRITES)
     last = desk.claim(SMALL).instance.uuid
-    fails.to("before delete instances")  # it has asked, got nothing, and seen that it has nothing
+    fails.run_to(
+        "before delete instances"
+    )  # it has got no candidate, and found no allocation of the instance
     desk.claims.release(last)
-    wins.to("after POST /allocations", LOOKS)
+    wins.run_to("after POST /allocations", LOOKS)
     assert ONE in held()
 
     assert isinstance(fails.end(), NoCandidates)
@@ -390,13 +391,13 @@ def test_allocation_of_an_instance_that_a_failed_claim_deleted_is_released(
     assert noted(publishing.context) == taken(publishing.context)
 
 
-def test_claims_of_one_uuid_at_once_are_refused_but_one(
+def test_second_claim_of_one_uuid_at_the_same_time_is_refused(
     desk: Desk, publishing: Publishing, stage: Stage
 ) -> None:
-    """Placement does not keep two consumers of one uuid apart that are created at once."""
+    """Placement does not tell apart two consumers of one uuid that are created at once."""
     patient = Desk(desk.client, desk.context, down_time=timedelta(hours=1))
     patient.setUp()
-    first = stage.actor(lambda: patient.claim(SMALL, uuid=ONE)).to(WRITES)
+    first = stage.actor(lambda: patient.claim(SMALL, uuid=ONE)).run_to(WRITES)
     publishing.placement.requests.clear()
     with pytest.raises(BeingClaimed, match="repeat this in 3600 s"):
         patient.claim(SMALL, uuid=ONE)
@@ -409,13 +410,13 @@ def test_claims_of_one_uuid_at_once_are_refused_but_one(
     assert faults(publishing.context) == []
 
 
-def test_late_claim_of_a_released_instance_keeps_its_new_allocation(
+def test_claim_that_ends_after_its_release_keeps_the_allocation_of_a_new_claim(
     desk: Desk, publishing: Publishing, stage: Stage
 ) -> None:
     desk.claim(SMALL, uuid=ONE)
-    late = stage.actor(lambda: desk.claim(SMALL, uuid=ONE)).to("before insert instances", LOOKS)
+    late = stage.actor(lambda: desk.claim(SMALL, uuid=ONE)).run_to("before insert instances", LOOKS)
     desk.claims.release(ONE)
-    late.to("after select instances")
+    late.run_to("after select instances")
     desk.claim(SMALL, uuid=ONE)
     outcome = late.end()
 
@@ -424,12 +425,12 @@ def test_late_claim_of_a_released_instance_keeps_its_new_allocation(
     assert there_are(publishing.context) == [*held()] == [ONE]
 
 
-def test_claim_released_before_its_end_keeps_the_new_allocation(
+def test_claim_that_was_released_before_its_end_keeps_the_allocation_of_a_new_claim(
     desk: Desk, publishing: Publishing, stage: Stage
 ) -> None:
-    late = stage.actor(lambda: desk.claim(SMALL, uuid=ONE)).to("after POST /allocations")
+    late = stage.actor(lambda: desk.claim(SMALL, uuid=ONE)).run_to("after POST /allocations")
     desk.claims.release(ONE)
-    late.to(LOOKS)
+    late.run_to(LOOKS)
     desk.claim(SMALL, uuid=ONE)
     outcome = late.end()
 
@@ -453,7 +454,7 @@ def test_two_releases_at_once_reserve_a_provider_once(quay: Quay, stage: Stage, 
         "release": lambda: desk.claims.release(ONE),
     }
     slow = stage.actor(acts["confirm" if act == "recover" else act])
-    slow.to("before insert reservations")
+    slow.run_to("before insert reservations")
     acts[act]()
     outcome = slow.end()
 
@@ -474,12 +475,12 @@ def test_second_release_after_the_cleaning_leaves_no_endless_reservation(
     move = desk.moves.start(ONE, suits=on("cn-0"))
     inventories = f"/resource_providers/{everything()[CLEANED]['uuid']}/inventories"
     quick, slow = (stage.actor(lambda: desk.moves.confirm(ONE)) for _ in range(2))
-    quick.to(WRITES)
-    slow.to(f"before GET /allocations/{move.uuid}", f"before GET {inventories}")
+    quick.run_to(WRITES)
+    slow.run_to(f"before GET /allocations/{move.uuid}", f"before GET {inventories}")
     assert isinstance(quick.end(), tuple)
-    cycle = stage.actor(quay.clean).to("before delete reservations")
+    cycle = stage.actor(quay.clean).run_to("before delete reservations")
     assert reserved(quay.placement) == set(), "it is free again, and its row is about to go"
-    slow.to(f"before PUT {inventories}")
+    slow.run_to(f"before PUT {inventories}")
     cycle.end()
     assert isinstance(slow.end(), tuple)
 

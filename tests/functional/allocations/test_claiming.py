@@ -1,4 +1,4 @@
-"""Claims: what they write for an instance, where, and what follows if they are interrupted."""
+"""Claims: what they write for an instance, and what happens if they are interrupted."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"
 ONE = uuid("an instance")
 SMALL = flavor("small")
 BOTH = flavor("both", **NOVAS, **CYBORGS, group_policy="none")
-#: Nodes whose service belongs to another cloud, more than one request asks for.
+#: Number of nodes of other hosts: more than one request for candidates returns.
 MANY = 1200
 
 
@@ -81,7 +81,7 @@ def test_claim_makes_three_requests_and_writes_instance_and_node(
     assert faults(publishing.context) == []
 
 
-def test_claims_without_uuid_create_instances_until_nothing_is_free(
+def test_claims_without_uuid_create_instances_until_no_inventory_is_free(
     desk: Desk, publishing: Publishing
 ) -> None:
     assert {desk.claim(SMALL, suits=on("cn-1")).instance.node for _ in range(2)} == {"cn-1"}
@@ -100,7 +100,9 @@ def test_claims_without_uuid_create_instances_until_nothing_is_free(
 # Owners.
 
 
-def test_claim_of_vgpus_without_owner_uses_only_novas(gpus: Desk, publishing: Publishing) -> None:
+def test_claim_of_vgpus_without_owner_uses_only_those_of_nova(
+    gpus: Desk, publishing: Publishing
+) -> None:
     novas = gpus.claim(flavor("novas", **{"resources:VGPU": "1"}), uuid=ONE)
 
     assert held() == {ONE: {"cn-0": {"VCPU": 1}, "novas": {"VGPU": 1}}}
@@ -197,19 +199,19 @@ def test_shared_disk_is_claimed_with_the_node_that_shares_it(
     assert faults(publishing.context) == []
 
 
-def test_claim_ignores_nodes_of_others_however_many(
+def test_claim_ignores_any_number_of_nodes_of_other_hosts(
     publishing: Publishing, desk: Desk, request: pytest.FixtureRequest
 ) -> None:
     publishing.driver.nodes = {"cn-0": flat(VCPU=1)}
     publishing.allow_mass_removal = True
-    for _ in range(2):  # absent from two listings
+    for _ in range(2):  # a node is removed when two listings lack it
         publishing.restarted().sync()
     assert everything().keys() == {"cn-0"}
     others = tuple(
         forests.Provider(number, None, frozenset([NOVA]), {"VCPU": forests.Stock(4)})
         for number in range(MANY, 2 * MANY)
     )
-    request.addfinalizer(forests.empty)  # removes the additional owners
+    request.addfinalizer(forests.empty)  # deletes the providers
     forests.publish(others)
     with anew(publishing) as late:
         assert late.claim(SMALL, uuid=ONE).instance.node == "cn-0"
@@ -232,7 +234,7 @@ def test_second_claim_of_an_instance_changes_nothing(desk: Desk, publishing: Pub
     assert again.allocations == first.allocations
     assert (again.instance.node, again.instance.revision) == (first.instance.node, revision)
     assert set(publishing.placement.requests.seen) == {f"GET /allocations/{ONE}"}
-    # The existing instance is found by the attempt to add it.
+    # The claim finds the existing instance when it tries to add it.
     assert boundaries.passed == ["before insert instances"]
     assert everything() == before
     assert faults(publishing.context) == []
@@ -261,7 +263,7 @@ def test_claim_with_the_uuid_of_another_instance_is_refused(
     assert faults(publishing.context) == []
 
 
-def test_claim_of_an_instance_that_lost_its_allocation_is_for_its_node(
+def test_claim_of_an_instance_that_lost_its_allocation_accepts_only_its_node(
     desk: Desk, publishing: Publishing
 ) -> None:
     node = str(desk.claim(SMALL, uuid=ONE).instance.node)
@@ -279,7 +281,7 @@ def test_claim_of_an_instance_that_lost_its_allocation_is_for_its_node(
     assert faults(publishing.context) == []
 
 
-def test_instance_whose_lost_allocation_others_have_waits_for_it(
+def test_claim_of_a_lost_allocation_that_another_consumer_has_succeeds_after_its_release(
     desk: Desk, publishing: Publishing
 ) -> None:
     node = str(desk.claim(SMALL, uuid=ONE).instance.node)
@@ -300,12 +302,14 @@ def test_instance_whose_lost_allocation_others_have_waits_for_it(
 def test_claim_that_dies_at_any_step_is_finished_or_undone(
     desk: Desk, publishing: Publishing, draw: Draw
 ) -> None:
-    for _ in range(3):  # one unit is free
+    for _ in range(3):  # one VCPU is left free
         desk.claim(SMALL)
     claim = Rehearsal(
         publishing.placement, publishing.state_path, lambda: desk.claim(SMALL, uuid=ONE)
     )
-    assert len(claim.steps) >= 5  # the instance, the allocation, its place and the node
+    assert (
+        len(claim.steps) >= 5
+    )  # they write the instance, its allocation, its node's name and the node
     for number, name in draw(claim.steps, 3):
         for then in ("claimed again", "released", "another is claimed"):
             claim.die(number)
@@ -334,7 +338,7 @@ def test_claim_that_dies_at_any_step_is_finished_or_undone(
             assert noted(publishing.context) == taken(publishing.context), (name, then)
 
 
-# The node.
+# Nodes that are deleted or changed.
 
 
 def gone(context: Context, node: str) -> None:

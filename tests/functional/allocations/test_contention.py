@@ -1,4 +1,4 @@
-"""Claims of contested resources: the next candidate, bounded attempts, and the last unit."""
+"""Claims of resources that other consumers take: next candidates and bounded attempts."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -36,7 +36,7 @@ THREADS = 8
 
 
 def once(act: Callable[[Any], object]) -> Callable[[Any], None]:
-    """Return an act that runs only once."""
+    """Return a function that calls ``act`` only the first time."""
     times = count()
 
     def first(body: Any) -> None:
@@ -51,20 +51,20 @@ HAS, CANDIDATES, TAKES = "GET /allocations", "GET /allocation_candidates", "POST
 
 
 def asked(requests: list[str]) -> list[str]:
-    """Return the requests of claims; nothing else here sends these."""
+    """Return the requests that only claims send."""
     heads = [one.partition("?")[0].removesuffix(f"/{ONE}") for one in requests]
     return [one for one in heads if one in {HAS, CANDIDATES, TAKES}]
 
 
 class Thief:
-    """Allocates what a claim is about to get."""
+    """Another consumer, which allocates the resources that a claim is about to allocate."""
 
     def __init__(self, publishing: Publishing) -> None:
         self._publishing = publishing
         self.consumers: list[str] = []
 
     def take(self, body: dict[str, Any]) -> None:
-        """Allocate all that the claim is about to get."""
+        """Allocate for the thief what this request of a claim would allocate."""
         self.consumers.append(uuid(f"thief {len(self.consumers)}"))
         [claim] = body.values()
         self._publishing.placement.adapter.request(
@@ -72,7 +72,7 @@ class Thief:
         )
 
     def release_all(self, _body: object) -> None:
-        """Release it."""
+        """Release the thief's last allocation."""
         self._publishing.client.delete_allocations(self.consumers[-1])
 
 
@@ -83,7 +83,7 @@ def thief(publishing: Publishing) -> Thief:
 
 @pytest.fixture
 def posts(desk: Desk, publishing: Publishing) -> Iterator[Posts]:
-    """The requests of claims from now on; one-time requests of the desk are done."""
+    """The allocation requests of claims from now on; the desk has sent its one-time requests."""
     warm(desk)
     publishing.placement.requests.clear()
     with Posts(publishing.placement) as fixture:
@@ -143,7 +143,7 @@ def test_attempts_of_a_claim_are_bounded_and_no_candidate_is_tried_twice(
     warm(desk)
     publishing.placement.requests.clear()
     with Posts(publishing.placement) as posts:
-        # The other consumer takes each candidate, and releases it at once.
+        # The thief takes each candidate, and releases it at once.
         posts.before, posts.after = thief.take, thief.release_all
         with pytest.raises(NoCandidates, match="have taken all free"):
             desk.claim(WHOLE, uuid=ONE)
@@ -196,7 +196,7 @@ def test_instance_whose_only_candidates_were_deleted_can_be_claimed_again(
     assert faults(publishing.context) == []
 
 
-def test_conflict_of_a_candidate_is_not_taken_for_one_of_the_consumer(
+def test_conflict_of_a_generation_is_tried_again_with_the_same_candidate(
     desk: Desk, interceptor: Interceptor, publishing: Publishing
 ) -> None:
     with Desk(WritingClient(adapter_to(interceptor.url)), desk.context) as far:
@@ -207,7 +207,7 @@ def test_conflict_of_a_candidate_is_not_taken_for_one_of_the_consumer(
     assert [*held()] == there_are(publishing.context) == [ONE]
 
 
-#: One fault of each type: not carried out, carried out without an answer, and a wrong answer.
+#: Faults: request not carried out, carried out without an answer, or with a wrong answer.
 SWEPT = ["refused", "reset when done", "404", "409", "500", "500 when done", "nonsense when done"]
 
 
@@ -253,13 +253,13 @@ def test_claim_with_a_failed_request_is_finished_or_undone(
         assert faults(publishing.context) == [], case
 
 
-# The same instance, and the last unit.
+# Many threads: the same instance, and the last unit.
 
 
 def test_instance_claimed_by_many_threads_is_claimed_once(
     desk: Desk, publishing: Publishing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.undo()  # a thread that comes too early must wait
+    monkeypatch.undo()  # restore the waits: a thread that is too early must wait
     minute = timedelta(minutes=1)
     with Desk(desk.client, desk.context, down_time=minute) as patient:
         ends = together([lambda: patient.claim(SMALL, uuid=ONE)] * THREADS)
@@ -271,8 +271,8 @@ def test_instance_claimed_by_many_threads_is_claimed_once(
     assert noted(publishing.context) == taken(publishing.context)
 
 
-def only_one_won(ends: list[Any], publishing: Publishing) -> None:
-    """Assert that the losers have no allocation and no instance."""
+def assert_one_winner(ends: list[Any], publishing: Publishing) -> None:
+    """Assert that one claim succeeded, and that the others have no allocation and no instance."""
     [won] = [end for end in ends if not isinstance(end, Exception)]
     assert len(ends) == THREADS
     assert [*held()] == there_are(publishing.context) == [won.instance.uuid]
@@ -294,15 +294,15 @@ def test_last_unit_goes_to_one_of_many_threads(desk: Desk, publishing: Publishin
     ends = together([lambda its=its: its.claim(SMALL) for its in desks])  # type: ignore[misc]
 
     publishing.client.delete_allocations(uuid("others"))
-    only_one_won(ends, publishing)
+    assert_one_winner(ends, publishing)
 
 
-def test_last_units_of_two_owners_go_to_one_thread_or_to_one_each(
+def test_last_units_of_two_owners_go_to_one_thread_or_to_two(
     gpus: Desk, publishing: Publishing
 ) -> None:
     both = flavor("both", **NOVAS, **CYBORGS, group_policy="none")
     ends: list[Any] = together([lambda: gpus.claim(both)] * THREADS)
-    only_one_won(ends, publishing)
+    assert_one_winner(ends, publishing)
     [(won, its)] = held().items()
     assert its == {"cn-0": {"VCPU": 1}, "novas": {"VGPU": 1}, "cyborgs": {"VGPU": 1}}
     gpus.claims.release(won)

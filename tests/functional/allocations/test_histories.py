@@ -1,8 +1,7 @@
-"""Random histories of claims, releases and moves that are interrupted anywhere and resumed.
+"""Random histories of claims, releases and moves, which are interrupted anywhere and resumed.
 
-WHARFINGER_HISTORIES is the number of histories, such as WHARFINGER_HISTORIES=500 for the long
-version, which draws others each time.
-"""
+WHARFINGER_HISTORIES is the number of histories. A long run has 500, and draws other histories each
+time."""
 
 import os
 from collections.abc import Callable
@@ -48,22 +47,21 @@ from wharfinger.objects import Instance, InstanceList, ReservationList
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 HISTORIES = int(os.environ.get("WHARFINGER_HISTORIES") or 0)
-#: Errors of an act that is too late or too early.
+#: Errors that an act may raise if the instance is not in the right state for it.
 REFUSALS = (AllocationRefused, NoCandidates, ObjectNotFound)
 MOST_INSTANCES = 5
 
 which = st.integers(0, MOST_INSTANCES - 1)
 flavors = st.sampled_from(sorted(FLAVORS))
-#: The boundary at which an act dies, if it gets there.
+#: The number of the boundary at which an act dies; None: it does not die.
 crashes = st.one_of(st.none(), st.integers(0, 13), st.integers(0, 24))
 nodes = st.sampled_from(NODES)
 
 
 class History(RuleBasedStateMachine):
-    """The history, and beside it the possible states of each instance.
+    """A random history, and the states that each instance may have by now.
 
-    ``possible`` has one state per instance unless an act was interrupted.
-    """
+    ``possible`` has one state for each instance, unless an act was interrupted."""
 
     quay: ClassVar[Quay]
     moments: ClassVar[Moments]
@@ -192,7 +190,7 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: self.broken)
     @rule(claims=st.booleans())
     def resume_all(self, claims: bool) -> None:
-        """Resume everything that was interrupted."""
+        """Resume all interrupted acts."""
         age(self.quay.state_path)
         for move in self.desk.moves.left():
             self._do(move.instance_uuid, partial(self.desk.moves.recover, move), None, None)
@@ -266,10 +264,10 @@ class History(RuleBasedStateMachine):
         crash: int | None,
         may: Callable[[State], bool] = lambda state: True,
     ) -> None:
-        """Do an act; ``after`` returns its result for a state in which it ``may`` be done.
+        """Perform an act; ``after`` returns the next state for a state in which it ``may`` happen.
 
-        Without ``after``, an interrupted act is resumed: its result is among the possible states.
-        """
+        Without ``after``, the act resumes an interrupted act, and ``possible`` already has its
+        result."""
         before, could = self.possible[uuid], free()
         come = {after(one) for one in before if may(one)} if after else before
         try:
@@ -300,7 +298,7 @@ class History(RuleBasedStateMachine):
 
 
 @pytest.mark.usefixtures("no_waiting")
-def test_random_histories_leak_and_double_nothing(
+def test_random_histories_leave_exactly_the_expected_allocations(
     placement: PlacementFixture, tmp_path: Path, draw: Draw
 ) -> None:
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Lost allocations: another program deletes the allocations of a claimed instance."""
+"""Lost allocations: those that another program has deleted while the instance was claimed."""
 
 from collections.abc import Callable
 from itertools import product
@@ -40,7 +40,7 @@ SMALL = flavor("small")
 
 @pytest.fixture
 def cards(desk: Desk, publishing: Publishing) -> Desk:
-    """A desk with one node of four CPUs with two cards, and an instance that uses one card."""
+    """A desk whose node has four VCPUs and two cards; an instance uses one of the cards."""
     cards = {"card-0": {"VGPU": (4, 1)}, "card-1": {"VGPU": (4, 1)}}
     publishing.driver.nodes = {"cn-0": node({"VCPU": (4, 0)}, **cards)}
     assert not publishing.cycle.sync().problems
@@ -50,24 +50,24 @@ def cards(desk: Desk, publishing: Publishing) -> Desk:
 
 
 def card_of(consumer: str) -> str:
-    """Return the name of the card that a consumer has."""
+    """Return the name of the card that is allocated to a consumer."""
     [card] = held()[consumer].keys() - {"cn-0"}
     return card
 
 
 def lost(publishing: Publishing, desk: Desk) -> tuple[str, CycleResult]:
-    """Delete the allocation of the instance; return its card, and the result of the next cycle."""
+    """Delete the instance's allocation and run a cycle; return the card and the cycle's result."""
     card = card_of(ONE)
     desk.client.delete_allocations(ONE)
     return card, publishing.cycle.sync()
 
 
 def is_lost(publishing: Publishing) -> bool:
-    """Return whether a stored reservation says that the instance has lost its allocation."""
+    """Return whether a stored reservation marks the instance's allocation as lost."""
     return bool(Reservations(publishing.client, publishing.context).lost(ONE))
 
 
-# Found by a full cycle.
+# Full cycles, which find lost allocations.
 
 
 def test_sync_of_a_deleted_allocation_reserves_its_providers_and_reports_it_once(
@@ -193,7 +193,7 @@ def test_sync_of_an_instance_without_known_allocations_reserves_nothing(
     assert rows(publishing.context) == {}
 
 
-def test_sync_after_a_confirmed_move_finds_the_loss_of_what_it_came_to(
+def test_sync_after_a_confirmed_move_reserves_the_destination_of_the_lost_allocation(
     desk: Desk, publishing: Publishing
 ) -> None:
     desk.claim(SMALL, uuid=ONE, suits=on("cn-0"))
@@ -209,7 +209,7 @@ def test_sync_after_a_confirmed_move_finds_the_loss_of_what_it_came_to(
     assert not is_full(publishing.placement, "cn-0")
 
 
-def test_sync_during_a_move_takes_no_allocation_for_lost(
+def test_sync_during_a_move_regards_no_allocation_as_lost(
     desk: Desk, publishing: Publishing
 ) -> None:
     desk.claim(SMALL, uuid=ONE)
@@ -220,7 +220,7 @@ def test_sync_during_a_move_takes_no_allocation_for_lost(
     assert rows(publishing.context) == {}
 
 
-def test_sync_after_another_program_has_allocated_it_again_ends_the_reservation(
+def test_sync_after_another_program_has_restored_the_allocation_ends_the_reservation(
     cards: Desk, publishing: Publishing
 ) -> None:
     before = held()[ONE]
@@ -244,11 +244,11 @@ def test_sync_after_another_program_has_allocated_it_again_ends_the_reservation(
     assert not is_full(publishing.placement, card)
 
 
-# Other actors at the same time.
+# Other acts at the same time.
 
 
 @pytest.mark.parametrize("act", ["release", "repair"])
-def test_other_acts_during_the_sync_that_finds_the_loss_leave_no_endless_reservation(
+def test_act_during_the_sync_that_finds_the_loss_leaves_no_endless_reservation(
     act: str, cards: Desk, publishing: Publishing
 ) -> None:
     before = held()[ONE]
@@ -275,7 +275,7 @@ def test_other_acts_during_the_sync_that_finds_the_loss_leave_no_endless_reserva
         assert faults(publishing.context) == []
 
 
-def test_sync_while_the_instance_is_released_does_not_take_its_allocation_for_lost(
+def test_sync_during_a_release_does_not_regard_the_allocation_as_lost(
     cards: Desk, publishing: Publishing
 ) -> None:
     rehearsed = Rehearsal(
@@ -290,7 +290,7 @@ def test_sync_while_the_instance_is_released_does_not_take_its_allocation_for_lo
 
 
 @pytest.mark.parametrize("work", ["release", "claim", "move"])
-def test_sync_that_another_process_interrupts_takes_no_allocation_for_lost(
+def test_sync_during_an_act_of_another_process_regards_no_allocation_as_lost(
     work: str, desk: Desk, publishing: Publishing
 ) -> None:
     desk.claim(SMALL, uuid=ONE)
@@ -315,7 +315,7 @@ def test_sync_that_another_process_interrupts_takes_no_allocation_for_lost(
     assert rows(publishing.context) == {}
 
 
-# Repaired.
+# Repairs.
 
 
 def test_repair_allocates_the_same_again_and_ends_the_reservation(
@@ -337,7 +337,7 @@ def test_repair_allocates_the_same_again_and_ends_the_reservation(
     assert faults(publishing.context) == []
 
 
-def test_repair_of_an_instance_that_no_cycle_has_looked_at_allocates_the_same_again(
+def test_repair_before_any_cycle_allocates_the_same_again(
     cards: Desk, publishing: Publishing
 ) -> None:
     before = held()
@@ -365,7 +365,7 @@ def test_repair_keeps_the_reservation_of_an_operator(cards: Desk, publishing: Pu
     assert figures(publishing.placement, card) == {"VGPU": (4, 1)}
 
 
-def test_repair_cut_short_at_any_step_is_finished_by_another(
+def test_repair_that_dies_at_any_step_is_finished_by_another_repair(
     cards: Desk, publishing: Publishing, draw: Draw
 ) -> None:
     before = held()[ONE]
@@ -448,10 +448,10 @@ def test_repair_of_a_released_or_unknown_instance_is_refused(
         cards.claims.repair(ONE)
 
 
-# Released.
+# Releases.
 
 
-def test_release_of_a_lost_allocation_frees_the_device_and_can_be_repeated(
+def test_release_of_an_instance_with_a_lost_allocation_frees_the_device_and_can_be_repeated(
     cards: Desk, publishing: Publishing
 ) -> None:
     with pytest.raises(AllocationRefused, match="has its allocation"):
@@ -470,7 +470,7 @@ def test_release_of_a_lost_allocation_frees_the_device_and_can_be_repeated(
         assert publishing.restarted().sync().problems == ()
 
 
-def test_release_of_a_lost_allocation_keeps_the_node_reserved_until_it_was_cleaned(
+def test_release_of_an_instance_with_a_lost_allocation_keeps_the_node_reserved_until_clean(
     metal: Desk, publishing: Publishing
 ) -> None:
     driver = publishing.driver

@@ -1,4 +1,4 @@
-"""Moves: writes at both ends, allocations in between, and endings."""
+"""Moves: what they write at source and destination, the allocations, and how they end."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ def only_move(desk: Desk) -> Migration:
 
 
 def usage(desk: Desk) -> dict[str, int]:
-    """Return used CPUs by node from rows, which equal those of instances and moves."""
+    """Return the used VCPUs in each node's row; assert that instances and moves use as many."""
     found = noted(desk.context)
     assert found == taken(desk.context)
     return {name: vcpus for (_, name), (vcpus, _, _) in found.items()}
@@ -42,7 +42,7 @@ def usage(desk: Desk) -> dict[str, int]:
 
 @pytest.fixture
 def placed(desk: Desk) -> str:
-    """The node of a small instance."""
+    """The name of the node of a small instance."""
     return str(desk.claim(SMALL, uuid=ONE).instance.node)
 
 
@@ -89,7 +89,7 @@ def test_start_gives_the_former_allocation_to_the_move_and_the_new_one_to_the_in
 
 
 @ENDINGS
-def test_ended_move_leaves_the_instance_at_one_end_only(
+def test_ended_move_leaves_allocations_only_at_the_source_or_at_the_destination(
     desk: Desk, placed: str, publishing: Publishing, ending: str
 ) -> None:
     there = other_than(placed)
@@ -139,8 +139,8 @@ def test_ended_move_leaves_the_instance_at_one_end_only(
 
 
 @pytest.fixture
-def alone(desk: Desk, publishing: Publishing) -> Desk:
-    """One node, of three CPUs, and a small instance on it."""
+def one_node(desk: Desk, publishing: Publishing) -> Desk:
+    """A desk with one node of three VCPUs, and a small instance on it."""
     del publishing.driver.nodes["cn-1"]
     publishing.driver.nodes["cn-0"] = flat(VCPU=3)
     for _ in range(3):
@@ -149,23 +149,23 @@ def alone(desk: Desk, publishing: Publishing) -> Desk:
     return desk
 
 
-def test_resize_on_the_same_provider_holds_both_until_it_ends(alone: Desk) -> None:
-    # Both must fit together, and a migration may not stay on its node.
+def test_resize_on_the_same_node_keeps_both_allocations_until_it_ends(one_node: Desk) -> None:
+    # Both allocations must fit on the node, and a migration must change the node.
     for wanted in (flavor("huge", 3), None):
         with pytest.raises(NoCandidates):
-            alone.moves.start(ONE, wanted)
+            one_node.moves.start(ONE, wanted)
         assert held() == {ONE: {"cn-0": {"VCPU": 1}}}
-        assert usage(alone) == {"cn-0": 1}
+        assert usage(one_node) == {"cn-0": 1}
     for ending, vcpus in (("revert", 1), ("confirm", 2)):
-        move = alone.moves.start(ONE, LARGE)
+        move = one_node.moves.start(ONE, LARGE)
         assert held() == {move.uuid: {"cn-0": {"VCPU": 1}}, ONE: {"cn-0": {"VCPU": 2}}}
-        assert usage(alone) == {"cn-0": 3}
+        assert usage(one_node) == {"cn-0": 3}
         assert (move.source_node, move.dest_node) == ("cn-0", "cn-0")
-        assert getattr(alone.moves, ending)(ONE)[0].status == ENDED[ending]
+        assert getattr(one_node.moves, ending)(ONE)[0].status == ENDED[ending]
         assert held() == {ONE: {"cn-0": {"VCPU": vcpus}}}
-        assert usage(alone) == {"cn-0": vcpus}
-        assert faults(alone.context) == []
-    statuses = [one.status for one in MigrationList.get_by_filters(alone.context)]
+        assert usage(one_node) == {"cn-0": vcpus}
+        assert faults(one_node.context) == []
+    statuses = [one.status for one in MigrationList.get_by_filters(one_node.context)]
     assert statuses == ["failed", "failed", "reverted", "confirmed"]
 
 
@@ -199,7 +199,9 @@ def test_move_to_a_full_node_changes_nothing_and_another_may_follow(
 # Refused moves.
 
 
-def test_move_without_a_change_or_an_allocation_is_refused(desk: Desk, placed: str) -> None:
+def test_move_without_a_change_or_of_an_instance_without_allocation_is_refused(
+    desk: Desk, placed: str
+) -> None:
     with pytest.raises(AllocationRefused, match="it has flavor small"):
         desk.moves.start(ONE, flavor("small"))
     for act in (desk.moves.start, desk.moves.confirm, desk.moves.revert):
@@ -262,10 +264,10 @@ def test_revert_to_a_node_with_less_inventory_than_allocated_succeeds(
 
 
 @ENDINGS
-def test_move_between_owners_in_one_tree_ends_only_if_the_kept_allocation_exists(
+def test_move_between_owners_on_one_node_ends_only_if_the_allocation_to_keep_exists(
     quay: Quay, ending: str
 ) -> None:
-    """On one node only the owners tell the ends apart."""
+    """On one node, only the owner tells source and destination apart."""
     desk = quay.desk()
     desk.claim(FLAVORS["novas"], uuid=ONE, suits=on("cn-0"))
     desk.moves.start(ONE, FLAVORS["cyborgs"], suits=on("cn-0"))
@@ -276,7 +278,9 @@ def test_move_between_owners_in_one_tree_ends_only_if_the_kept_allocation_exists
     assert usage(desk)["cn-0"] == 1
 
     move = desk.moves.start(ONE, FLAVORS[wanted], suits=on("cn-0"))
-    desk.client.delete_allocations(ONE if ending == "confirm" else move.uuid)  # by hand
+    desk.client.delete_allocations(
+        ONE if ending == "confirm" else move.uuid
+    )  # as an operator may do
     before = held()
     with pytest.raises(AllocationRefused, match="no longer in Placement"):
         getattr(desk.moves, ending)(ONE)
@@ -289,7 +293,7 @@ def test_move_between_owners_in_one_tree_ends_only_if_the_kept_allocation_exists
 
 
 def writes_of(quay: Quay, act: Callable[[], object]) -> list[str]:
-    """Return the writes of an act to Placement, with providers by name."""
+    """Perform an act; return its writes to Placement, with provider names in place of uuids."""
     names = {one["uuid"]: name for name, one in everything().items()}
     quay.placement.requests.clear()
     act()
@@ -301,7 +305,7 @@ def writes_of(quay: Quay, act: Callable[[], object]) -> list[str]:
     ]
 
 
-#: Flavors and nodes before and after, the ending of the move, and the providers that it releases.
+#: Flavor and node before and after the move, how it ends, and the providers that it releases.
 CLEANINGS = (
     ("novas", CLEANED, "small", "cn-0", "confirm", {"metal", "metal-nova"}),
     ("small", "cn-0", "novas", CLEANED, "revert", {"metal", "metal-nova"}),

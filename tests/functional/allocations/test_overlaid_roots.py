@@ -40,7 +40,7 @@ def desk(publishing: Publishing, tmp_path: Path) -> Iterator[Desk]:
         yield fixture
 
 
-def test_claim_of_a_card_below_novas_root_uses_both_on_the_overlaid_node(
+def test_claim_of_a_card_below_novas_root_uses_the_card_and_the_root(
     desk: Desk, publishing: Publishing
 ) -> None:
     claimed = desk.claim(CARD, uuid=ONE)
@@ -53,7 +53,7 @@ def test_claim_of_a_card_below_novas_root_uses_both_on_the_overlaid_node(
 
 
 def card_of(consumer: str) -> str:
-    """Return the name of the card that a consumer has."""
+    """Return the name of the card that is allocated to a consumer."""
     [card] = held()[consumer].keys() - {HOST}
     return card
 

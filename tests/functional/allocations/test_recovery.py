@@ -1,4 +1,4 @@
-"""Moves that are interrupted at any boundary: the next process ends them, one way or the other."""
+"""Moves that are interrupted at any boundary: the next process completes or undoes them."""
 
 import signal
 from collections.abc import Iterator
@@ -48,20 +48,19 @@ from wharfinger.objects import ReservationList
 ONE = uuid("an instance")
 BEFORE, AFTER = State("novas"), State("cyborgs")
 MOVING = State("novas", "cyborgs")
-#: The state of an instance after each act.
+#: The state of an instance after each completed act.
 COMES = {"start": MOVING, "confirm": AFTER, "revert": BEFORE}
-#: Its possible states after an act was interrupted and recovered.
+#: The states that an instance may have after an act was interrupted and recovered.
 MAY_COME = {"start": {BEFORE, MOVING}, "confirm": {MOVING, AFTER}, "revert": {MOVING, BEFORE}}
 MOVES = ("start", "confirm", "revert")
 TOO_LATE = (AllocationRefused, ConcurrentSave, ConcurrentUpdate, ObjectNotFound)
 
 
 class Scene:
-    """An instance that moves from a VGPU of nova to one of Cyborg, again and again.
+    """An instance that moves between a VGPU of nova and one of Cyborg.
 
-    "start" begins before the move, the other acts during the move. The node that the act releases
-    is cleaned.
-    """
+    The act "start" begins before the move, the other acts during the move. The node that the act
+    releases needs cleaning."""
 
     def __init__(self, quay: Quay) -> None:
         self.quay = quay
@@ -79,11 +78,11 @@ class Scene:
         self._counts: dict[str, int] = {}
 
     def do(self, desk: Desk, act: str) -> None:
-        """Do one of ACTS."""
+        """Perform the act of this name in ACTS."""
         ACTS[act](desk, ONE, "cn-0")
 
     def is_done(self, desk: Desk, act: str) -> bool:
-        """Do the act; return False if it is refused."""
+        """Perform the act; return False if it is refused."""
         try:
             self.do(desk, act)
         except AllocationRefused:
@@ -91,14 +90,12 @@ class Scene:
         return True
 
     def begin(self, act: str) -> Desk:
-        """Restore the state before an act, and start a process."""
+        """Restore the state before this act; return the desk of a new process."""
         self._moments.go_back(self._beginnings[act])
         return self.quay.desk()
 
     def state(self) -> State:
-        """Return the instance's state; assert that it has exactly this, and that nothing is left
-        over.
-        """
+        """Return the instance's state; assert that nothing else is allocated or reserved."""
         context = self.quay.context
         assert leaks(context) == []
         found = states(context)
@@ -112,7 +109,7 @@ class Scene:
         return found[ONE]
 
     def boundaries(self, act: str) -> range:
-        """Return the numbers of the boundaries of an uninterrupted act."""
+        """Return the numbers of the boundaries that the act has if it is not interrupted."""
         if act not in self._counts:
             desk = self.begin(act)
             with Boundaries(self.quay.placement) as steps:
@@ -128,21 +125,21 @@ def scene(quay: Quay) -> Scene:
 
 @pytest.fixture(scope="module")
 def keeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Another process that keeps objects."""
+    """Start another process, which stores the objects."""
     with Served(tmp_path_factory.mktemp("keeper")) as served:
         yield served
 
 
 @pytest.fixture
 def scene_elsewhere(keeper: Served, request: pytest.FixtureRequest) -> Iterator[Scene]:
-    """A scene whose objects another process keeps."""
+    """A scene whose objects another process stores."""
     with elsewhere(keeper):
         yield request.getfixturevalue("scene")
     keeper.questions.clear()
 
 
 def recovered(scene: Scene) -> State:
-    """Recover all moves a day later, in a new process; return the resulting state."""
+    """Recover all moves a day later in a new process; return the instance's state."""
     age(scene.quay.state_path)
     desk = scene.quay.desk()
     scene.is_done(desk, "recover")
@@ -150,13 +147,13 @@ def recovered(scene: Scene) -> State:
     return scene.state()
 
 
-# Processes that die.
+# Processes that die during an act.
 
 
 def test_move_interrupted_with_remote_objects_is_recovered(
     scene_elsewhere: Scene, draw: Draw
 ) -> None:
-    """With local objects, the histories interrupt moves (test_histories)."""
+    """``test_histories`` interrupts moves whose objects this process stores."""
     scene = scene_elsewhere
     cases = [(act, number) for act in MOVES for number in scene.boundaries(act)]
     for act, number in draw(cases, 3):
@@ -187,10 +184,10 @@ def test_move_of_a_process_killed_at_a_boundary_is_recovered(
         assert recovered(scene) in MAY_COME[act], number
 
 
-# Processes that count as dead, and are not.
+# Processes that are regarded as dead, but are not.
 
 
-def test_process_whose_move_was_recovered_meanwhile_is_refused_or_finds_it_done(
+def test_act_on_a_move_that_was_recovered_meanwhile_is_refused_or_done(
     scene: Scene, draw: Draw
 ) -> None:
     def recover() -> None:
@@ -239,11 +236,11 @@ def test_move_in_progress_is_neither_recovered_nor_reverted(scene: Scene) -> Non
     scene.do(desk, "start")
     assert seen
     age(scene.quay.state_path)
-    assert desk.moves.left() == []  # it waits to be confirmed or reverted
+    assert desk.moves.left() == []  # the move waits to be confirmed or reverted
     assert scene.state() == MOVING
 
 
-def test_post_of_a_start_that_was_recovered_is_refused(scene: Scene) -> None:
+def test_late_allocation_request_of_a_start_that_was_recovered_is_refused(scene: Scene) -> None:
     desk = scene.begin("start")
 
     def recovered() -> None:
@@ -284,7 +281,7 @@ def test_start_without_an_answer_is_undone_only_once_placement_answers(scene: Sc
     assert recovered(scene) == BEFORE
 
 
-#: No capacity, in Placement's words.
+#: Placement's answer that the inventory has no capacity left.
 NO_ROOM = Fault(
     "no room",
     "409",
@@ -312,7 +309,7 @@ def test_move_with_a_failed_request_is_finished_by_a_repeat(
             interceptor.expect()
             age(quay.state_path)
             scene.is_done(desk, "recover")
-            # A start is undone; another start, or another act that was not done, is repeated.
+            # Recovery undoes a start and completes the other acts. Repeat an act that was undone.
             if act != "start" or states(quay.context) != {ONE: MOVING}:
                 scene.do(desk, act)
         assert scene.state() == COMES[act], (act, fault and fault.name, number)

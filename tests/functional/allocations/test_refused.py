@@ -1,4 +1,4 @@
-"""Claims and moves that Placement refuses, does not answer or carries out later."""
+"""Claims and moves whose requests Placement refuses, does not answer, or carries out later."""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,11 +45,11 @@ def only_move(publishing: Publishing) -> Migration:
 
 
 def die_at(publishing: Publishing, name: str, act: Callable[[], object]) -> None:
-    """Let an act die at its first boundary of that name."""
+    """Let an act die at its first boundary of this name."""
     Rehearsal(publishing.placement, publishing.state_path, act).die_at(name)
 
 
-# Resources of others.
+# Resources of other programs and flavors.
 
 
 def test_consumer_that_is_no_instance_is_neither_claimed_nor_released(
@@ -81,7 +81,7 @@ def test_interrupted_claim_continues_only_with_the_allocation_of_its_flavor(
     assert set(noted(publishing.context).values()) == {(0, 0, 0)}
 
 
-def test_interrupted_claim_continues_although_its_shared_provider_is_a_node_too(
+def test_interrupted_claim_of_a_shared_provider_that_is_also_a_node_continues(
     desk: Desk, publishing: Publishing
 ) -> None:
     def shares(tree: ProviderTree) -> None:
@@ -117,7 +117,7 @@ def is_slow(_body: object) -> None:
 
 
 @pytest.mark.parametrize("then", ["claimed again", "released"])
-def test_claim_carried_out_after_its_process_gave_up_is_known(
+def test_claim_that_placement_carries_out_late_is_kept_or_released(
     desk: Desk, publishing: Publishing, then: str
 ) -> None:
     with Desk(desk.client, desk.context, down_time=A_WHILE) as patient:
@@ -126,9 +126,9 @@ def test_claim_carried_out_after_its_process_gave_up_is_known(
             patient.claim(SMALL, uuid=ONE)
         assert there_are(publishing.context) == [ONE]
         with pytest.raises(AllocationRefused, match="it is being claimed"):
-            patient.claims.release(ONE)  # it could still be carried out after that
+            patient.claims.release(ONE)  # Placement could carry out the claim after the release
 
-        desk.client.set_allocations(posts.bodies[0])  # now it is
+        desk.client.set_allocations(posts.bodies[0])  # now Placement carries out the claim
 
         assert unknown(publishing.context) == set()
         if then == "claimed again":
@@ -143,10 +143,10 @@ def test_claim_carried_out_after_its_process_gave_up_is_known(
     assert noted(publishing.context) == taken(publishing.context)
 
 
-def test_claim_carried_out_while_a_repeat_finds_no_candidate_is_known(
+def test_claim_that_placement_carries_out_while_it_is_repeated_is_kept(
     desk: Desk, publishing: Publishing
 ) -> None:
-    for _ in range(3):  # one unit is free
+    for _ in range(3):  # one VCPU is left free
         desk.claim(SMALL)
     with Posts(publishing.placement) as posts, pytest.raises(PlacementUnavailable):
         posts.before = is_slow
@@ -164,7 +164,7 @@ def test_claim_carried_out_while_a_repeat_finds_no_candidate_is_known(
 
 
 @pytest.mark.parametrize("given", [None, ONE])
-def test_claim_before_whose_request_an_error_occurs_leaves_no_instance(
+def test_claim_that_fails_before_its_allocation_request_leaves_no_instance(
     desk: Desk, publishing: Publishing, given: str | None
 ) -> None:
     def is_away(_method: str, path: str) -> None:
@@ -180,11 +180,11 @@ def test_claim_before_whose_request_an_error_occurs_leaves_no_instance(
     assert there_are(publishing.context) == []
 
 
-# Changed unit limits.
+# Inventories whose max_unit changes during a move.
 
 
 def units(total: int) -> Edit:
-    """Publish a node of that many CPUs; one instance may use them all."""
+    """Return an edit of a node with this number of VCPUs; one instance may use all of them."""
 
     def edit(tree: ProviderTree, node: str, _allocations: Allocations | None) -> None:
         tree.update_inventory(node, {"VCPU": {"total": total, "max_unit": total}})
@@ -193,20 +193,20 @@ def units(total: int) -> Edit:
 
 
 def shrink(publishing: Publishing, node: str) -> None:
-    """Publish one CPU of a node whose allocations stay."""
+    """Publish the node with one VCPU; its allocations stay."""
     publishing.driver.nodes[node] = units(1)
     assert not publishing.cycle.sync().problems
 
 
 @pytest.fixture
 def large(metal: Desk) -> Desk:
-    """A desk with an instance that uses all of cn-0; released providers are cleaned."""
+    """A desk whose driver cleans, with an instance that uses all of cn-0."""
     metal.claim(LARGE, uuid=ONE, suits=on("cn-0"))
     return metal
 
 
 def confirmed(desk: Desk, publishing: Publishing) -> bool:
-    """Return whether its move can be confirmed, and assert that no faults remain."""
+    """Confirm the instance's move; return whether it is confirmed, and assert no faults."""
     move, _ = desk.moves.confirm(ONE)
     assert held() == {ONE: {"cn-1": {"VCPU": 1}}}
     assert settled(publishing) == []
@@ -215,7 +215,7 @@ def confirmed(desk: Desk, publishing: Publishing) -> bool:
 
 
 @pytest.mark.parametrize("then", ["confirmed", "reverted"])
-def test_move_that_placement_does_not_revert_can_be_confirmed_or_reverted_later(
+def test_move_whose_revert_placement_refuses_can_be_confirmed_or_reverted_later(
     large: Desk, publishing: Publishing, then: str
 ) -> None:
     move = large.moves.start(ONE, SMALL, suits=on("cn-1"))
@@ -226,7 +226,7 @@ def test_move_that_placement_does_not_revert_can_be_confirmed_or_reverted_later(
         assert only_move(publishing).status == "finished"
         assert large.moves.left() == []
         assert held() == {move.uuid: {"cn-0": {"VCPU": 2}}, ONE: {"cn-1": {"VCPU": 1}}}
-        # Nothing was released, and nothing waits for cleaning.
+        # No provider was released, and none waits for cleaning.
         assert rows(publishing.context) == {}
         assert not is_full(publishing.placement, "cn-1")
     if then == "confirmed":
@@ -240,7 +240,7 @@ def test_move_that_placement_does_not_revert_can_be_confirmed_or_reverted_later(
     assert settled(publishing) == []
 
 
-def test_start_whose_source_placement_refuses_to_the_move_is_refused_at_once(
+def test_start_whose_source_allocation_placement_refuses_is_refused_at_once(
     large: Desk, publishing: Publishing
 ) -> None:
     shrink(publishing, "cn-0")
@@ -300,7 +300,7 @@ def test_claim_without_project_or_user_is_refused(desk: Desk, publishing: Publis
     assert there_are(publishing.context) == []
 
 
-def test_uuid_in_any_form_is_the_same(desk: Desk, publishing: Publishing) -> None:
+def test_uuid_in_any_form_names_the_same_instance(desk: Desk, publishing: Publishing) -> None:
     for written in (ONE.upper(), ONE.replace("-", ""), f"{{{ONE}}}", f"urn:uuid:{ONE}"):
         assert desk.claim(SMALL, uuid=written).instance.uuid == ONE
         assert [*held()] == there_are(publishing.context) == [ONE]

@@ -1,4 +1,4 @@
-"""Releases of instances and their moves, which may be interrupted anywhere."""
+"""Releases of instances and of their moves, which may be interrupted anywhere."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -88,7 +88,7 @@ def test_release_of_an_instance_on_an_absent_node_succeeds(
     desk.claims.release(desk.claim(SMALL).instance.uuid)
     del publishing.driver.nodes[node]
     publishing.allow_mass_removal = True
-    for _ in range(2):  # absent from two listings, but kept while it is allocated
+    for _ in range(2):  # two listings lack the node, but its allocation keeps it
         publishing.restarted().sync()
 
     desk.claims.release(ONE)
@@ -99,7 +99,7 @@ def test_release_of_an_instance_on_an_absent_node_succeeds(
 # Providers that are cleaned.
 
 
-def test_released_node_is_reserved_before_its_release_until_it_is_clean(
+def test_released_node_is_reserved_from_before_its_release_until_it_is_clean(
     metal: Desk, publishing: Publishing
 ) -> None:
     nodes = [str(metal.claim(WHOLE, uuid=one).instance.node) for one in (ONE, uuid("other"))]
@@ -146,7 +146,7 @@ def test_released_node_can_never_be_claimed_before_it_is_clean(
             assert faults(publishing.context) == [], name
 
 
-def test_release_of_a_cleaned_node_that_dies_at_any_step_leaves_nothing_to_be_claimed(
+def test_release_that_dies_at_any_step_leaves_no_unclean_node_to_claim(
     metal: Desk, publishing: Publishing, draw: Draw
 ) -> None:
     metal.claim(WHOLE)
@@ -168,7 +168,9 @@ def test_release_of_a_cleaned_node_that_dies_at_any_step_leaves_nothing_to_be_cl
 # Interrupted releases.
 
 
-def test_instance_in_release_is_not_claimed_again(desk: Desk, publishing: Publishing) -> None:
+def test_instance_whose_release_has_begun_cannot_be_claimed_again(
+    desk: Desk, publishing: Publishing
+) -> None:
     desk.claim(SMALL, uuid=ONE)
     release = rehearsed(publishing, lambda: desk.claims.release(ONE))
     ends = []
@@ -188,19 +190,19 @@ def test_instance_in_release_is_not_claimed_again(desk: Desk, publishing: Publis
         assert [len(its) for its in held().values()] == [1], name
         assert settled(publishing) == [], name
         assert noted(publishing.context) == taken(publishing.context), name
-    # The states before its first write, and after its deletion.
+    # A claim succeeds before the release's first write, and after its last one.
     assert ends[0] == ends[-1] == "claimed"
     assert ends.count("refused") >= 2
 
 
-#: One fault of each type: not carried out, carried out without an answer, and a wrong answer.
+#: Faults: request not carried out, carried out without an answer, or with a wrong answer.
 SWEPT = ["409", "500", "500 when done", "nonsense when done"]
 
 
 def test_release_with_a_failed_request_is_finished_by_a_repeat(
     metal: Desk, publishing: Publishing, interceptor: Interceptor, draw: Draw
 ) -> None:
-    """During a move, which needs the most requests."""
+    """The release is during a move, because that takes the most requests."""
     node = str(metal.claim(SMALL, uuid=ONE).instance.node)
     metal.moves.start(ONE, WHOLE, suits=lambda its: its.hypervisor_hostname != node)
     moments = Moments(publishing.state_path)
@@ -234,7 +236,7 @@ def test_release_with_a_failed_request_is_finished_by_a_repeat(
 
 # During a move.
 
-#: The ending of a move by its progress: a start dies, or waits, or the move is decided.
+#: The status at the end of a move by its status when the instance is released.
 ENDS = {
     "accepted": "failed",
     "accepted, allocated": "failed",
@@ -246,7 +248,7 @@ ENDS = {
 
 
 def moving(desk: Desk, publishing: Publishing, status: str) -> Migration:
-    """Start a move from one node to the other, up to that status."""
+    """Start a move from cn-0 to cn-1, and let it reach this status; return it."""
     desk.claim(SMALL, uuid=ONE, suits=on("cn-0"))
 
     def start() -> None:
@@ -287,14 +289,14 @@ def test_release_during_a_move_ends_it_with_its_allocations(
     desk.claims.release(ONE)
     assert is_over()
 
-    for number, name in draw(release.steps, 1):  # a release that dies, and the next one
+    for number, name in draw(release.steps, 1):  # a release dies, and the next one completes it
         release.die(number)
         with anew(publishing) as late:
             if there_are(publishing.context):
                 late.claims.release(ONE)
         assert is_over(), name
 
-    release.go_back()  # others delete it
+    release.go_back()  # another program deletes the instance
     desk.client.delete_allocations(ONE)
     Instance.get_by_uuid(publishing.context, ONE).destroy()
     [left] = desk.moves.left()
@@ -305,7 +307,9 @@ def test_release_during_a_move_ends_it_with_its_allocations(
     assert nothing_is_left(publishing.context)
 
 
-def test_release_during_a_move_has_both_ends_cleaned(metal: Desk, publishing: Publishing) -> None:
+def test_release_during_a_move_cleans_source_and_destination(
+    metal: Desk, publishing: Publishing
+) -> None:
     migration = moving(metal, publishing, "finished")
     held_for = metal.claims.release(ONE)
 

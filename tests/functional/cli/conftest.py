@@ -1,4 +1,4 @@
-"""The program, with a Placement over HTTP and with the embedded one."""
+"""Fixtures that run the wharfinger program, with a Placement over HTTP or with the embedded one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +17,7 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 
 @pytest.fixture(scope="module", autouse=True)
 def files_stay_open() -> Iterator[None]:
-    """Keep connections to the objects' files open; a program in its own process connects anew each
-    time.
-    """
+    """Keep SQLite files open between transactions; a program in another process opens them anew."""
     with StayingOpen():
         yield
 
@@ -36,7 +34,7 @@ def requests(placement_url: tuple[str, Requests]) -> Requests:
 
 @pytest.fixture
 def kept(program: Program) -> Iterator[KeptInFile]:
-    """The objects in the program's state directory."""
+    """Access to the objects in the program's state directory."""
     make_state(program.directory)
     with KeptInFile(program.directory) as kept:
         yield kept
@@ -44,7 +42,7 @@ def kept(program: Program) -> Iterator[KeptInFile]:
 
 @pytest.fixture
 def client(placement_url: object, placement_service: EmbeddedPlacement) -> WritingClient:
-    """A client whose requests are not counted, with the host of ``publish_owners`` in Placement."""
+    """A client that has created the ``publish_owners`` providers; its requests are not counted."""
     client = WritingClient(placement_service.adapter)
     publish_owners(client)
     return client
@@ -52,5 +50,5 @@ def client(placement_url: object, placement_service: EmbeddedPlacement) -> Writi
 
 @pytest.fixture
 def hosts(client: WritingClient, program: Program) -> Program:
-    """The program, with the host in Placement."""
+    """The program, with the providers of ``publish_owners`` in Placement."""
     return program

@@ -1,4 +1,4 @@
-"""Expectations that tests of commands have of a run."""
+"""Assertions about what a command prints, and changes of its configuration."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from tests.lab.program import Done, Program
 
 
 def failed(done: Done, *told: str) -> None:
-    """Assert that a command failed, printed no result, and prints these words in its error."""
+    """Assert that a command exits with 1, prints no result, and names these texts in its error."""
     assert (done.code, done.out) == (1, ""), done
     says(done, *told)
 
 
 def says(done: Done, *told: str) -> None:
-    """Assert that a command prints all these words, without a traceback."""
+    """Assert that a command prints all these texts, and no traceback."""
     for part in told:
         assert part in done.out + done.err, done
     assert "Traceback" not in done.err
@@ -21,14 +21,14 @@ def says(done: Done, *told: str) -> None:
 
 
 def shown(program: Program, *command: str) -> Any:
-    """Return the JSON output of a command that has no problem."""
+    """Run a command, assert that it has no error, and return its JSON output."""
     done = inprocess.run(program, *command, "-f", "json")
     assert (done.code, done.err) == (0, ""), done
     return done.json()
 
 
 def configure(program: Program, text: str) -> None:
-    """Add to the configuration."""
+    """Append a text to the configuration."""
     program.config.write_text(f"{program.config.read_text()}\n{text}\n")
 
 

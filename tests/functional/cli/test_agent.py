@@ -1,4 +1,4 @@
-"""``wharfinger agent`` as the process that it is: how it starts, what it tells, how it ends."""
+"""``wharfinger agent`` in a process: its start, output and end."""
 
 import signal
 import threading
@@ -19,16 +19,16 @@ from tests.lab.placement import Requests
 from tests.lab.program import PROGRAM, Program
 from wharfinger.objects import OWNER_TAG_VERSION
 
-#: Names of the providers when all are published.
+#: Names of the providers after both instances have published.
 NODES = {f"{name}-{number}" for name in ("one", "two") for number in range(5)}
 
 
 class Acting(list[str]):
-    """Requests as they come; something is done at one of them, before it is answered."""
+    """A list of requests that calls ``act`` when the first matching request is added."""
 
-    def __init__(self, is_it: Callable[[str], bool], act: Callable[[], object]) -> None:
+    def __init__(self, matches: Callable[[str], bool], act: Callable[[], object]) -> None:
         super().__init__()
-        self._is_it = is_it
+        self._is_it = matches
         self._act = act
         self.done = threading.Event()
 
@@ -41,16 +41,16 @@ class Acting(list[str]):
 
 @pytest.fixture
 def fleet(program: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
-    """The program with two instances, of five nodes each."""
+    """The program with two driver instances of five nodes each."""
     site = install(program.directory)
     monkeypatch.setenv("PYTHONPATH", python_path(site))
-    monkeypatch.syspath_prepend(str(site))  # for what runs here
+    monkeypatch.syspath_prepend(str(site))  # for commands that run in this process
     configure(program)
     return program
 
 
 def configure(program: Program) -> None:
-    """Configure two instances in place of the sample's."""
+    """Replace the driver instances of the sample configuration by two others."""
     placement = program.config.read_text().partition("[placement]")[2].partition("[agent]")[0]
     program.config.write_text(
         "[DEFAULT]\nenabled_drivers = one, two\nhost = lab\nservice_down_time = 60\n"
@@ -59,15 +59,15 @@ def configure(program: Program) -> None:
     )
 
 
-def has_nothing_to_do(program: Program) -> None:
-    """Everything is published, and another sync finds no difference."""
+def assert_nothing_to_do(program: Program) -> None:
+    """Assert that everything is published and that another sync changes nothing."""
     synced = inprocess.run(program, "sync")
     assert (synced.code, synced.err) == (0, "")
     assert synced.out == "one: no change\ntwo: no change\n"
     assert everything().keys() == NODES
 
 
-# While it runs.
+# A running agent.
 
 
 def test_agent_without_verbose_logs_nothing_when_all_is_well(
@@ -87,7 +87,7 @@ def test_agent_with_verbose_logs_its_start_writing_cycles_and_end(
 ) -> None:
     with Process(fleet, "-v") as agent:
         agent.wait_for("one: 15 changes written", "two: 15 changes written")
-        # Beside it, another sync names the process, and a dry run works.
+        # Meanwhile a sync fails and names the agent's process, and a dry run works.
         synced = inprocess.run(fleet, "sync", "--driver", "one")
         dry = inprocess.run(fleet, "sync", "--driver", "one", "--dry-run")
         failed(synced, "is at work on driver instance one")
@@ -95,7 +95,7 @@ def test_agent_with_verbose_logs_its_start_writing_cycles_and_end(
         done = agent.end()
 
     assert (done.code, done.out) == (0, "")
-    # Its Placement refuses the role that writing many at once needs, and the agent logs that.
+    # The agent logs once that its user may not set many inventories in one request.
     told = "inventories are written one provider at a time"
     lines = [line for line in done.err.splitlines() if not line.startswith(told)]
     assert (lines[0], lines[-1]) == ("the agent of lab runs one, two", "the agent of lab stops")
@@ -105,7 +105,7 @@ def test_agent_with_verbose_logs_its_start_writing_cycles_and_end(
         "two: 15 changes written",
         "two: driver fixed publishes for OWNER_NOVA",
     ]
-    has_nothing_to_do(fleet)
+    assert_nothing_to_do(fleet)
 
 
 def test_log_file_of_the_configuration_has_the_lines_with_their_request_id(
@@ -149,7 +149,7 @@ def test_service_is_up_until_ctrl_c_ends_the_agent(fleet: Program) -> None:
     assert (service["Version"], service["Gates"]) == (OWNER_TAG_VERSION, {"OWNER_NOVA": True})
 
 
-# How it starts.
+# Starts.
 
 
 def test_agent_with_an_invalid_configuration_does_not_start(fleet: Program) -> None:
@@ -168,8 +168,10 @@ def test_agent_with_an_invalid_configuration_does_not_start(fleet: Program) -> N
         failed(inprocess.run(fleet, "agent"), told)
 
 
-def test_agent_of_a_careless_wrapper_publishes(fleet: Program) -> None:
-    """Its standard streams are closed, and its working directory has a module's name in it."""
+def test_agent_without_standard_streams_in_a_directory_with_modules_publishes(
+    fleet: Program,
+) -> None:
+    """The wrapper closes the standard streams; its working directory has a file queue.py."""
     (fleet.directory / "queue.py").write_text("raise ImportError('a file of another program')")
     closed = ("/bin/sh", "-c", f'exec {PROGRAM} "$@" <&- >&- 2>&-', "sh")
     with Process(fleet, command=closed) as agent:
@@ -179,11 +181,13 @@ def test_agent_of_a_careless_wrapper_publishes(fleet: Program) -> None:
     assert done.code == 0
 
 
-# How it ends.
+# Ends.
 
 
-def test_agent_that_ends_lets_a_writing_cycle_end_first(fleet: Program, requests: Requests) -> None:
-    """Each of the two instances has either written everything by then, or not begun."""
+def test_agent_that_is_stopped_completes_a_cycle_that_writes(
+    fleet: Program, requests: Requests
+) -> None:
+    """Each of the two instances has written either everything or nothing."""
     with Process(fleet, "-v") as agent:
         requests.seen = stopped = Acting(
             lambda request: request.endswith("/traits") and len(requests.writes) > 5,

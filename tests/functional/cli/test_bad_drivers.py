@@ -1,4 +1,4 @@
-"""``wharfinger agent`` with a driver that does harm to its process, beside one that does not."""
+"""``wharfinger agent`` with a driver that harms its own process, beside a driver that does not."""
 
 import signal
 from dataclasses import dataclass
@@ -12,18 +12,17 @@ from tests.lab.bad_drivers import AT_START, MISBEHAVIOURS, begun
 from tests.lab.beside_bad import BAD, GOOD, BesideBad
 from tests.lab.placement import Requests
 
-#: Growth of the agent's memory that is no leak, in bytes.
+#: Bytes by which the agent's memory may grow without a leak.
 _GROWTH: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Consequences of a misbehaviour.
+    """Consequences of a driver's misbehaviour that the agent shows.
 
-    ``states``: the states of the instance, of which each is seen. ``text``: part of an error that
-    ``agent status`` shows. ``check``: the check of ``/health`` that does not pass; empty where the
-    instance works as before. ``log``: parts of the log.
-    """
+    ``states``: the states that the instance goes through. ``text``: part of the error that ``agent
+    status`` shows. ``check``: the check of ``/health`` that fails; empty if the instance works as
+    before. ``log``: parts of the log."""
 
     states: tuple[str, ...] = ("running",)
     text: str = ""
@@ -100,7 +99,7 @@ def test_each_misbehaviour_has_an_expectation() -> None:
 
 
 def misbehave(beside: BesideBad, name: str) -> None:
-    """Make the driver misbehave, and wait until the agent shows all that is expected."""
+    """Make the driver misbehave, and wait until the agent shows everything in ``Expected``."""
     beside.switch.touch()
     if name in AT_START:
         beside.kill_instance(BAD)
@@ -130,7 +129,7 @@ def sees(beside: BesideBad, state: str, expected: Expected) -> None:
 
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize("name", sorted(EXPECTED))
-def test_bad_driver_is_named_and_the_good_one_goes_on(
+def test_bad_driver_is_named_and_the_good_driver_goes_on(
     tmp_path: Path, placement_url: tuple[str, Requests], name: str
 ) -> None:
     with BesideBad(tmp_path, placement_url[0], name) as beside:
@@ -166,7 +165,7 @@ def test_agent_that_ends_beside_a_bad_driver_leaves_no_process(
         assert done.code == (0 if end is signal.SIGTERM else -signal.SIGKILL)
         if name == "leave_thread":
             assert "still at work" not in done.err
-        # Without the agent, nothing ends what a driver has forked but the end of the unit.
+        # After SIGKILL to the agent, only the end of its unit ends a driver's forked process.
         forks = int(name == "fork_one" and end is signal.SIGKILL)
         wait_until(lambda: len(beside.agent.left()) == forks, beside.agent.left)
         beside.switch.unlink()
@@ -181,7 +180,7 @@ def test_agent_that_ends_beside_a_bad_driver_leaves_no_process(
 def test_good_driver_in_a_thread_goes_on_beside_a_bad_one(
     tmp_path: Path, placement_url: tuple[str, Requests], name: str
 ) -> None:
-    """A thread protects against no other misbehaviour: the others concern the whole process."""
+    """Other misbehaviour harms the whole process, and with it the instances in all threads."""
     with BesideBad(tmp_path, placement_url[0], name, isolation="thread") as beside:
         beside.switch.touch()
         wait_until(begun(beside.switch).exists, lambda: beside.agent.lines)

@@ -1,4 +1,4 @@
-"""``wharfinger candidate explain``: its text, its JSON, its exit codes.
+"""``wharfinger candidate explain``: its text, its JSON and its exit codes.
 
 The explanations themselves are tested in tests/functional/scheduling/test_explainer.py and
 tests/unit/scheduling/test_explanation.py.
@@ -41,7 +41,7 @@ def reserves(client: WritingClient, name: str) -> None:
 
 
 def closes_the_gate(kept: KeptInFile) -> None:
-    """Create one service, which tags everything that it publishes for nova."""
+    """Create a service whose version makes requests use only providers with an owner trait."""
     samples.service(kept.context, version=OWNER_TAG_VERSION, owners=["OWNER_NOVA"]).create()
 
 
@@ -98,7 +98,7 @@ def test_explain_as_json_has_every_stage(
         ("root", 2),
         ("parts", 0),
     ]
-    # Without filters, no owner counts, but a reservation does.
+    # Without filters, a provider of any owner fits, but a reserved provider does not.
     [part] = explained(hosts, *GPU, "--no-filters")["parts"]
     assert (steps(part)["fitting"], "owner" in steps(part)) == (3, False)
     assert [one["reason"] for one in part["reserved"]] == ["disk is loud"]
@@ -147,7 +147,7 @@ def test_explain_without_filters_needs_no_database(hosts: Program) -> None:
 
 
 def test_explain_with_embedded_placement_explains(tmp_path: Path) -> None:
-    """Runs in processes of their own, since each can have one embedded Placement."""
+    """Each command runs in a process, because a process can have one embedded Placement."""
     done = Program(tmp_path).run("candidate", "explain", *GPU, "-f", "json")
 
     assert (done.code, done.err) == (0, "")

@@ -1,7 +1,6 @@
-"""``wharfinger candidate list``: options, output, exit codes, and number of requests.
+"""``wharfinger candidate list``: options, output, exit codes and number of requests.
 
-The candidates themselves are tested in tests/functional/scheduling and tests/unit/scheduling.
-"""
+tests/functional/scheduling and tests/unit/scheduling test the candidates themselves."""
 
 import json
 from collections.abc import Iterable
@@ -38,21 +37,21 @@ def listed(program: Program, *arguments: str) -> list[dict[str, Any]]:
     return rows
 
 
-def givers(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """Return the providers of each candidate; sorted, since Placement's order is random."""
+def providers_of(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the names of each candidate's providers, sorted: Placement's order is random."""
     candidates = groupby(rows, key=lambda row: row["Candidate"])
     return sorted(" ".join(row["Provider"] for row in its) for _number, its in candidates)
 
 
 def offered(program: Program, *arguments: str) -> list[str]:
-    """Return the providers of each candidate, whatever the command prints besides."""
+    """Return the names of each candidate's providers, even if the command warns."""
     done = run(program, *arguments, "-f", "json")
     assert done.code == 0, done
-    return givers(done.json())
+    return providers_of(done.json())
 
 
 def close_gates(kept: KeptInFile, *owners: str) -> None:
-    """Create one service for each owner, which tags everything that it publishes."""
+    """Create services whose versions make requests use only providers with these owner traits."""
     for number, owner in enumerate(owners):
         samples.service(kept.context, number, version=OWNER_TAG_VERSION, owners=[owner]).create()
 
@@ -64,7 +63,7 @@ def has_flavor(kept: KeptInFile, **specs: str) -> None:
 
 
 def has_profiles(program: Program, **profiles: list[dict[str, str]]) -> None:
-    """Write device profiles to a file."""
+    """Configure these device profiles in a file."""
     file = program.directory / "profiles.json"
     kept = [{"name": name, "groups": groups} for name, groups in profiles.items()]
     file.write_text(json.dumps({"device_profiles": kept}))
@@ -158,7 +157,7 @@ def test_candidate_list_of_groups_shows_each_group_of_a_provider(hosts: Program)
         [("cn", {}, ["_TOP"]), ("n", {"VGPU": 3}, ["_A", "_B"])],
         [("n", {"VGPU": 3}, ["_A", "_B", "_TOP"])],
     )
-    assert givers(rows) == ["cn n", "n"]
+    assert providers_of(rows) == ["cn n", "n"]
 
 
 # Requests to Placement.
@@ -176,7 +175,7 @@ def test_candidate_list_makes_four_requests(hosts: Program, requests: Requests) 
     ]
     requests.clear()
     run(hosts, "--resource", "VGPU=5")
-    # There is no candidate: perhaps Placement does not know a requested name.
+    # Without a candidate, the command checks whether Placement knows all requested names.
     assert requests.seen[3:] == ["GET /traits?name=startswith:", "GET /resource_classes"]
 
 
@@ -192,7 +191,7 @@ def test_candidate_list_without_filters_requests_only_candidates_and_names(
     assert not (hosts.directory / "wharfinger.sqlite").exists()
 
 
-def test_option_applies_to_the_group_before_it(hosts: Program, requests: Requests) -> None:
+def test_option_applies_to_the_last_group_before_it(hosts: Program, requests: Requests) -> None:
     listed(
         hosts,
         *("--resource", "VCPU=1", "--forbidden", "CUSTOM_FAST", "--in-tree", "cn"),
@@ -201,7 +200,7 @@ def test_option_applies_to_the_group_before_it(hosts: Program, requests: Request
     )
 
     assert requests.seen == [
-        "GET /resource_providers?name=cn",  # once
+        "GET /resource_providers?name=cn",  # only once for both groups
         "GET /allocation_candidates?resources=VCPU:1&required=!CUSTOM_FAST"
         f"&in_tree={uuid('cn')}&resources1=VGPU:1&required1=CUSTOM_FAST&in_tree1={uuid('cn')}"
         "&resources_B-2=VGPU:1&group_policy=none&limit=3",
@@ -213,16 +212,19 @@ def test_option_applies_to_the_group_before_it(hosts: Program, requests: Request
 
 
 def test_candidate_list_of_each_owner_has_its_providers(hosts: Program, kept: KeptInFile) -> None:
-    assert givers(listed(hosts, *GPU)) == ["n", "u"]  # the gate is off
+    assert providers_of(listed(hosts, *GPU)) == [
+        "n",
+        "u",
+    ]  # without services, providers without an owner are candidates, too
 
     close_gates(kept, "OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_OWNER_ACME")
 
-    assert givers(listed(hosts, *GPU)) == ["n"]
+    assert providers_of(listed(hosts, *GPU)) == ["n"]
     for option in ("--owner", "--required"):
         for owner, name in (("OWNER_CYBORG", "y"), ("CUSTOM_OWNER_ACME", "a")):
             rows = listed(hosts, *GPU, option, owner)
             assert [(row["Provider"], row["Owner"]) for row in rows] == [(name, owner)]
-    assert givers(listed(hosts, *GPU, "--owner", "none")) == ["u"]
+    assert providers_of(listed(hosts, *GPU, "--owner", "none")) == ["u"]
     rows = listed(
         hosts, *GPU, "--group", "_Y", *GPU, "--owner", "OWNER_CYBORG", "--group", "_N", *GPU
     )
@@ -237,12 +239,12 @@ def test_dropped_candidates_are_counted_and_explained(
 
     done = run(hosts, *arguments)
 
-    assert (done.code, givers(done.json())) == (0, ["cn n"])
+    assert (done.code, providers_of(done.json())) == (0, ["cn n"])
     assert done.err == (
         "Request filters dropped candidates: 1 by owner. -v shows the reason of the first.\n"
     )
-    # A limit applies after the filters.
-    assert givers(run(hosts, *arguments, "--limit", "1").json()) == ["cn n"]
+    # The limit applies after the filters.
+    assert providers_of(run(hosts, *arguments, "--limit", "1").json()) == ["cn n"]
 
     client.set_traits(uuid("n"), client.get_traits(uuid("n")).resource_provider_generation, [])
     done = run(hosts, *arguments)
@@ -251,18 +253,18 @@ def test_dropped_candidates_are_counted_and_explained(
         "Request filters dropped candidates: 2 by owner. -v shows the reason of the first.\n"
         f"{NOTHING} --no-filters lists the candidates without compute_status, owner.\n"
     )
-    assert givers(listed(hosts, *GPU, "--no-filters")) == ["a", "n", "u", "y"]
+    assert providers_of(listed(hosts, *GPU, "--no-filters")) == ["a", "n", "u", "y"]
 
 
-def test_verbose_names_why_the_first_candidate_was_dropped(
+def test_verbose_option_says_why_the_first_candidate_was_dropped(
     hosts: Program, kept: KeptInFile
 ) -> None:
-    """Runs in a process, which has a log of its own."""
+    """Runs in a process, because a process has a log of its own."""
     close_gates(kept, "OWNER_NOVA")
 
     done = hosts.run("-v", "candidate", "list", *GPU, "--resource", "VCPU=1", "-f", "json")
 
-    assert givers(done.json()) == ["cn n"]
+    assert providers_of(done.json()) == ["cn n"]
     assert f"for OWNER_NOVA from {uuid('u')}, which belongs to no owner" in done.err
 
 
@@ -277,10 +279,10 @@ def test_candidate_list_without_candidates_prints_that(hosts: Program) -> None:
 def test_candidate_list_uses_the_configured_filters(hosts: Program, kept: KeptInFile) -> None:
     close_gates(kept, "OWNER_NOVA")
     configure(hosts, "[scheduling]\nuntagged = allow")
-    assert givers(listed(hosts, *GPU)) == ["n", "u"]
+    assert providers_of(listed(hosts, *GPU)) == ["n", "u"]
 
     configure(hosts, "[scheduling]\nrequest_filters = compute_status")
-    assert givers(listed(hosts, *GPU)) == ["a", "n", "u", "y"]
+    assert providers_of(listed(hosts, *GPU)) == ["a", "n", "u", "y"]
     assert run(hosts, "--resource", "VGPU=5").err.endswith(" without compute_status.\n")
 
     configure(hosts, "[scheduling]\nrequest_filters = owner, weather")
@@ -299,7 +301,7 @@ def test_candidate_list_of_disabled_service_is_empty(hosts: Program, client: Wri
 
 # Conditions.
 
-#: The GPUs that match. The meaning of conditions is tested in scheduling/test_required.py.
+#: The GPUs that match each condition. scheduling/test_required.py tests what conditions mean.
 CONDITIONS = {
     "--required !CUSTOM_FAST": "a u y",
     "--forbidden CUSTOM_FAST --forbidden OWNER_CYBORG": "a u",
@@ -311,7 +313,7 @@ CONDITIONS = {
     "--root-required OWNER_NOVA --root-required !CUSTOM_FAST": "a n u y",
     "--root-required !OWNER_NOVA": "",
 }
-#: The providers of VCPU that match.
+#: The providers of VCPU that match each condition.
 AGGREGATES = {
     f"--member-of {ELSEWHERE},{AGGREGATE}": "cn",
     f"--member-of {AGGREGATE} --member-of {ELSEWHERE}": "",
@@ -339,11 +341,11 @@ def test_groups_share_a_provider_unless_isolated(hosts: Program) -> None:
     both = ("--group", "1", *fast, "--group", "2", *fast)
 
     for policy in ((), ("--group-policy", "none")):
-        assert givers(listed(hosts, *both, *policy)) == ["n"]
+        assert providers_of(listed(hosts, *both, *policy)) == ["n"]
     assert offered(hosts, *both, "--group-policy", "isolate") == []
 
 
-def test_candidate_list_at_default_limit_warns_of_more(
+def test_candidate_list_that_ends_at_the_default_limit_warns(
     hosts: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_options, "LIMIT", 4)
@@ -450,7 +452,10 @@ def test_device_profile_option_is_added_to_that_of_the_flavor(
     has_profiles(hosts, gold=[{"resources:VGPU": "1"}])
     has_flavor(kept)
 
-    assert givers(listed(hosts, "--flavor", "gpu", "--device-profile", "gold")) == ["cn u", "cn y"]
+    assert providers_of(listed(hosts, "--flavor", "gpu", "--device-profile", "gold")) == [
+        "cn u",
+        "cn y",
+    ]
 
 
 def test_unusable_device_profile_fails_with_its_name(hosts: Program, kept: KeptInFile) -> None:
@@ -509,7 +514,7 @@ def test_flavor_with_unknown_resource_class_names_extra_spec(
 def test_unknown_owner_warns_with_suggestion(hosts: Program) -> None:
     done = run(hosts, *GPU, "--owner", "CUSTOM_OWNER_ACNE", "-f", "json")
 
-    assert (done.code, givers(done.json())) == (0, ["u"])
+    assert (done.code, providers_of(done.json())) == (0, ["u"])
     assert "owner = 'CUSTOM_OWNER_ACNE'" in done.err
     assert "Did you mean CUSTOM_OWNER_ACME?" in done.err
 
@@ -528,10 +533,10 @@ def test_older_placement_limits_the_possible_requests(
     failed(done, "in:CUSTOM_FAST,OWNER_NOVA", "needs microversion 1.39, the server has 1.38")
     assert not requests
     done = run(hosts, *GPU, "-f", "json")
-    assert (done.code, givers(done.json())) == (0, ["n"])
+    assert (done.code, providers_of(done.json())) == (0, ["n"])
     assert done.err.startswith("Request filters dropped candidates: 1 by owner.")
 
-    lab.lower(monkeypatch, "1.33")  # it does not report which group uses a provider
+    lab.lower(monkeypatch, "1.33")  # this version does not return which group uses a provider
     [row] = listed(hosts, *GPU, "--required", "CUSTOM_FAST")
     assert (row["Provider"], row["Allocation"], row["Groups"]) == ("n", {"VGPU": 1}, "?")
 

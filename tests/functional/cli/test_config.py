@@ -145,7 +145,7 @@ def test_config_directory_lists_shows_and_checks_its_files(
 
 
 @pytest.mark.parametrize("where", ["file", "environment"])
-def test_credentials_section_is_masked_wherever_it_is_named(
+def test_section_with_credentials_is_masked_wherever_it_is_named(
     program: Program, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     if where == "environment":
@@ -188,7 +188,9 @@ def test_malformed_line_is_never_printed(program: Program, command: str) -> None
 def test_command_without_the_embedded_placement_installed_names_what_to_install(
     program: Program, monkeypatch: pytest.MonkeyPatch, module: str, missing: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, module, None)  # not installed, for find_spec and for import
+    monkeypatch.setitem(
+        sys.modules, module, None
+    )  # find_spec and import treat the module as not installed
     told = f"the embedded Placement cannot start: {missing} not installed"
 
     def check(command: str, *told: str) -> None:
@@ -202,13 +204,13 @@ def test_command_without_the_embedded_placement_installed_names_what_to_install(
         check(command, "[placement] embedded = true", told)
     check("driver check gpus -f json", "[placement] embedded = true", told)
 
-    program.config.write_text("")  # without a configuration, too
+    program.config.write_text("")  # the message is the same without a configuration
     for command in ("sync", "agent", "config validate -f json"):
         check(command)
 
 
 @pytest.mark.parametrize("command", ["driver list", "driver check libvirt", "db version"])
-def test_command_that_needs_no_placement_runs_without_the_embedded_one(
+def test_command_that_needs_no_placement_runs_without_the_embedded_placement(
     program: Program, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "placement", None)

@@ -1,4 +1,4 @@
-"""``wharfinger db``: versions of the schema, missing columns, and upgrades."""
+"""``wharfinger db``: schema versions, missing columns, and upgrades."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ BEFORE = "0002"
 
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
-    """The program with a database file in its state directory, which does not exist yet."""
+    """The program, whose state directory does not exist yet."""
     program = Program(tmp_path)
     text = program.config.read_text()
     place = f"state_path = {tmp_path}"
@@ -38,7 +38,7 @@ def file(program: Program) -> Path:
 
 @pytest.fixture
 def other(program: Program) -> Path:
-    """The path of a database that the configuration names, which does not exist yet."""
+    """The path of another database, which the configuration names and which does not exist yet."""
     path = program.directory / "other.sqlite"
     is_at(program, f"sqlite:///{path}")
     return path
@@ -56,7 +56,7 @@ def engine(path: Path) -> Iterator[sa.Engine]:
 
 
 def has_version(path: Path, revision: str = "head") -> None:
-    """Upgrade a file to a version, as services leave it that have ended."""
+    """Upgrade a database file to a schema version, and close it."""
     path.parent.mkdir(exist_ok=True)
     with engine(path) as made:
         allow_concurrent_writers(made)
@@ -69,7 +69,7 @@ def execute(path: Path, statement: str) -> None:
 
 
 def is_newer(path: Path) -> None:
-    """Give a file a version that only a later release knows."""
+    """Give a database file the version of a later release."""
     has_version(path)
     execute(path, "UPDATE alembic_version SET version_num = '9999'")
 
@@ -81,7 +81,7 @@ def db(program: Program, *arguments: str) -> Done:
 
 
 def checked(program: Program) -> tuple[int, dict[str, str]]:
-    """Return the exit code and the results of a check, which must write nothing."""
+    """Run ``db check``; return its exit code and results, and assert that it writes nothing."""
     before = everything(program.directory)
     done = db(program, "check", "-f", "json")
     assert done.err == ""
@@ -90,7 +90,7 @@ def checked(program: Program) -> tuple[int, dict[str, str]]:
 
 
 def version(program: Program) -> tuple[str, str | None, str]:
-    """Return the database, its version and the newest; the command must write nothing."""
+    """Run ``db version``; return its three values, and assert that it writes nothing."""
     before = everything(program.directory)
     done = db(program, "version", "-f", "json")
     assert (done.code, done.err) == (0, "")
@@ -151,7 +151,9 @@ def test_missing_file_is_created_only_by_upgrade(
 # A current database.
 
 
-def test_file_with_another_journal_mode_keeps_it(program: Program, file: Path) -> None:
+def test_check_of_a_file_with_another_journal_mode_keeps_the_mode(
+    program: Program, file: Path
+) -> None:
     has_version(file)
     with engine(file) as made, made.connect() as connection:
         assert connection.scalar(sa.text("PRAGMA journal_mode=DELETE")) == "delete"

@@ -15,7 +15,7 @@ CONSUMER = "7a6f4f6e-6b4c-4d0e-9b1a-3f1d2c5b8e70"
 
 @pytest.fixture
 def published(program: Program) -> Program:
-    """The program, with its sample host in Placement."""
+    """The program after a sync, with its sample host in Placement."""
     assert inprocess.run(program, "sync").code == 0
     return program
 

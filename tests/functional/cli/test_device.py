@@ -1,4 +1,4 @@
-"""``wharfinger device program``, ``device jobs`` and ``device resolve``."""
+"""The commands ``wharfinger device program``, ``device jobs`` and ``device resolve``."""
 
 from datetime import timedelta
 from typing import Any
@@ -27,13 +27,13 @@ FULL = {"VGPU": (8, 8)}
 
 @pytest.fixture
 def client(placement_service: EmbeddedPlacement) -> WritingClient:
-    """A client beside the program's."""
+    """Another client of the Placement that the program uses."""
     return WritingClient(placement_service.adapter)
 
 
 @pytest.fixture
 def published(program: Program, requests: Requests) -> Program:
-    """The program, with its sample host in Placement."""
+    """The program after a sync, with its sample host in Placement."""
     assert inprocess.run(program, "sync").code == 0
     requests.clear()
     return program
@@ -49,8 +49,10 @@ def device(program: Program, *arguments: str) -> Done:
     return inprocess.run(program, "device", *arguments)
 
 
-def left(kept: KeptInFile, client: WritingClient, provider: ProviderSummary, **values: Any) -> None:
-    """Create the row and the reservation that an interrupted job leaves."""
+def create_interrupted_job(
+    kept: KeptInFile, client: WritingClient, provider: ProviderSummary, **values: Any
+) -> None:
+    """Create the job and the reservation that an interrupted programming leaves."""
     chosen = {
         "provider_uuid": provider.uuid,
         "provider_name": provider.name,
@@ -112,7 +114,7 @@ def test_jobs_are_listed_with_their_state(program: Program, kept: KeptInFile) ->
     }
     for number, values in states.items():
         samples.device_job(kept.context, number, **values).create()
-    for number in (4, 5):  # a job may have ended while its device stays reserved
+    for number in (4, 5):  # the device may stay reserved after its job has ended
         samples.reservation(
             kept.context, number, provider_uuid=samples.uuid(f"device {number}"), holder=HOLDER
         ).create()
@@ -147,7 +149,7 @@ def test_resolve_sets_the_outcome_that_the_operator_names(
     kept: KeptInFile,
     outcome: str,
 ) -> None:
-    left(kept, client, gpu)
+    create_interrupted_job(kept, client, gpu)
     before = client.get_traits(gpu.uuid).traits
     is_programmed = outcome == "--programmed"
 
@@ -165,7 +167,7 @@ def test_resolve_sets_the_outcome_that_the_operator_names(
 def test_resolve_with_function_sets_its_trait(
     published: Program, gpu: ProviderSummary, client: WritingClient, kept: KeptInFile
 ) -> None:
-    left(kept, client, gpu)
+    create_interrupted_job(kept, client, gpu)
     for function in ("..", "ä"):
         done = device(published, "resolve", GPU, "--programmed", f"--function={function}")
         failed(done, "needs a letter or digit")
@@ -183,7 +185,7 @@ def test_resolve_with_function_sets_its_trait(
 def test_resolve_with_another_reservation_prints_it(
     published: Program, gpu: ProviderSummary, client: WritingClient, kept: KeptInFile
 ) -> None:
-    left(kept, client, gpu)
+    create_interrupted_job(kept, client, gpu)
     Reservations(client, kept.context).reserve(gpu, holder="operator", reason="a fan is loud")
     done = device(published, "resolve", GPU, "--unchanged")
     assert done.out == f"{GPU} ({gpu.uuid}): still reserved: a fan is loud (held by operator)\n"
@@ -193,7 +195,7 @@ def test_resolve_with_another_reservation_prints_it(
 def test_resolve_of_job_in_progress_is_refused(
     published: Program, gpu: ProviderSummary, client: WritingClient, kept: KeptInFile
 ) -> None:
-    left(kept, client, gpu, state="programming")
+    create_interrupted_job(kept, client, gpu, state="programming")
     failed(
         device(published, "resolve", GPU, "--unchanged"), "process 4711 on host-1 is working on it"
     )
@@ -209,7 +211,7 @@ def test_resolve_of_deleted_device_deletes_its_job(
     which: str,
 ) -> None:
     part = samples.uuid("another part")
-    left(kept, client, gpu, siblings=[part])
+    create_interrupted_job(kept, client, gpu, siblings=[part])
     samples.reservation(kept.context, provider_uuid=part, holder=HOLDER).create()
     client.delete_provider(gpu.uuid)
     name = {"name": gpu.name, "uuid": gpu.uuid, "another part": part}[which]

@@ -1,4 +1,4 @@
-"""Commands start fast: they import only what they need, and do not collect garbage."""
+"""Commands start fast: they import only what they need, and run without garbage collection."""
 
 import subprocess
 import sys
@@ -20,11 +20,10 @@ finally:
 """
 
 
-def started(*arguments: str) -> set[str]:
-    """Return the modules that a process has imported at the end of a command.
+def imported_by(*arguments: str) -> set[str]:
+    """Run a command in a process; return the names of the modules that it has imported.
 
-    The set also contains "True" if Python's garbage collector is on, or else "False".
-    """
+    The set also has "True" if Python's garbage collector is on, or "False" if it is off."""
     done = subprocess.run(
         [sys.executable, "-c", _STARTED, *arguments], capture_output=True, text=True, check=True
     )
@@ -39,7 +38,7 @@ def configuration(tmp_path: Path) -> str:
 
 
 def test_version_imports_nothing_of_a_command() -> None:
-    names = started("--version")
+    names = imported_by("--version")
     assert "wharfinger.cli.entry_point" in names
     assert not names & {"cliff", "stevedore", "oslo_config", "wharfinger.cli.app"}
 
@@ -48,17 +47,17 @@ def test_service_list_imports_no_client_and_no_migrations(
     configuration: str, tmp_path: Path
 ) -> None:
     make_state(tmp_path)
-    names = started(configuration, "service", "list")
+    names = imported_by(configuration, "service", "list")
     assert {"sqlalchemy", "wharfinger.cli.service", "False"} <= names
     assert not names & {"alembic", "keystoneauth1", "requests", "rich", "wharfinger.cli.sync"}
 
 
 def test_provider_list_imports_no_objects(configuration: str) -> None:
-    names = started(configuration, "provider", "list")
+    names = imported_by(configuration, "provider", "list")
     assert {"placement", "keystoneauth1"} <= names
     assert not names & {"rich", "wharfinger.objects", "wharfinger.cli.service"}
 
 
 def test_agent_keeps_the_garbage_collector_on(configuration: str) -> None:
-    names = started(configuration, "agent")  # it has no instance to run
+    names = imported_by(configuration, "agent")  # no instance is configured
     assert {"wharfinger.cli.agent", "True"} <= names

@@ -1,7 +1,6 @@
-"""A fault at any one request of ``wharfinger sync`` loses nothing.
+"""A fault at any single request of ``wharfinger sync`` loses nothing.
 
-Each test injects one fault into one of the requests of a sync, or with --all into each of them in
-turn.
+Each test injects one fault into some requests of a sync in turn, or with --all into every request.
 """
 
 import uuid
@@ -24,13 +23,13 @@ pytestmark = pytest.mark.usefixtures("no_waiting")
 
 ROOT = "gpu-host-1"
 MARKS = frozenset({"OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"})
-#: More than the number of attempts that one sync makes to plan a tree.
+#: More than the attempts that one sync makes for one tree.
 MANY = 10
 
 
 @dataclass(frozen=True)
 class View:
-    """Contents of Placement: our providers by name, and all others with their generations."""
+    """The contents of Placement: our providers by name, and the others with their generations."""
 
     ours: soundness.Contents
     others: soundness.Contents
@@ -38,7 +37,7 @@ class View:
 
 @dataclass(frozen=True)
 class Act:
-    """A sync without a fault: Placement before and after it, and its requests."""
+    """A sync without a fault: Placement before and after it, and the requests."""
 
     start: Moment
     host: str
@@ -48,12 +47,12 @@ class Act:
     requests: list[str]
 
 
-#: The configured timeout: enough for an answer, and short for answers that do not come.
+#: The configured timeout. It is short, because some faults let a request wait for it.
 TIMEOUT = "timeout = 2\n"
 
 
 class Stage:
-    """The program, Placement, the interceptor between them, and two neighbours."""
+    """The program, Placement, the interceptor between them, and two providers of other owners."""
 
     def __init__(
         self, program: Program, interceptor: Interceptor, placement: PlacementFixture
@@ -64,42 +63,42 @@ class Stage:
         self._acts: dict[str, Act] = {}
         self._views: dict[str, View] = {}
         self._recoveries: dict[tuple[str, Moment], list[str]] = {}
-        # A database of the newest schema, so that no sync spends time on migrations.
-        self.program_does("sync", "--dry-run")
+        # Create the database now, so that no sync spends time on it.
+        self.run("sync", "--dry-run")
         self.moments = Moments(program.directory)
         self._empty = self.moments.take()
         self._plain_config = program.config.read_text()
 
-    def program_does(self, *arguments: str) -> Done:
+    def run(self, *arguments: str) -> Done:
         return inprocess.run(self.program, *arguments)
 
     def act(self, name: str) -> Act:
-        """Return the act of that name; its first use rehearses it."""
+        """Return the act of this name; the first call performs it without a fault."""
         if name not in self._acts:
             self._acts[name] = self._rehearse(ACTS[name])
         return self._acts[name]
 
     def go_back(self, act: Act) -> None:
-        """Restore the initial state of the act."""
+        """Restore the state before the act."""
         self.interceptor.expect()
         self.moments.go_back(act.start)
         self.program.config.write_text(act.config)
         (self.program.directory / "host.xml").write_text(act.host)
 
     def has_time(self) -> None:
-        """Let the program wait for Placement's answers, however slow the machine is."""
+        """Remove the short timeout, so that the program waits for slow answers."""
         config = self.program.config
         config.write_text(config.read_text().replace(TIMEOUT, ""))
 
     def view(self, moment: Moment) -> View:
-        """Return the contents of Placement, which is in the state of that moment."""
+        """Return the contents of Placement at the moment, to which Placement has been set."""
         key = moment.placement_key
         if key not in self._views:
             self._views[key] = self._view()
         return self._views[key]
 
     def complaints_of_recovery(self, name: str, moment: Moment) -> list[str]:
-        """Return the complaints about the next two syncs after that moment."""
+        """Run two more syncs after the moment; return what is wrong with them."""
         if (name, moment) not in self._recoveries:
             self.interceptor.expect()
             self.has_time()
@@ -131,7 +130,7 @@ class Stage:
         prepare(self)
         self.interceptor.expect()
         start, before = self.moments.take(), self._view()
-        done = self.program_does("sync")
+        done = self.run("sync")
         assert (done.code, done.err) == (0, "")
         return Act(
             start=start,
@@ -153,23 +152,23 @@ class Stage:
         return View(ours, others)
 
     def _recover(self, act: Act) -> Iterator[str]:
-        done = self.program_does("sync")
+        done = self.run("sync")
         if (done.code, done.err) != (0, ""):
             yield f"the next sync exits with {done.code}: {done.err}"
         if (view := self.view(self.moments.take())) != act.after:
             yield f"the next sync leaves {view}, not {act.after}"
-        done = self.program_does("sync")
+        done = self.run("sync")
         if (done.code, done.out, done.err) != (0, "gpus: no change\n", ""):
             yield f"the sync after that exits with {done.code}: {done.out}{done.err}"
 
 
 def _first(stage: Stage) -> None:
-    """Change nothing: Placement is empty."""
+    """Change nothing: the first sync begins with an empty Placement."""
 
 
 def _changed(stage: Stage) -> None:
-    """Add a GPU to the host, and change inventories and traits in the configuration."""
-    stage.program_does("sync")
+    """Sync; then add a GPU to the host, and change inventories and traits in the configuration."""
+    stage.run("sync")
     stage.foreign("neighbour in our tree", ROOT, "OWNER_CYBORG")
     stage.program.has_host("host-grown.xml")
     stage.change_config("reserved_host_cpus = 2", "reserved_host_cpus = 4")
@@ -178,12 +177,12 @@ def _changed(stage: Stage) -> None:
 
 
 def _removal(stage: Stage) -> None:
-    """Remove a GPU from the host, and sync once without it."""
+    """Sync; then remove a GPU from the host, and sync once without it."""
     stage.change_config("[gpus]\n", "[gpus]\nremoval_delay = 0\n")
     stage.program.has_host("host-grown.xml")
-    stage.program_does("sync")
+    stage.run("sync")
     stage.program.has_host("host.xml")
-    stage.program_does("sync")
+    stage.run("sync")
     stage.foreign("neighbour in our tree", ROOT, "OWNER_CYBORG")
 
 
@@ -192,9 +191,8 @@ ACTS: dict[str, Callable[[Stage], None]] = {
     "changed": _changed,
     "removal": _removal,
 }
-#: The removal, which has reads and writes, meets all faults; the change meets one of each kind, and
-#: every act meets a few. The reaction depends on the kind, and on whether Placement has carried out
-#: the request.
+#: The act "removal" meets all faults, because it has reads and writes. The act "changed" meets one
+#: fault of each kind, and every act meets the faults of IN_ALL.
 IN_ALL = {"refused", "reset when done", "409"}
 IN_TWO = {
     "403",
@@ -206,7 +204,7 @@ IN_TWO = {
     "truncated when done",
     "page",
 }
-#: A read that was carried out is no different from another. Their twins are tried at reads too.
+#: Faults that at reads are equal to other faults; only writes meet them.
 AT_WRITES = {"reset", "500 when done", "lost"}
 
 
@@ -235,7 +233,7 @@ def stage(
 
 @pytest.mark.drawn(16)
 @pytest.mark.parametrize(("act", "name"), _pairs(), ids=lambda value: value.replace(" ", "-"))
-def test_sync_with_fault_at_any_request_reports_it_and_the_next_repairs(
+def test_sync_with_fault_at_any_request_reports_it_and_the_next_sync_repairs(
     stage: Stage, draw: Draw, act: str, name: str
 ) -> None:
     fault = FAULTS[name]
@@ -251,7 +249,7 @@ def test_sync_with_fault_at_any_request_reports_it_and_the_next_repairs(
         if fault.ending is not Ending.LATE:
             stage.has_time()
         stage.interceptor.expect(index, fault)
-        done = stage.program_does("sync")
+        done = stage.run("sync")
         struck = stage.interceptor.struck
         stage.interceptor.expect()
         moment = stage.moments.take()
@@ -278,11 +276,11 @@ def test_sync_without_service_role_has_the_same_result(
     stage.go_back(act)
     monkeypatch.setattr(stage.interceptor, "roles", ("admin",))
 
-    done = stage.program_does("sync")
+    done = stage.run("sync")
 
     assert (done.code, done.err) == (0, "")
     assert stage.view(stage.moments.take()) == act.after
-    assert stage.program_does("sync").out == "gpus: no change\n"
+    assert stage.run("sync").out == "gpus: no change\n"
 
 
 def _of_striking(fault: Fault, struck: int) -> Iterator[str]:
@@ -293,7 +291,7 @@ def _of_striking(fault: Fault, struck: int) -> Iterator[str]:
 
 
 def _of_messages(fault: Fault, request: str, done: Done) -> Iterator[str]:
-    """Check the exit code and the messages for an operator."""
+    """Yield what is wrong with the exit code and the messages for an operator."""
     if "Traceback" in done.out + done.err or "This is a fault" in done.err:
         yield f"a fault of ours: {done.err}"
     if done.code == 0:
@@ -317,15 +315,15 @@ def _of_messages(fault: Fault, request: str, done: Done) -> Iterator[str]:
 
 
 def _may_be_done(fault: Fault, request: str) -> bool:
-    """Return whether a sync can do everything despite a fault."""
-    # If inventories cannot be set in one request, they are set one by one.
+    """Return whether a sync may succeed despite this fault."""
+    # If Placement refuses all inventories in one request, the sync sets them one by one.
     if fault.name in ("403", "409 always"):
         return request == "POST /reshaper"
     return fault.name not in ("refused", "401")
 
 
 def _has_to_be_done(fault: Fault, request: str) -> bool:
-    """Return whether a sync must do everything despite a fault."""
+    """Return whether a sync must succeed despite this fault."""
     return (
         (fault.name == "409" and not request.startswith("GET "))
         or (fault.name == "404" and request.startswith("DELETE "))
@@ -334,7 +332,7 @@ def _has_to_be_done(fault: Fault, request: str) -> bool:
 
 
 def _of_contents(act: Act, view: View, done: Done) -> Iterator[str]:
-    """Check the contents of Placement: as before, as after, or a sound step between."""
+    """Yield what is wrong in Placement. It may be as before, as after, or soundly in between."""
     if view.others != act.before.others:
         yield f"the neighbours have changed: {view.others}"
     if done.code == 0 and view.ours != act.after.ours:

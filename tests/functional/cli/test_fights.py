@@ -1,4 +1,4 @@
-"""``wharfinger status``, ``sync`` and ``provider reserve`` on a host with nova."""
+"""``wharfinger status``, ``sync`` and ``provider reserve`` on a host where nova runs, too."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def client(placement_service: EmbeddedPlacement) -> WritingClient:
 
 
 def nova_writes(client: WritingClient) -> str:
-    """Write the root as nova-compute, with 10 CPUs; return its uuid."""
+    """Write the root with 10 VCPUs as nova-compute does; return its uuid."""
     found = client.list_providers(name=NODE)
     one = (
         found[0]
@@ -45,7 +45,7 @@ def test_status_without_a_fight_is_empty(program: Program, client: WritingClient
 def test_status_lists_a_fight_after_three_syncs_until_it_ends(
     program: Program, client: WritingClient
 ) -> None:
-    """The root was published before nova-compute started."""
+    """The program has published the root before nova-compute starts."""
     for number in range(4):
         done = inprocess.run(program, "sync")
         assert done.code == 0
@@ -70,7 +70,7 @@ def test_status_lists_a_fight_after_three_syncs_until_it_ends(
     assert shown(program, "status") == []
 
 
-def test_sync_beside_nova_overlays_its_root_and_reserve_names_what_holds(
+def test_sync_beside_nova_overlays_its_root_and_reserve_of_it_names_alternatives(
     program: Program, client: WritingClient
 ) -> None:
     uuid = nova_writes(client)

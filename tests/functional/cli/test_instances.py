@@ -20,14 +20,14 @@ from wharfinger.scheduling import provider_details
 
 HOST = "gpu-host-1"
 GPU = f"{HOST}_pci_0000_84_00_0"
-#: Allocations of an instance of each flavor.
+#: The allocations of an instance with the flavor small, and with the flavor large.
 SMALL = {HOST: {"VCPU": 2, "MEMORY_MB": 1024}, GPU: {"VGPU": 1}}
 LARGE = {HOST: {"VCPU": 2, "MEMORY_MB": 1024}, GPU: {"VGPU": 5}}
 
 
 @pytest.fixture
 def program(program: Program) -> Program:
-    """The program with the sample host in Placement, and two flavors."""
+    """The program after a sync of the sample host, with the flavors small and large."""
     assert inprocess.run(program, "sync").code == 0
     for name, amount in (("small", 1), ("large", 5)):
         options = ("--vcpus", "2", "--ram", "1024", "--property", f"resources:VGPU={amount}")
@@ -40,13 +40,13 @@ def run(program: Program, *arguments: str) -> Done:
 
 
 def claimed(program: Program, flavor: str = "small", *more: str) -> str:
-    """Claim for a new instance; return its uuid."""
+    """Claim resources for a new instance; return the instance's uuid."""
     uuid: str = shown(program, "instance", "claim", "--flavor", flavor, *more)["uuid"]
     return uuid
 
 
-def left(kept: KeptInFile, uuid: str, status: str) -> Migration:
-    """Return the only move of an instance, as a process leaves it that died long ago."""
+def interrupted_move(kept: KeptInFile, uuid: str, status: str) -> Migration:
+    """Give the instance's only move this status and an old time, as after a process's death."""
     [migration] = MigrationList.get_by_filters(kept.context, instance_uuid=uuid)
     with kept.engine.begin() as connection:
         connection.execute(
@@ -93,7 +93,9 @@ def test_claim_is_shown_with_its_allocations(program: Program, kept: KeptInFile)
         assert line in text
 
 
-def test_claim_repeated_with_one_uuid_is_made_once(program: Program, kept: KeptInFile) -> None:
+def test_claim_repeated_with_the_same_uuid_has_one_effect(
+    program: Program, kept: KeptInFile
+) -> None:
     uuid = str(uuid4())
     for _ in range(2):
         assert claimed(program, "large", "--uuid", uuid) == uuid
@@ -213,7 +215,7 @@ def test_recover_ends_an_interrupted_move(
 ) -> None:
     uuid = claimed(program)
     assert run(program, "resize", uuid, "--flavor", "large").code == 0
-    migration = left(kept, uuid, status)
+    migration = interrupted_move(kept, uuid, status)
 
     done = inprocess.run(program, "migration", "recover")
 
@@ -227,7 +229,7 @@ def test_recover_ends_an_interrupted_move(
 def test_recover_keeps_waiting_and_running_moves(program: Program, kept: KeptInFile) -> None:
     waits, works = claimed(program), claimed(program)
     assert run(program, "resize", waits, "--flavor", "large").code == 0
-    left(kept, waits, "finished")
+    interrupted_move(kept, waits, "finished")
     begun = Migration(
         kept.context,
         instance_uuid=works,
@@ -259,8 +261,8 @@ def test_recover_continues_after_a_move_that_fails(
     first, second = claimed(program), claimed(program, "two")
     for uuid, flavor in ((first, "two"), (second, "small")):
         assert run(program, "resize", uuid, "--flavor", flavor).code == 0
-        left(kept, uuid, "reverting")
-    # The first cannot return to its former allocation: the inventory has changed.
+        interrupted_move(kept, uuid, "reverting")
+    # The first move cannot be reverted: its former allocation no longer fits the inventory.
     client = WritingClient(adapter_to(placement_url[0]))
     device = provider_details.find(client, GPU)
     live = client.get_inventories(device.uuid)
@@ -293,7 +295,7 @@ def service_role(placement_service: EmbeddedPlacement, monkeypatch: pytest.Monke
 
 @pytest.fixture
 def lost(program: Program, placement_url: tuple[str, Requests]) -> str:
-    """Delete the allocation of an instance and run a cycle, which finds this; return its uuid."""
+    """The uuid of an instance whose allocation was deleted, which a cycle has found."""
     uuid = claimed(program)
     assert inprocess.run(program, "sync").code == 0
     WritingClient(adapter_to(placement_url[0])).delete_allocations(uuid)
@@ -304,7 +306,7 @@ def lost(program: Program, placement_url: tuple[str, Requests]) -> str:
     return uuid
 
 
-def test_repair_of_a_lost_allocation_gives_the_instance_the_same_again(
+def test_repair_of_a_lost_allocation_allocates_the_same_again(
     program: Program, kept: KeptInFile, service_role: None, lost: str
 ) -> None:
     [listed] = shown(program, "instance", "list")

@@ -24,7 +24,7 @@ def has_migration(kept: KeptInFile, number: int = 0, **values: Any) -> Migration
 
 
 def numbers(program: Program, *arguments: str) -> list[int]:
-    """Return which of the first ten moves a list contains."""
+    """Run ``migration list``; return the numbers of the moves that it prints."""
     of = {samples.uuid(f"migration {number}"): number for number in range(10)}
     return [of[row["UUID"]] for row in shown(program, "migration", "list", *arguments)]
 
@@ -75,7 +75,7 @@ def test_migration_list_filters_by_instance_status_or_type(
     assert numbers(program, "--type", "live-migration", "--status", "accepted") == [3]
 
 
-def test_migration_list_in_progress_has_moves_that_count_on_both_hosts(
+def test_migration_list_in_progress_omits_moves_that_have_ended(
     program: Program, kept: KeptInFile
 ) -> None:
     for number, status in enumerate(["accepted", "done", "finished", "error", "running"]):

@@ -1,4 +1,4 @@
-"""``wharfinger node``: the nodes that drivers have found."""
+"""``wharfinger node``: the nodes that drivers report."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -190,7 +190,7 @@ def test_node_show_with_damaged_pci_stats_shows_the_rest(
 
 
 def test_node_is_found_by_uuid_or_name(program: Program, kept: KeptInFile) -> None:
-    """A name may look like a uuid; the uuid takes precedence."""
+    """A node's name may be the uuid of another node; the uuid takes precedence."""
     has_node(kept, 1)
     has_node(kept, 2, uuid=samples.uuid("other"), hypervisor_hostname=samples.uuid("node 1"))
     has_node(kept, 3, hypervisor_hostname=samples.uuid("machine"))

@@ -100,7 +100,7 @@ def test_provider_show_of_missing_provider_names_it(published: Program) -> None:
             failed(done, f"no provider with the name or uuid '{name}'")
 
 
-# Holders of reservations.
+# Reservations and their holders.
 
 GPU = "gpu-host-1_pci_0000_84_00_0"
 LARGE = "gpu-host-1_pci_0000_c4_00_0"
@@ -118,7 +118,7 @@ def reserve(program: Program, *arguments: str) -> None:
 
 
 def reports(kept: KeptInFile, provider: str, reason: str, seconds: float) -> None:
-    """Record a reason of the driver since so many seconds ago, as a cycle does."""
+    """Record that the driver has given this reason for so many seconds."""
     [record] = [
         one for one in kept.rows("provider_records") if f'"{provider}"' in (one["applied"] or "")
     ]
@@ -133,7 +133,7 @@ def reports(kept: KeptInFile, provider: str, reason: str, seconds: float) -> Non
 
 
 def fill(placement_service: EmbeddedPlacement, provider: str) -> str:
-    """Reserve all of a provider as another program; return its uuid."""
+    """Reserve all inventories of a provider as another program; return the provider's uuid."""
     client = WritingClient(placement_service.adapter)
     [found] = client.list_providers(name=provider)
     live = client.get_inventories(found.uuid)
@@ -198,7 +198,7 @@ def test_provider_tree_with_inventory_shows_foreign_reservations(
     assert [one["reserved_by_others"] for one in root["children"]] == [[], ["CUSTOM_VGPU_LARGE"]]
 
 
-def test_released_reservation_before_its_write_is_not_foreign(
+def test_reservation_released_only_in_the_database_is_not_foreign(
     published: Program, placement_service: EmbeddedPlacement, kept: KeptInFile
 ) -> None:
     reserve(published)
@@ -213,7 +213,7 @@ def test_released_reservation_before_its_write_is_not_foreign(
     assert "by other programs" not in drawn
 
 
-def test_reservations_of_a_tree_take_three_statements(
+def test_provider_tree_reads_reservations_with_three_statements(
     published: Program, placement_service: EmbeddedPlacement, kept: KeptInFile
 ) -> None:
     def said() -> int:
@@ -234,7 +234,7 @@ def test_reservations_of_a_tree_take_three_statements(
     assert few == said() == 3
 
 
-def test_provider_tree_with_reservations_makes_no_more_requests(
+def test_provider_tree_with_reservations_sends_no_additional_requests(
     published: Program, requests: Requests
 ) -> None:
     reserve(published)
@@ -292,7 +292,9 @@ def test_provider_tree_with_damaged_rows_shows_question_marks(
 
     assert drawn.code == 0
     assert "├── reserved: ?, " in drawn.out
-    assert "by other programs" not in drawn.out  # the cause is unknown
+    assert (
+        "by other programs" not in drawn.out
+    )  # the program does not know who has reserved the provider
     assert "the value of reservations.reason cannot be read" in drawn.err
     assert "is shown without its record, which is damaged" in drawn.err
     assert "Traceback" not in drawn.err

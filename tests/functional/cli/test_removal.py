@@ -1,4 +1,4 @@
-"""Removal for an operator: pending and refused removals, and the options that allow them."""
+"""Removals that wait, removals that are refused, and the options that allow them."""
 
 import copy
 from xml.etree import ElementTree
@@ -16,7 +16,7 @@ GONE = "gpu-host-1_pci_0000_c5_00_0"
 
 @pytest.fixture
 def shrunk(program: Program) -> Program:
-    """The program, whose host was published with three GPUs and has two now."""
+    """The program after a sync of a host with three GPUs, which now has two."""
     program.has_host("host-grown.xml")
     assert inprocess.run(program, "sync").code == 0
     program.has_host("host.xml")
@@ -24,7 +24,7 @@ def shrunk(program: Program) -> Program:
 
 
 def has_more_gpus(program: Program, count: int) -> None:
-    """Give the sample host so many GPUs more, each like its free one."""
+    """Add ``count`` GPUs to the sample host, each a copy of its free GPU."""
     program.has_host("host.xml")
     path = program.directory / "host.xml"
     tree = ElementTree.parse(path)
@@ -44,9 +44,7 @@ def names(program: Program) -> set[str]:
     return {row["Name"] for row in inprocess.run(program, "provider", "list", "-f", "json").json()}
 
 
-def test_pending_removal_is_reported_without_a_difference(
-    shrunk: Program, requests: Requests
-) -> None:
+def test_pending_removal_is_reported_as_no_change(shrunk: Program, requests: Requests) -> None:
     requests.clear()
 
     planned = inprocess.run(shrunk, "sync", "--dry-run")
@@ -64,7 +62,7 @@ def test_pending_removal_is_reported_without_a_difference(
     assert GONE in names(shrunk)
 
 
-def test_second_listing_without_delay_removes(shrunk: Program) -> None:
+def test_second_listing_without_delay_removes_an_absent_provider(shrunk: Program) -> None:
     first = inprocess.run(shrunk, "sync", "--removal-delay", "0")
     planned = inprocess.run(shrunk, "sync", "--removal-delay", "0", "--dry-run")
     later = inprocess.run(shrunk, "sync", "--dry-run")
@@ -95,7 +93,7 @@ def test_mass_removal_is_refused_until_allowed(program: Program) -> None:
     assert len(everything) == 8
     program.has_host("host.xml")
 
-    for _ in range(2):  # many removals are allowed, but none before the delay
+    for _ in range(2):  # --allow-mass-removal does not shorten the delay
         done = inprocess.run(program, "sync", "--allow-mass-removal")
         assert (done.code, done.err) == (0, "")
         assert "gpus: no change\n" in done.out

@@ -1,4 +1,4 @@
-"""``wharfinger provider reserve``, ``provider release`` and ``reservation list``."""
+"""The commands ``wharfinger provider reserve``, ``provider release`` and ``reservation list``."""
 
 import json
 import uuid
@@ -26,7 +26,7 @@ from wharfinger.providers.provider_record import encode
 
 GPU = "gpu-host-1_pci_0000_84_00_0"
 FREE, FULL = {"VGPU": (8, 0)}, {"VGPU": (8, 8)}
-#: The holder name of the sample host's driver instance.
+#: The name of the sample host's driver instance as a holder of reservations.
 DRIVER = "driver gpus on gpu-host-1"
 
 
@@ -38,7 +38,7 @@ def client(placement_service: EmbeddedPlacement) -> WritingClient:
 
 @pytest.fixture
 def published(program: Program, requests: Requests) -> Program:
-    """The program, with its sample host in Placement."""
+    """The program after a sync, with its sample host in Placement."""
     assert inprocess.run(program, "sync").code == 0
     requests.clear()
     return program
@@ -52,7 +52,7 @@ def gpu(published: Program, client: WritingClient) -> ProviderSummary:
 
 @pytest.fixture
 def offline(tmp_path: Path) -> Program:
-    """The program with a Placement that does not answer."""
+    """The program with the URL of a Placement that does not answer."""
     return Program(tmp_path, "http://127.0.0.1:9")
 
 
@@ -78,13 +78,13 @@ def listed(program: Program, *arguments: str) -> list[dict[str, str | None]]:
 
 
 def figures(client: WritingClient, provider: ProviderSummary) -> dict[str, tuple[int, int]]:
-    """Return total and reserved of each resource class in Placement."""
+    """Return (total, reserved) of each resource class in Placement."""
     inventories = client.get_inventories(provider.uuid).inventories
     return {name: (one.total, one.reserved) for name, one in inventories.items()}
 
 
 def reports(kept: KeptInFile, provider: ProviderSummary, *reasons: str) -> None:
-    """Record reasons of the sample host's driver, as a cycle does."""
+    """Record reasons of the sample host's driver to reserve the provider, as a cycle does."""
     since = {reason: now().timestamp() - 720 for reason in reasons}
     kept.write(
         "provider_records",
@@ -94,7 +94,7 @@ def reports(kept: KeptInFile, provider: ProviderSummary, *reasons: str) -> None:
 
 
 def spoil(kept: KeptInFile, table: str, column: str, value: str, where: str) -> None:
-    """Write a value that a typed column would refuse."""
+    """Write into a column a value that cannot be read."""
     with kept.engine.begin() as connection:
         done = connection.exec_driver_sql(
             f"UPDATE {table} SET {column} = ? WHERE {where}", (value,)
@@ -126,7 +126,7 @@ def test_reserve_and_release_find_provider_by_name_and_uuid(
     assert inprocess.run(published, "sync").out == "gpus: no change\n"
 
 
-def test_reserve_and_release_make_the_fewest_requests(
+def test_reserve_and_release_send_no_unneeded_requests(
     published: Program, gpu: ProviderSummary, requests: Requests
 ) -> None:
     path = f"/resource_providers/{gpu.uuid}"
@@ -198,7 +198,7 @@ def test_reservation_after_its_expected_end_stays(
     assert row["Expected End"] == "2020-01-01T00:00:00+00:00"
 
 
-def test_second_reservation_by_one_holder_shows_the_first(
+def test_second_reservation_of_the_same_holder_shows_the_first(
     published: Program, kept: KeptInFile
 ) -> None:
     night = ("--holder", "night shift")
@@ -338,20 +338,20 @@ def test_release_with_damaged_figures_frees_the_provider(
     assert figures(client, gpu) == FREE
 
 
-# Reservations of other programs.
+# Foreign reservations, which other programs have made.
 
 
 def fill(client: WritingClient, provider: ProviderSummary) -> None:
-    """Reserve all of a provider as another program."""
+    """Reserve all inventories of a provider as another program."""
     live = client.get_inventories(provider.uuid)
     full = {name: replace(one, reserved=one.total) for name, one in live.inventories.items()}
     client.set_inventories(provider.uuid, live.resource_provider_generation, full)
 
 
-def test_release_foreign_ends_what_another_program_has_reserved(
+def test_release_foreign_frees_a_provider_that_another_program_has_reserved(
     published: Program, client: WritingClient, gpu: ProviderSummary
 ) -> None:
-    """The command that sync prints ends a foreign reservation, for this and all later cycles."""
+    """Runs the command that sync prints; later cycles do not report the reservation again."""
     fill(client, gpu)
     told = inprocess.run(published, "sync").out
     command = told.split("`")[1]
@@ -364,10 +364,10 @@ def test_release_foreign_ends_what_another_program_has_reserved(
     assert inprocess.run(published, "sync").out == "gpus: no change\n"
 
 
-def test_release_foreign_below_another_reservation_frees_the_provider_at_the_end_of_that(
+def test_release_foreign_of_a_provider_with_a_stored_reservation_frees_it_after_that(
     published: Program, client: WritingClient, gpu: ProviderSummary
 ) -> None:
-    """A stored reservation goes on; the foreign one does not come back after it."""
+    """The stored reservation goes on. After its end, the foreign one does not return."""
     fill(client, gpu)
     reserve(published)
 
@@ -383,7 +383,7 @@ def test_release_foreign_below_another_reservation_frees_the_provider_at_the_end
 def test_release_foreign_without_a_foreign_reservation_is_refused(
     published: Program, client: WritingClient, gpu: ProviderSummary, requests: Requests
 ) -> None:
-    """Our own reservation is not another program's."""
+    """The stored reservation of this program is not a foreign one."""
     reserve(published)
     requests.clear()
 
@@ -395,10 +395,9 @@ def test_release_foreign_without_a_foreign_reservation_is_refused(
     assert requests.writes == []
 
 
-def test_release_foreign_of_another_programs_provider_is_refused(
+def test_release_foreign_of_a_provider_that_no_driver_publishes_is_refused(
     published: Program, client: WritingClient, requests: Requests
 ) -> None:
-    """A provider that no instance publishes is never written."""
     stranger = client.create_provider(str(uuid.uuid4()), "stranger", None)
     full = {"VGPU": Inventory(total=1, reserved=1)}
     client.set_inventories(stranger.uuid, stranger.generation, full)
@@ -416,7 +415,7 @@ def test_release_foreign_of_another_programs_provider_is_refused(
 
 
 def has_record(kept: KeptInFile, number: int, **values: object) -> str:
-    """Record a provider of a driver instance; return its uuid."""
+    """Store a record of a provider for a driver instance; return the provider's uuid."""
     record = samples.record(number, **values)
     ProviderRecordList.replace(
         kept.context, "host-1", "metal", ProviderRecordList(objects=[record]), []
@@ -566,7 +565,7 @@ def test_control_characters_in_reservations_are_escaped(published: Program) -> N
         assert "\\x1b[31mred" in printed
 
 
-def test_reservation_list_of_any_length_takes_three_statements(
+def test_reservation_list_of_any_length_reads_with_three_statements(
     offline: Program, kept_offline: KeptInFile
 ) -> None:
     taken = []

@@ -20,7 +20,7 @@ def program(tmp_path: Path) -> Program:
 
 @pytest.fixture
 def service(kept: KeptInFile) -> Service:
-    """Return the only service; it has never reported."""
+    """The only service, which has never reported."""
     return has_service(kept)
 
 
@@ -31,7 +31,7 @@ def has_service(kept: KeptInFile, number: int = 0, **values: object) -> Service:
 
 
 def damage_times(kept: KeptInFile) -> None:
-    """Damage the time of the first service's last report."""
+    """Make the time of the first service's last report unreadable."""
     with kept.engine.begin() as connection:
         connection.execute(text("UPDATE services SET last_seen_up = 'soon' WHERE id = 1"))
 
@@ -79,7 +79,9 @@ def test_service_list_shows_state_version_and_owners(program: Program, kept: Kep
     ]
 
 
-def test_gate_of_one_owner_is_off_while_a_service_lags(program: Program, kept: KeptInFile) -> None:
+def test_gate_of_an_owner_is_off_while_a_service_of_the_owner_has_an_old_version(
+    program: Program, kept: KeptInFile
+) -> None:
     has_service(kept, 1, version=2, owners=["CUSTOM_OWNER_ACME", "OWNER_NOVA"])
     has_service(kept, 2, version=1, owners=["OWNER_NOVA"])
 
@@ -187,7 +189,9 @@ def test_service_is_found_by_uuid_host_or_host_and_program(
 def test_name_of_no_service_or_of_several_is_refused(program: Program, kept: KeptInFile) -> None:
     services = [has_service(kept, number, host="a", binary=f"p-{number}") for number in (1, 2)]
     has_service(kept, 3, host="b", binary="c")
-    has_service(kept, 4, host="b/c", binary="d")  # b/c is that host, or the program c on b
+    has_service(
+        kept, 4, host="b/c", binary="d"
+    )  # b/c is this host, but also the program c on host b
     before = kept.rows("services")
 
     for verb in ("show", "disable", "enable", "delete"):

@@ -1,4 +1,4 @@
-"""A lost, damaged, full or locked state directory: messages, and what stays unchanged."""
+"""A state directory that is lost, damaged, full or locked: messages, and what stays unchanged."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ NEW_DEVICE = "gpu-host-1_pci_0000_c5_00_0"
 
 
 def apart(program: Program) -> Path:
-    """Give the program a state directory of its own."""
+    """Give the program its own state directory; return the path."""
     state = program.directory / "state"
     text = program.config.read_text()
     text = text.replace(f"state_path = {program.directory}", f"state_path = {state}")
@@ -34,7 +34,7 @@ def apart(program: Program) -> Path:
 
 
 def failed_with(done: Done, *told: str) -> None:
-    """Assert that the command failed with these words besides its result."""
+    """Assert that the command exits with 1 and prints these texts, besides its result."""
     assert done.code == 1, done
     says(done, *told)
 
@@ -46,7 +46,7 @@ def state(program: Program) -> Path:
 
 @pytest.fixture
 def grown(program: Program, state: Path) -> Program:
-    """The program with one more device on the host, and no removal delay."""
+    """The program whose host has one more device, without a removal delay."""
     program.has_host("host-grown.xml")
     text = program.config.read_text()
     program.config.write_text(text.replace("= libvirt", "= libvirt\nremoval_delay = 0"))
@@ -55,13 +55,13 @@ def grown(program: Program, state: Path) -> Program:
 
 @pytest.fixture
 def synced(program: Program, state: Path) -> Program:
-    """The program after a sync, whose host has changed since."""
+    """The program after a sync, whose host has got one more device since then."""
     assert inprocess.run(program, "sync").code == 0
     program.has_host("host-grown.xml")
     return program
 
 
-# Lost.
+# Lost state directories.
 
 
 def test_sync_after_loss_of_state_changes_nothing_in_placement(
@@ -73,7 +73,7 @@ def test_sync_after_loss_of_state_changes_nothing_in_placement(
     grown.has_host("host.xml")
     requests.clear()
 
-    for _ in range(2):  # providers that the driver lacks are reported and kept
+    for _ in range(2):  # the provider that the driver does not report is reported and kept
         after = inprocess.run(grown, "sync")
         assert after.code == 0
         says(after, f"? {NEW_DEVICE} is absent: it has the trait of this instance", "not changed")
@@ -86,14 +86,14 @@ def test_sync_after_loss_of_state_changes_nothing_in_placement(
     assert not requests.writes
     assert contents(placement) == before
 
-    grown.has_host("host.xml")  # a provider adopted after the loss is removed when it is absent
+    grown.has_host("host.xml")  # a provider recorded again after the loss can be removed
     assert "removed when" in inprocess.run(grown, "sync").out
     assert NEW_DEVICE in contents(placement)
     assert f"- {NEW_DEVICE}" in inprocess.run(grown, "sync").out
     assert NEW_DEVICE not in contents(placement)
 
 
-# Damaged.
+# Damaged databases.
 
 
 def execute(database: Path, *statements: str) -> None:
@@ -188,7 +188,7 @@ def test_damaged_record_is_reported_and_its_tree_kept(
     assert inprocess.run(synced, "sync").code == 0
 
 
-# Full, or not a directory.
+# Full disks, and paths that are no directory.
 
 
 @pytest.fixture
@@ -225,11 +225,11 @@ def test_full_disk_is_reported_and_nothing_is_published(
 def test_embedded_placement_on_a_full_disk_keeps_published_providers(
     tmp_path: Path,
 ) -> None:
-    """Each command is a process, since each process can have one embedded Placement."""
+    """Each command runs in a process, because a process can have one embedded Placement."""
     program = LimitedProgram(tmp_path)
     file = str(tmp_path / "placement.sqlite")
 
-    program.file_size = 65536  # too little for its tables
+    program.file_size = 65536  # too small for the tables of Placement
     failed_with(
         program.run("sync"),
         f"[placement] embedded_database = {file}",
@@ -239,7 +239,7 @@ def test_embedded_placement_on_a_full_disk_keeps_published_providers(
     assert "9 changes written" in program.run("sync").out
 
     program.has_host("host-grown.xml")
-    program.file_size = 33_000  # enough to start, not enough for all writes
+    program.file_size = 33_000  # large enough to start, too small for all writes
     failed_with(program.run("sync"), file)
     program.file_size = None
     assert program.run("sync").code == 0
@@ -277,12 +277,12 @@ def test_read_only_state_directory_fails(program: Program, state: Path, requests
     assert not requests.seen
 
 
-# Locked.
+# Locked instances.
 
 
 @contextmanager
 def started(program: Program, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """Start the program; end it with the block."""
+    """Start the program in a process, and kill it at the end of the block."""
     wharfinger = str(Path(sys.executable).with_name("wharfinger"))
     with subprocess.Popen(
         [wharfinger, "--config-file", str(program.config), *arguments],
@@ -322,7 +322,7 @@ def test_killed_process_leaves_no_lock(synced: Program, state: Path, requests: R
         stuck = Program(synced.directory / "state", url)
         silent.settimeout(60)
         with started(stuck, "sync") as holder:
-            # It sends a request to Placement, and gets no answer.
+            # The program has sent a request to Placement, and gets no answer.
             connection, _ = silent.accept()
             with connection:
                 refused = inprocess.run(synced, "sync")

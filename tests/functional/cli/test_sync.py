@@ -1,4 +1,4 @@
-"""``wharfinger sync`` and its result, as an operator sees it."""
+"""``wharfinger sync`` and its results, as an operator sees them."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -86,7 +86,7 @@ def test_instance_that_cannot_be_loaded_does_not_stop_the_others(program: Progra
     assert inprocess.run(program, "sync", "--driver", "gpus").code == 0
 
 
-def test_sync_with_closed_output_syncs_all_instances(program: Program) -> None:
+def test_sync_whose_output_is_closed_syncs_all_instances(program: Program) -> None:
     text = program.config.read_text()
     more = text[text.index("[gpus]") :].replace("gpus", "more").replace("gpu-host-1", "gpu-host-2")
     program.config.write_text(text.replace("= gpus\n", "= gpus, more\n") + more)
@@ -151,7 +151,7 @@ def test_unreachable_placement_fails(tmp_path: Path) -> None:
 
 
 def fill(placement_service: EmbeddedPlacement, name: str) -> str:
-    """Reserve all of a provider as another program; return its uuid."""
+    """Reserve all inventories of a provider as another program; return the provider's uuid."""
     client = WritingClient(placement_service.adapter)
     [found] = client.list_providers(name=name)
     live = client.get_inventories(found.uuid)
@@ -160,7 +160,7 @@ def fill(placement_service: EmbeddedPlacement, name: str) -> str:
     return found.uuid
 
 
-def test_foreign_reservation_is_printed_without_a_difference(
+def test_foreign_reservation_is_printed_as_no_change(
     program: Program, requests: Requests, placement_service: EmbeddedPlacement
 ) -> None:
     device = GPU
@@ -217,7 +217,7 @@ def test_dry_run_does_not_report_the_service_up(program: Program, kept: KeptInFi
 
 
 def on_another_host(program: Program, seconds: int | None = None) -> None:
-    """Move the program to another host, which has the same node."""
+    """Configure another host name; the driver reports the same node."""
     text = program.config.read_text().replace("host = gpu-host-1\nstate", "host = spare\nstate")
     if seconds is not None:
         text = text.replace("[DEFAULT]", f"[DEFAULT]\nservice_down_time = {seconds}")

@@ -1,4 +1,4 @@
-"""``wharfinger-status upgrade check``: its results, and that it changes nothing."""
+"""``wharfinger-status upgrade check``: its results; it changes nothing."""
 
 import io
 import json
@@ -36,22 +36,20 @@ PROVIDERS = "Providers without an owner"
 FOREIGN = "Reservations by other programs"
 UNUSED_PORT = "127.0.0.1:1"
 NEWER = "UPDATE alembic_version SET version_num = '9999'"
-#: Checks that need another check to succeed.
+#: By check: the checks that cannot succeed if it fails.
 _NEED = {DATABASE: [SERVICES, FOREIGN], PLACEMENT: [PROVIDERS]}
 
 
 @dataclass(frozen=True)
-class Found:
-    """Exit code of the program, and the result of each check."""
+class CheckResults:
+    """The exit code of the program, and the result of each check."""
 
     code: int
     results: dict[str, int]
     details: dict[str, str]
 
-    def is_the_only(self, code: int, result: int, check: str, *details: str) -> None:
-        """Assert the exit code and one result, and that all checks that do not depend on it
-        succeed.
-        """
+    def assert_only(self, code: int, result: int, check: str, *details: str) -> None:
+        """Assert this exit code and result; all checks that do not depend on ``check`` succeed."""
         assert (self.code, self.results[check]) == (code, result), self
         for part in details:
             assert part in self.details[check]
@@ -60,13 +58,13 @@ class Found:
 
 
 def run(program: Program, *arguments: str) -> Done:
-    """Run the program in a process of its own."""
+    """Run the program in another process."""
     command = str(Path(sys.executable).with_name("wharfinger-status"))
     return run_command([command, *arguments], program.directory)
 
 
-def check(program: Program) -> Found:
-    """Run all checks in this process."""
+def check(program: Program) -> CheckResults:
+    """Run all checks in this process; return their results."""
     out = io.StringIO()
     with redirect_stdout(out):
         code = upgrade_check.main(
@@ -75,9 +73,9 @@ def check(program: Program) -> Found:
     return found(code, out.getvalue())
 
 
-def found(code: int, out: str) -> Found:
+def found(code: int, out: str) -> CheckResults:
     checks = json.loads(out)["checks"]
-    return Found(
+    return CheckResults(
         code,
         {one["check"]: one["result"] for one in checks},
         {one["check"]: one["details"] for one in checks},
@@ -86,7 +84,7 @@ def found(code: int, out: str) -> Found:
 
 @pytest.fixture
 def engine(program: Program) -> Iterator[sa.Engine]:
-    """The file of the program's database, which may not exist yet."""
+    """An engine for the program's database file, which may not exist yet."""
     engine = sa.create_engine(f"sqlite:///{program.directory / FILE_NAME}")
     yield engine
     engine.dispose()
@@ -108,7 +106,7 @@ def execute(engine: sa.Engine, *statements: str) -> None:
 
 
 def test_check_before_first_use_succeeds_and_creates_nothing(tmp_path: Path) -> None:
-    program = Program(tmp_path)  # with the embedded Placement
+    program = Program(tmp_path)  # it uses the embedded Placement
     before = set(tmp_path.iterdir())
 
     told = check(program)
@@ -154,9 +152,9 @@ def test_older_database_fails_and_is_kept(program: Program, engine: sa.Engine) -
 
     told = check(program)
 
-    told.is_the_only(2, FAILURE, DATABASE, "table compute_nodes lacks pci_stats", "db upgrade")
+    told.assert_only(2, FAILURE, DATABASE, "table compute_nodes lacks pci_stats", "db upgrade")
     assert migration.schema(engine).current == "0002"
-    # The checks cannot read services: to open the database would upgrade it.
+    # The check of services reads nothing, because opening the database would upgrade it.
     assert told.results[SERVICES] == WARNING
 
 
@@ -181,7 +179,7 @@ def test_newer_or_damaged_database_is_reported(
 ) -> None:
     execute(newest, *statements)
 
-    check(program).is_the_only(code, code, DATABASE, *details)
+    check(program).assert_only(code, code, DATABASE, *details)
 
 
 def test_unreachable_database_fails_without_its_password(program: Program) -> None:
@@ -190,26 +188,26 @@ def test_unreachable_database_fails_without_its_password(program: Program) -> No
 
     told = check(program)
 
-    told.is_the_only(2, FAILURE, DATABASE, "Check [database] connection")
+    told.assert_only(2, FAILURE, DATABASE, "Check [database] connection")
     assert told.results[SERVICES] == FAILURE
     assert "hunter2" not in str(told)
 
 
 def test_file_that_is_missing_or_no_database_fails_and_is_not_created(program: Program) -> None:
     (program.directory / FILE_NAME).write_text("no database, " * 100)
-    check(program).is_the_only(2, FAILURE, DATABASE, "file is not a database")
+    check(program).assert_only(2, FAILURE, DATABASE, "file is not a database")
 
     file = program.directory / "other.sqlite"
     configure(program, f"[database]\nconnection = sqlite:///{file}")
     told = "no tables yet. Run `wharfinger db upgrade`"
-    check(program).is_the_only(2, FAILURE, DATABASE, told)
+    check(program).assert_only(2, FAILURE, DATABASE, told)
     assert not file.exists()
 
 
 def test_foreign_reservation_is_reported_with_the_command_that_ends_it(
     program: Program, placement_service: EmbeddedPlacement
 ) -> None:
-    """A reservation of another program is kept, and does not prevent an upgrade."""
+    """The reservation of another program stays, and does not prevent an upgrade."""
     inprocess.run(program, "sync")
     client = WritingClient(placement_service.adapter)
     [gpu] = client.list_providers(name="gpu-host-1_pci_0000_84_00_0")
@@ -233,7 +231,7 @@ def test_foreign_reservation_is_reported_with_the_command_that_ends_it(
 def test_driver_that_cannot_be_loaded_fails_and_the_other_checks_run(program: Program) -> None:
     change(program, "= gpus", "= gpus, rack")
 
-    check(program).is_the_only(2, FAILURE, DRIVERS, "driver rack: entry point: found none")
+    check(program).assert_only(2, FAILURE, DRIVERS, "driver rack: entry point: found none")
 
 
 def test_all_errors_of_the_configuration_are_reported(program: Program) -> None:
@@ -287,7 +285,7 @@ def test_status_without_the_embedded_placement_installed_fails_and_names_what_to
 def test_unreachable_placement_fails(tmp_path: Path) -> None:
     told = check(Program(tmp_path, f"http://{UNUSED_PORT}"))
 
-    told.is_the_only(2, FAILURE, PLACEMENT, "no answer")
+    told.assert_only(2, FAILURE, PLACEMENT, "no answer")
     assert told.results[PROVIDERS] == FAILURE
 
 
@@ -297,17 +295,17 @@ def test_placement_without_a_feature_is_reported(
     lab.lower(monkeypatch, "1.36")
     told = check(program)
     features = "reparent (1.37), consumer types (1.38), any traits (1.39)"
-    told.is_the_only(1, WARNING, PLACEMENT, features)
+    told.assert_only(1, WARNING, PLACEMENT, features)
     assert "same subtree" not in told.details[PLACEMENT]
 
     lab.lower(monkeypatch, "1.25")
     told = check(program)
-    told.is_the_only(2, FAILURE, PLACEMENT, "nothing can be fully reserved below 1.26")
+    told.assert_only(2, FAILURE, PLACEMENT, "nothing can be fully reserved below 1.26")
 
 
 @pytest.fixture
 def old_traits(placement_service: EmbeddedPlacement) -> Iterator[Interceptor]:
-    """A Placement beside an os-traits that is too old for owner traits."""
+    """An interceptor that removes owner traits from Placement's answers, as an old os-traits."""
 
     def without_owners(answer: Answer) -> Answer:
         traits = json.loads(answer.body).get("traits", ())
@@ -327,7 +325,7 @@ def test_unknown_owner_trait_fails_unless_it_is_custom(
 ) -> None:
     program = Program(tmp_path, old_traits.url)
     told = "does not know OWNER_NOVA (gpus)"
-    check(program).is_the_only(2, FAILURE, PLACEMENT, told, "Upgrade os-traits")
+    check(program).assert_only(2, FAILURE, PLACEMENT, told, "Upgrade os-traits")
 
     configure(program, "[gpus]\nowner = CUSTOM_OWNER_LAB")
     assert check(program).code == 0
@@ -362,7 +360,7 @@ def test_services_that_do_not_tag_everything_are_named_by_host(program: Program)
 
     told = check(program)
 
-    told.is_the_only(1, WARNING, SERVICES)
+    told.assert_only(1, WARNING, SERVICES)
     details = told.details[SERVICES]
     assert "CUSTOM_OWNER_LAB: 1; OWNER_CYBORG: 2; OWNER_NOVA: 1." in details
     assert details.count("slow (wharfinger-agent, version 1)") == 2
@@ -422,7 +420,7 @@ def test_providers_with_inventory_but_no_owner_are_named(
 
     told = check(program)
 
-    told.is_the_only(1, WARNING, PROVIDERS)
+    told.assert_only(1, WARNING, PROVIDERS)
     assert told.details[PROVIDERS].startswith("1 with inventory: bare\\x1b[31m-host (")
 
 

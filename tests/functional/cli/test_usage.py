@@ -1,4 +1,4 @@
-"""Exit codes and help of the process, drivers, and configuration that cannot be used."""
+"""Exit codes and help of the process, commands for drivers, and unusable configurations."""
 
 import sys
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_wrong_configuration_fails_with_its_error(
     "command",
     ["conformance rules", "conformance run libvirt", "conformance run libvirt --rule D1"],
 )
-def test_conformance_without_its_extra_names_what_to_install(
+def test_conformance_without_its_extra_names_the_package_to_install(
     program: Program, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "hypothesis", None)
@@ -92,7 +92,7 @@ def test_conformance_without_its_extra_names_what_to_install(
     failed(inprocess.run(program, *command.split()), "pip install 'wharfinger[conformance]'")
 
 
-def test_conformance_init_without_the_extra_prints_what_it_writes(
+def test_conformance_init_without_the_extra_prints_the_written_files(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "hypothesis", None)

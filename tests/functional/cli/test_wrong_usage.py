@@ -18,7 +18,7 @@ _STANDS_FOR: Final = {
     "NINES": "9" * 5000,
     "LINES": "'two\nlines'",
 }
-#: Command lines, and the words that their errors contain.
+#: Command lines, and a text that the error contains.
 _WRONG: Final = r"""
 sync --nonsense                               => --nonsense
 sync -f xml                                   => 'xml'
@@ -204,7 +204,7 @@ def test_wrong_usage_names_the_argument_and_has_no_effect(tmp_path: Path, noun: 
     for command, told in _cases()[noun]:
         done = inprocess.run(program, *shlex.split(command.format(**_STANDS_FOR)))
         assert "Traceback" not in done.err
-        is_short = len(done.err) < 3000  # whatever it quotes
+        is_short = len(done.err) < 3000  # even if it quotes a long argument
         if (done.code, done.out) != (64, "") or told not in done.err or not is_short:
             otherwise[command] = done
     assert not otherwise, otherwise
