@@ -1,4 +1,4 @@
-"""Fixtures that publish into the real Placement."""
+"""Fixtures for tests that publish into the real Placement."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 
 @pytest.fixture(scope="session", autouse=True)
 def _without_sync(without_sync: None) -> None:
-    """Use SQLite without sync in all these tests."""
+    """Let SQLite skip syncing to the disk in all these tests."""
 
 
 @pytest.fixture(autouse=True)
@@ -27,14 +27,14 @@ def _empty_placement(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[PostgreSQL]:
-    """A server for all tests of this process, with a database for each."""
+    """A server for all tests of this process; each test has its own database."""
     with PostgreSQL() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDB]:
-    """A server for all tests of this process, with a database for each."""
+    """A server for all tests of this process; each test has its own database."""
     with MariaDB() as server:
         yield server
 
@@ -47,6 +47,6 @@ def placement_url(placement_service: EmbeddedPlacement) -> Iterator[tuple[str, l
 
 @pytest.fixture
 def publishing(placement: lab.PlacementFixture, tmp_path: Path) -> Iterator[Publishing]:
-    """A scripted driver instance."""
+    """A driver instance whose driver is scripted by the test."""
     with Publishing(placement, tmp_path / "state") as fixture:
         yield fixture

@@ -1,4 +1,4 @@
-"""The examples on the pages: each command prints what its page shows."""
+"""Examples in the documentation: each command prints what its page shows."""
 
 import io
 import json
@@ -31,7 +31,7 @@ from wharfinger.providers import Inventory
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 ROOT: Final = SAMPLE.parents[2]
-#: tests/packaging runs this one, with wheels.
+#: The page whose examples tests/packaging runs, with wheels.
 ELSEWHERE: Final = "docs/tutorials/writing-a-driver.rst"
 PAGES: Final = {
     str(path.relative_to(ROOT)): tuple(blocks(path.read_text()))
@@ -56,7 +56,7 @@ _EXIT_CODE: Final = '; echo "exit code $?"'
 
 @dataclass
 class Reader(Shell):
-    """A reader at a shell; Wharfinger's programs run in this process."""
+    """A shell for the commands of a page; Wharfinger's programs run in this process."""
 
     client: WritingClient
 
@@ -83,7 +83,7 @@ class Reader(Shell):
         return Path(self.environment["HOME"])
 
 
-# The state in which a page begins.
+# Functions that prepare what a page requires.
 
 
 def a_clone(reader: Reader) -> None:
@@ -127,7 +127,7 @@ def a_host_of_two_owners(reader: Reader) -> None:
 
 
 def a_rack(reader: Reader) -> None:
-    """Publish twelve machines of a rack, of which seven vanish."""
+    """Publish twelve machines of a rack; then remove seven of them from the rack."""
     machines = {f"rack1-node{number}": {"class": "CUSTOM_BAREMETAL_GOLD"} for number in range(12)}
     _install_rack(reader, machines, "lab", "removal_delay = 0\n")
     reader.run("wharfinger sync")
@@ -138,7 +138,7 @@ def a_rack(reader: Reader) -> None:
 
 
 def a_fleet(reader: Reader) -> None:
-    """Make two nodes for the driver; one of them is being cleaned."""
+    """Write the file of two nodes for the driver; one node is being cleaned."""
     machine = {"class": "CUSTOM_BAREMETAL_GOLD"}
     machines = {
         "3a44b44e-48ed-4c9a-a642-8b04e84e3866": {**machine, "busy": "cleaning"},
@@ -148,7 +148,7 @@ def a_fleet(reader: Reader) -> None:
 
 
 def a_fleet_of_nova(reader: Reader) -> None:
-    """Have two nodes that nova published; the first is in use, and the driver finds both."""
+    """Publish two nodes as nova does; the first is in use, and the driver reports both."""
     used, free = "359e2170-8f4f-48b1-b27d-96e69ae7fe46", "c21d0780-4890-41e8-adb6-820318262f79"
     machine = {"class": "CUSTOM_BAREMETAL_GOLD"}
     machines = {used: {**machine, "busy": "active"}, free: machine}
@@ -202,7 +202,7 @@ def _publish(
     client.set_inventories(uuid, generation, inventories)
 
 
-# Events before a block.
+# Functions that run before a single block.
 
 
 def a_gpu_is_reserved(reader: Reader) -> None:
@@ -266,7 +266,7 @@ STEPS: Final[dict[str, Callable[[Reader], None]]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def files_stay_open() -> Iterator[None]:
-    """Keep connections to the databases open from command to command."""
+    """Keep SQLite files open between commands."""
     with StayingOpen():
         yield
 
@@ -278,9 +278,9 @@ def reader(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Reader]:
-    """Return a reader whose Placement is the embedded one of the tests.
+    """A reader whose commands use the tests' embedded Placement.
 
-    pip installs into a directory that this process imports from.
+    pip installs into a directory from which this process imports.
     """
     home, directory, site = (tmp_path / name for name in ("home", "work", "site"))
     home.mkdir()

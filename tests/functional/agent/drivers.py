@@ -20,7 +20,8 @@ class Fleet:
     """The nodes of a FleetDriver by name, each with the reason why it is reserved (empty: free).
 
     ``acts`` has a function for some methods of the driver. The driver method calls this function
-    first, and raises its exception."""
+    first, and raises its exception.
+    """
 
     def __init__(self, *nodes: str) -> None:
         self.nodes: dict[str, str] = dict.fromkeys(nodes, "")

@@ -1,6 +1,7 @@
 """An agent with stand-ins: its instances do nothing, and a datagram socket replaces systemd.
 
-The tests of ``integration/systemd`` run a real systemd."""
+The tests of ``integration/systemd`` run a real systemd.
+"""
 
 import logging
 import socket
@@ -99,7 +100,8 @@ class StandIn(fixtures.Fixture):
     """An agent with the instances ``a`` and ``b``, which runs in a thread.
 
     ``calls`` has the calls of all its instances, ``runners`` all instances that it has started.
-    ``hanging`` has the names of the instances that a stop does not end."""
+    ``hanging`` has the names of the instances that a stop does not end.
+    """
 
     def __init__(self, directory: Path) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
 """SIGTERM at any moment: the agent exits with 0 and leaves no process behind.
 
 The agent names the instances for which it waits. These tests wait 3 seconds, not 25, for an
-instance that hangs."""
+instance that hangs.
+"""
 
 import os
 import signal

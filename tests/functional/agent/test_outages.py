@@ -7,7 +7,8 @@ The tests divide an agent's usual intervals and time limits by about a hundred. 
 one byte in 0.1 s, and a request may take 2 s: only a deadline for the whole request ends it.
 
 ``DEPENDENCIES`` has all dependencies and the kinds of their outages. Databases and libvirt do not
-speak HTTP, Keystone lists nothing, and SQLite is a file, so these have fewer kinds."""
+speak HTTP, Keystone lists nothing, and SQLite is a file, so these have fewer kinds.
+"""
 
 import gc
 import logging
@@ -83,7 +84,8 @@ class Watched(Running):
 class Away:
     """Functions that begin and end the outage, and the agent's configuration for the dependency.
 
-    ``fleet`` is the backend that changes during the outage; None if the backend itself is away."""
+    ``fleet`` is the backend that changes during the outage; None if the backend itself is away.
+    """
 
     begin: Callable[[], object]
     end: Callable[[], object]

@@ -210,7 +210,8 @@ def outcome(desk: Desk, source: str) -> str:
     """Return how the move has ended ("confirm" or "revert"), or "start" if it has not ended.
 
     Without a move, return "too late": of two starts at once, each may stop because of the other,
-    which is no fault."""
+    which is no fault.
+    """
     assert faults(desk.context) == []
     assert noted(desk.context) == taken(desk.context)
     there = {"cn-0": "cn-1", "cn-1": "cn-0"}[source]

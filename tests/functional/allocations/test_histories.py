@@ -1,7 +1,8 @@
 """Random histories of claims, releases and moves, which are interrupted anywhere and resumed.
 
 WHARFINGER_HISTORIES is the number of histories. A long run has 500, and draws other histories each
-time."""
+time.
+"""
 
 import os
 from collections.abc import Callable
@@ -61,7 +62,8 @@ nodes = st.sampled_from(NODES)
 class History(RuleBasedStateMachine):
     """A random history, and the states that each instance may have by now.
 
-    ``possible`` has one state for each instance, unless an act was interrupted."""
+    ``possible`` has one state for each instance, unless an act was interrupted.
+    """
 
     quay: ClassVar[Quay]
     moments: ClassVar[Moments]
@@ -267,7 +269,8 @@ class History(RuleBasedStateMachine):
         """Perform an act; ``after`` returns the next state for a state in which it ``may`` happen.
 
         Without ``after``, the act resumes an interrupted act, and ``possible`` already has its
-        result."""
+        result.
+        """
         before, could = self.possible[uuid], free()
         come = {after(one) for one in before if may(one)} if after else before
         try:

@@ -60,7 +60,8 @@ class Scene:
     """An instance that moves between a VGPU of nova and one of Cyborg.
 
     The act "start" begins before the move, the other acts during the move. The node that the act
-    releases needs cleaning."""
+    releases needs cleaning.
+    """
 
     def __init__(self, quay: Quay) -> None:
         self.quay = quay

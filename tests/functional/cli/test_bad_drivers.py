@@ -22,7 +22,8 @@ class Expected:
 
     ``states``: the states that the instance goes through. ``text``: part of the error that ``agent
     status`` shows. ``check``: the check of ``/health`` that fails; empty if the instance works as
-    before. ``log``: parts of the log."""
+    before. ``log``: parts of the log.
+    """
 
     states: tuple[str, ...] = ("running",)
     text: str = ""

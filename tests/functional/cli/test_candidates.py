@@ -1,6 +1,7 @@
 """``wharfinger candidate list``: options, output, exit codes and number of requests.
 
-tests/functional/scheduling and tests/unit/scheduling test the candidates themselves."""
+tests/functional/scheduling and tests/unit/scheduling test the candidates themselves.
+"""
 
 import json
 from collections.abc import Iterable

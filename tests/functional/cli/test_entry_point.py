@@ -23,7 +23,8 @@ finally:
 def imported_by(*arguments: str) -> set[str]:
     """Run a command in a process; return the names of the modules that it has imported.
 
-    The set also has "True" if Python's garbage collector is on, or "False" if it is off."""
+    The set also has "True" if Python's garbage collector is on, or "False" if it is off.
+    """
     done = subprocess.run(
         [sys.executable, "-c", _STARTED, *arguments], capture_output=True, text=True, check=True
     )

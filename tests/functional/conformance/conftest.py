@@ -1,4 +1,4 @@
-"""The kit on the process's one Placement, and the laboratory's drivers, installed."""
+"""Fixtures for tests of the conformance kit: the tests' Placement, and installed test drivers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,15 +44,19 @@ def examiner(
     no_waiting: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Examiner]:
-    """Return an examiner of drivers whose rules take little time."""
-    monkeypatch.setattr(change_feed, "_WITHIN", 0.2)  # these feeds tell at once, or never
-    monkeypatch.setattr(subject, "_PAUSE", 0)  # none of them has a timer
-    monkeypatch.setattr(long_reservation, "_LONG", 300.0)  # as many cycles each time
+    """An examiner, which runs rules of the kit on a driver; the rules use short times."""
+    monkeypatch.setattr(change_feed, "_WITHIN", 0.2)  # these feeds report a change at once or never
+    monkeypatch.setattr(subject, "_PAUSE", 0)  # none of these drivers has a timer
+    monkeypatch.setattr(
+        long_reservation, "_LONG", 300.0
+    )  # each cycle passes 300 s of simulated time
     monkeypatch.setattr(change_feed, "_QUIET", 2.0)
     monkeypatch.setattr(scale, "_MOST", 512)
     monkeypatch.setattr(scale, "_FAR", 640)
     monkeypatch.setattr(fault_history, "_POLLS", 0.2)
-    seconds = dict.fromkeys(differential_faults._SECONDS, 0.0)  # one history
+    seconds = dict.fromkeys(
+        differential_faults._SECONDS, 0.0
+    )  # time for only one history of faults
     monkeypatch.setattr(differential_faults, "_SECONDS", seconds)
     placement = QuickPlacement(placement_service)
     with InOneProcess():

@@ -1,4 +1,4 @@
-"""A history with faults, of drivers that keep what they have read from an HTTP backend."""
+"""Histories of faults for drivers that cache the answers of an HTTP backend."""
 
 import pytest
 

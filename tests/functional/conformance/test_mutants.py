@@ -1,4 +1,4 @@
-"""Each rule is broken by a driver made for that, and honest ones break none."""
+"""Each rule is broken by a mutant, a driver written for that; honest drivers break no rule."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from wharfinger.conformance.rules import Profile, Rule, all_rules, requirements
 RULES = {rule.id: rule for rule in all_rules()}
 MUTANTS = [*all_mutants()]
 NAMES: dict[type, str] = {DevicesDriver: "devices", MachinesDriver: "machines"}
-#: Rules of other processes and of all calls, which take long for a rule that is not meant.
+#: Rules that start processes or test all calls. They are too slow for mutants of other rules.
 IN_PROCESSES = {f"WHF-{id}" for id in (305, 811, 812, 813, 814, 815, 817)}
 #: Statuses of a rule that is not broken.
 KEPT = {Status.PASSED, Status.EXEMPT}
@@ -39,12 +39,12 @@ def test_honest_driver_conforms(kind: type[LabDriver], examiner: Examiner, draw:
         assert exit_code(verdicts) is ExitCode.CONFORMS
 
 
-#: Histories are long: a hundred of them may be played before one shows the defect. Processor time
-#: alone shows the other two, and a busy machine may hide it.
+#: Rules and mutants that only runs with --all test. It may take a hundred long histories to show
+#: the defect of WHF-991. Only processor time shows the two mutants; a busy machine may hide it.
 ONLY_WITH_ALL = {"WHF-991", "AsksTheTreeForAll", "WritesAllDown"}
 
 
-#: Rules that make the situation of another rule's mutants.
+#: Rules that must run before a rule, because they create what its mutants need.
 SITUATIONS = {"WHF-999": ("WHF-922",)}
 
 
@@ -74,9 +74,9 @@ def test_mutant_breaks_its_slow_rule(rule: str, kind: type[LabDriver], examiner:
 
 
 def see_broken(rule: str, kind: type[LabDriver], examiner: Examiner) -> None:
-    if rule in examiner.seconds:  # the first history that shows it is the last
+    if rule in examiner.seconds:  # give time for more histories; the first broken one is the last
         examiner.seconds[rule] = 60.0
-    # The draws of hypothesis depend on the loaded modules.
+    # Hypothesis may draw the breaking case late: its draws depend on the loaded modules.
     examples = 100 if rule == "WHF-991" else 1
     rules = [RULES[id] for id in (*SITUATIONS.get(rule, ()), rule)]
     result = examined(kind, rules, examiner, examples)[rule]
@@ -94,7 +94,7 @@ def test_listing_rule_without_time_still_fails_each_later_call(
     see_broken("WHF-451", StopsAtAnError, examiner)
 
 
-#: Mutants that break other rules, too, of those that a mutant has to keep.
+#: Other rules that a mutant breaks, too, although mutants should keep them.
 ALSO_BROKEN = {"ThinksItIsTheProgram": {"WHF-102"}, "HasAnotherUuid": {"WHF-208"}}
 
 
@@ -143,7 +143,7 @@ def see_kept(rule: str, kind: type[LabDriver], examiner: Examiner) -> None:
 def test_unusual_driver_that_is_right_conforms(
     kind: type[LabDriver], examiner: Examiner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(change_feed, "_QUIET", 30.0)  # one of them names a machine for 5 s
+    monkeypatch.setattr(change_feed, "_QUIET", 30.0)  # one of these feeds names a machine for 5 s
     results = examined(kind, [*RULES.values()], examiner, examples=4)
 
     assert {id: told(one) for id, one in results.items() if one.status not in KEPT} == {}

@@ -1,4 +1,4 @@
-"""Right drivers of outside authors conform, and the defects of wrong ones are found."""
+"""Correct drivers of outside authors conform; defects of wrong drivers are found."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,14 +23,14 @@ from wharfinger.conformance.rule_runner import Result, Status
 from wharfinger.conformance.rules import Level, all_rules
 
 RULES = [*all_rules()]
-#: Wrong drivers that no rule finds, and why. Each is expected to conform.
+#: Wrong drivers whose defect no rule finds, with the reason. Each is expected to conform.
 ESCAPES = {
     "MovesToTheFirstDevice": "its harness does not say which device an instance uses",
     "MovesToTheLastDevice": "its harness does not say which device an instance uses",
     "MovesTheOtherInstances": "its harness does not say which device an instance uses",
 }
 KNOWN = {name: pytest.mark.xfail(reason=reason) for name, reason in ESCAPES.items()}
-#: A run draws from those whose defect a named rule finds at once, and not in a process rule.
+#: Marks drivers that only runs with --all test: no quick rule finds their defect.
 OTHERS = pytest.mark.drawn(0)
 
 

@@ -1,4 +1,4 @@
-"""The result of a rule for a driver, by rules of the test's own.
+"""Results of rules that this module defines, for a driver.
 
 unit/conformance/test_overall_verdict.py tests the verdict on all results.
 """
@@ -26,7 +26,7 @@ Check = Callable[[Subject], None]
 
 
 def keeps(_subject: Subject) -> None:
-    """Nothing is wrong."""
+    """Find nothing wrong."""
 
 
 def breaks(_subject: Subject) -> None:
@@ -101,7 +101,7 @@ def test_ctrl_c_fails_no_rule(examination: Examination) -> None:
         examination.look(a_rule(check=raises(KeyboardInterrupt())))
 
 
-# Rules that have nothing to look at.
+# Rules that do not run, or have nothing to check.
 
 
 def test_rules_that_depend_on_a_broken_rule_are_not_run(
@@ -118,7 +118,7 @@ def test_rules_that_depend_on_a_broken_rule_are_not_run(
 
 
 class SaysNoUses(DevicesHarness):
-    """The harness of an author who has not heard of the uses of an old layout."""
+    """A harness that does not report how instances use an old layout."""
 
     def use_old_layout(self) -> OldLayout:
         return replace(super().use_old_layout(), uses=None)
@@ -135,7 +135,7 @@ def test_reshape_without_uses_of_the_harness_is_unproven(examiner: Examiner) -> 
 
 
 class NeverBusy(WorldHarness):
-    """Machines that are free at any time."""
+    """A harness whose machines are always free."""
 
     busy: Capability = unsupported("a user keeps its machine for ever")  # type: ignore[misc]
     cleaning: Capability = unsupported("machines stay clean")  # type: ignore[misc]
@@ -201,25 +201,25 @@ def test_rule_for_a_harness_without_one_is_not_run(examiner: Examiner) -> None:
 
 
 class Broken(WorldHarness):
-    """Fails in what is asked of it."""
+    """A harness whose methods fail."""
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
         self.resets = 0
 
     def reset(self) -> None:
-        """Fail, the second time."""
+        """Fail at the second call."""
         self.resets += 1
         if self.resets > 1:
             raise OSError("no space left")
         super().reset()
 
     def add(self) -> str:
-        """Fail as a program does."""
+        """Fail with an error."""
         raise LookupError("no slot")
 
     def make_busy(self, thing: str) -> None:
-        """Fail as what is left out does."""
+        """Fail as a method that the author has left out."""
         raise NotImplementedError
 
 
@@ -236,25 +236,25 @@ def test_harness_that_fails_is_not_the_drivers_failure(
 ) -> None:
     with with_harness(Broken, examiner) as examination:
         result = examination.look(a_rule("WHF-201", does, profile=Profile.EXTENDED))
-        # The next rule begins with another reset.
+        # The next rule begins with another reset, which fails.
         later = examination.look(a_rule("WHF-202"))
 
     assert said(result) == (Status.NOT_RUN, found)
     assert said(later) == (Status.NOT_RUN, "the harness failed in reset: OSError: no space left")
 
 
-# Each rule begins anew.
+# Each rule begins with an empty Placement and a reset backend.
 
 
 class Counting(WorldHarness):
-    """Counts how often it is reset."""
+    """A harness that counts its resets."""
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
         self.resets = 0
 
     def reset(self) -> None:
-        """Once more."""
+        """Count the reset."""
         self.resets += 1
         super().reset()
 
@@ -305,7 +305,7 @@ def test_each_rule_begins_with_an_empty_placement_and_a_backend_that_was_reset(
 
 @pytest.fixture
 def knowing(examiner: Examiner) -> Iterator[Examination]:
-    """An examination that knows of a failure of WHF-301."""
+    """An examination for which the failure of WHF-301 is declared as known."""
     known = {"WHF-301": "bug 17"}
     with examiner.examining("machines", examiner.harness(MachinesDriver), known=known) as one:
         yield one

@@ -1,4 +1,4 @@
-"""An empty database on each kind of server."""
+"""Fixtures with an empty database of each kind."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ PROCESSES.set_forkserver_preload([*PRELOADED, elsewhere.__name__])
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Place]:
-    """The file of a state directory."""
+    """A database in the file of a state directory."""
     with Place(f"sqlite:///{tmp_path / FILE_NAME}", tmp_path) as place:
         yield place
 
@@ -34,7 +34,7 @@ def on_mariadb(mariadb: MariaDB, tmp_path: Path) -> Iterator[Place]:
         yield place
 
 
-#: All tests run on a file. Some of a module's tests, drawn apart, also run on a server.
+#: All tests run on a file. For each server, the seed draws 6 tests of a module that also run on it.
 @pytest.fixture(
     params=[
         "file",

@@ -1,4 +1,4 @@
-"""Databases that start empty, and access to them behind the code under test."""
+"""Databases that start empty, and direct access to them."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from wharfinger.objects import Context
 from wharfinger.objects.database_context import local
 
 HOST = "test-host"
-#: A version that this release does not know.
+#: A schema version that this release does not know.
 FUTURE = "9999"
 
 
@@ -39,13 +39,13 @@ class Place(fixtures.Fixture):
         return self.engine.dialect.name
 
     def open(self) -> Context:
-        """Open it as a configured database."""
+        """Open the database as the configured one."""
         context = connect(self.url, self.directory)
         self.addCleanup(context.close)
         return context
 
     def open_as_our_own(self) -> Context:
-        """Open it as the file of the state directory."""
+        """Open the database as the file of the state directory."""
         context = local(self.directory, HOST)
         self.addCleanup(context.close)
         return context
@@ -55,7 +55,7 @@ class Place(fixtures.Fixture):
         migration.upgrade(self.engine, HOST, directory=self.directory, revision=revision)
 
     def execute(self, *statements: str, **values: Any) -> None:
-        """Execute statements behind the code under test."""
+        """Execute statements without the code under test."""
         with self.engine.begin() as connection:
             for statement in statements:
                 connection.execute(sa.text(statement), values)
@@ -74,7 +74,7 @@ class Place(fixtures.Fixture):
         }
 
     def differences(self) -> list[Any]:
-        """Return the differences between its schema and that of the code."""
+        """Return the differences between the database's schema and the schema of the code."""
         with self.engine.connect() as connection:
             schema = MigrationContext.configure(
                 connection, opts={"compare_type": True, "compare_server_default": True}
@@ -88,5 +88,5 @@ def connect(url: str, directory: Path) -> Context:
 
 
 def upgrade(url: str, directory: Path) -> None:
-    """Upgrade as ``wharfinger db upgrade`` does."""
+    """Upgrade the database to a schema version, as another process does."""
     Database(url, directory=directory, host=HOST, managed=True).close()

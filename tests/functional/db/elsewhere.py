@@ -1,4 +1,4 @@
-"""Functions that other processes run on a database in these tests."""
+"""Functions that tests run on a database in other processes."""
 
 import json
 import os
@@ -31,13 +31,13 @@ def is_change(statement: str) -> bool:
 
 
 def upgrade_together(barrier: Barrier, url: str, directory: Path) -> None:
-    """Upgrade at the same time as the others."""
+    """Upgrade at the same moment as the other processes."""
     barrier.wait()
     upgrade(url, directory)
 
 
 def upgrade_until_killed(url: str, directory: Path, steps: int) -> None:
-    """Upgrade, and kill the process before the step after so many; a commit is a step too."""
+    """Upgrade, and kill the process after ``steps`` changes and commits."""
     taken = 0
 
     def step() -> None:
@@ -60,7 +60,7 @@ def upgrade_until_killed(url: str, directory: Path, steps: int) -> None:
 
 
 def versions() -> dict[str, tuple[str, list[str]]]:
-    """Return version and fields of each kind of object."""
+    """Return the version and the fields of each kind of object."""
     return {name: (kind.VERSION, sorted(kind.fields)) for name, kind in REGISTERED.items()}
 
 
@@ -75,7 +75,7 @@ def create(url: str, directory: Path, number: int) -> None:
 
 
 def known(url: str, directory: Path) -> dict[str, dict[str, Any]]:
-    """Return the fields of each node, by its name."""
+    """Return the fields of each node that this process knows, by node name."""
     context = connect(url, directory)
     try:
         return {
@@ -87,7 +87,7 @@ def known(url: str, directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def count_up(url: str, directory: Path, uuid: str, field: str, times: int) -> int:
-    """Increment a field so many times despite other writers; return the number of conflicts."""
+    """Increment a field ``times`` times, also after conflicts; return the number of conflicts."""
     context = connect(url, directory)
     try:
         return count_up_in(context, uuid, field, times)
@@ -96,7 +96,7 @@ def count_up(url: str, directory: Path, uuid: str, field: str, times: int) -> in
 
 
 def count_up_in(context: Context, uuid: str, field: str, times: int) -> int:
-    """As ``count_up`` does."""
+    """Do what ``count_up`` does, in this context."""
     noticed = 0
     for _ in range(times):
         while True:
@@ -115,7 +115,7 @@ def count_up_in(context: Context, uuid: str, field: str, times: int) -> int:
 
 
 def use_from_afar(port: int, uuid: str) -> dict[str, Any]:
-    """Read objects that another process serves, and change some; return what was read."""
+    """Read and change objects that another process serves; return what was read first."""
     served = Served(Path())
     served.port, served.questions = port, []
     answers: list[Any] = []
@@ -150,7 +150,7 @@ def use_from_afar(port: int, uuid: str) -> dict[str, Any]:
 
 
 def count_up_from_afar(port: int, uuid: str, times: int) -> None:
-    """As ``count_up``, with objects that another process serves."""
+    """Increment a field as ``count_up`` does, with objects that another process serves."""
     served = Served(Path())
     served.port, served.questions = port, []
     with remotely(served.send):
@@ -158,7 +158,7 @@ def count_up_from_afar(port: int, uuid: str, times: int) -> None:
 
 
 def save_or_not(services: ServiceList, reason: str) -> None:
-    """Set the same reason on all services, unless another process has saved one meanwhile."""
+    """Set the reason on all services, and save unless another process has saved one meanwhile."""
     for one in services:
         one.disabled_reason = reason
     with suppress(ConcurrentSave):

@@ -1,4 +1,4 @@
-"""Contents of a database of the first version: a JSON document for each provider."""
+"""Contents of a database of the first schema version: a JSON document for each provider."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ _CARD = Provider(
     traits=frozenset({"OWNER_NOVA", "CUSTOM_FAST"}),
     aggregates=frozenset({uuid("aggregate")}),
 )
-#: One record of each possible kind.
+#: Records with all kinds of contents.
 RECORDS: Mapping[str, Record] = {
     ROOT: Record(
         applied=Provider(uuid=ROOT, name="host-1", root_uuid=ROOT),
@@ -46,7 +46,7 @@ RECORDS: Mapping[str, Record] = {
 
 
 def documents(records: Mapping[str, Record] = RECORDS) -> dict[str, bytes]:
-    """Return the documents of records as the first version wrote them, without later fields."""
+    """Return the documents of records as the first version wrote them."""
     return {uuid: _document(record) for uuid, record in records.items()}
 
 

@@ -1,4 +1,4 @@
-"""Connections and servers that close, and return."""
+"""Connections that close, and servers that stop and start again."""
 
 import gc
 import signal
@@ -106,7 +106,7 @@ def test_option_that_the_driver_refuses_is_an_error_without_the_password(served:
     assert PASSWORD not in str(caught.value)
 
 
-# PyMySQL leaves a socket to the garbage collector if it cannot connect.
+# PyMySQL does not close a socket after a failed connection.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize(
     ("kind", "ending"), [(PostgreSQL, signal.SIGINT), (MariaDB, signal.SIGTERM)]

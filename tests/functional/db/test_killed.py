@@ -1,4 +1,4 @@
-"""An upgrade that is killed before any of its steps: the next one continues, and loses nothing."""
+"""Upgrades that are killed before any step: the next upgrade completes them and loses nothing."""
 
 import signal
 from typing import Any
@@ -13,7 +13,7 @@ from wharfinger.reconcile.record_store import RecordStore
 
 
 def is_killed_after(place: Place, steps: int) -> bool:
-    """Run an upgrade with so many steps; return whether it has more."""
+    """Upgrade and kill the process after ``steps`` steps; return whether it was killed."""
     process = PROCESSES.Process(
         target=elsewhere.upgrade_until_killed, args=(place.url, place.directory, steps)
     )
@@ -44,7 +44,7 @@ def test_upgrade_is_completed_however_often_it_is_killed(place: Place, draw: Dra
     spine.keep(place, "gpus", spine.documents())
     kills = 0
     before = version(place), schema(place)
-    # All versions together have 38 steps. MariaDB commits each of them.
+    # An upgrade through all versions has 38 steps. MariaDB commits after each step.
     for steps in draw(range(1, 16 if place.kind == "mysql" else 34), 4):
         kills += is_killed_after(place, steps)
         now = version(place), schema(place)

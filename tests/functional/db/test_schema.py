@@ -1,4 +1,4 @@
-"""The schema: an upgrade from nothing, and from each version, gives that of the code."""
+"""The schema after an upgrade, from nothing or from any version, is the schema of the code."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -122,7 +122,7 @@ def test_upgrades_of_several_databases_in_threads_succeed(
             assert place.differences() == []
 
 
-def test_later_columns_may_be_left_out_by_older_code(file: Place) -> None:
+def test_columns_of_later_versions_may_be_left_out_by_older_code(file: Place) -> None:
     first, second, *later = REVISIONS
     assert (first, second) == ("0001", "0002")
     file.upgrade(second)

@@ -1,4 +1,4 @@
-"""Code and schema of different versions: features that work, errors, and unchanged data."""
+"""Code and schema of different versions: what works, which errors occur, and which data stay."""
 
 import logging
 import threading
@@ -22,7 +22,7 @@ from wharfinger.objects import (
 )
 from wharfinger.reconcile.record_store import RecordStore
 
-#: Queries for statements that wait until a table is not in use.
+#: Queries for statements that wait for a lock on a table.
 WAITING = {
     "postgresql": "pg_locks WHERE NOT granted",
     "mysql": "information_schema.processlist WHERE state = 'Waiting for table metadata lock'",
@@ -45,7 +45,7 @@ LACKING = {
     },
 }
 LACKING["0002"] = LACKING["0003"] | {"compute_nodes": {"pci_stats"}}
-#: Tables that are younger than all of these.
+#: Columns of tables that later versions than these create.
 LATER = {"device_jobs": set(METADATA.tables["device_jobs"].columns.keys())}
 
 
@@ -55,7 +55,7 @@ def counted(node: ComputeNode) -> int:
 
 
 def become_future(place: Place) -> None:
-    """Give the database a schema of a future version, which has additions."""
+    """Upgrade the database, and add the columns and tables of a future version."""
     place.upgrade()
     for table in TABLES:
         place.execute(
@@ -83,7 +83,7 @@ def test_field_without_a_column_in_an_older_schema_is_unset_until_the_upgrade(pl
     assert not node.obj_attr_is_set("pci_stats")
     with pytest.raises(FieldUnset, match=r"no column compute_nodes\.pci_stats yet"):
         _ = node.pci_stats
-    # A field that has a column is saved, whatever else has changed.
+    # A field that has a column is saved, even if a field without a column has changed.
     node.vcpus_used, node.pci_stats = 2, samples.gpus()
     node.save()
     node.pci_stats = samples.gpus(3)
@@ -178,13 +178,13 @@ def test_missing_columns_are_logged_once(place: Place, caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize("server", ["on_postgresql", "on_mariadb"])
-def test_upgrade_waits_for_a_save_and_not_the_other_way_round(
+def test_upgrade_waits_for_a_save_and_the_save_does_not_wait(
     request: pytest.FixtureRequest, server: str
 ) -> None:
     place: Place = request.getfixturevalue(server)
     place.upgrade("0002")
     if place.kind == "mysql":
-        # Seconds that they wait for each other, if they do.
+        # If the save also waits for the upgrade, it fails after 20 seconds.
         place.execute("SET GLOBAL lock_wait_timeout = 20")
     context = place.open()
     node = samples.node(context)
@@ -312,7 +312,7 @@ def test_newer_file_of_our_own_is_used_and_kept(file: Place) -> None:
 
 
 @pytest.mark.parametrize("server", ["on_postgresql", "on_mariadb"])
-def test_upgrade_after_that_of_a_newer_version_changes_nothing(
+def test_upgrade_after_the_upgrade_of_a_newer_version_changes_nothing(
     request: pytest.FixtureRequest, server: str
 ) -> None:
     place: Place = request.getfixturevalue(server)

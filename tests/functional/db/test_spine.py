@@ -1,4 +1,4 @@
-"""Records of the first version, after their move to the tables of today."""
+"""Records of the first schema version after an upgrade to the tables of today."""
 
 import json
 import logging
@@ -12,7 +12,7 @@ from tests.lab.samples import uuid
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.record_store import RecordStore
 
-#: As the first version wrote it, to the letter.
+#: A document exactly as the first version wrote it.
 WRITTEN = (
     b'{"applied":{"uuid":"89171ea7-e4fb-5ca6-a96e-f485b8bf2ef9","name":"gpu-host-1_pci_0000_84_00'
     b'_0","root_uuid":"be0f8ff3-60f9-5d30-b039-82553ac6c6ab","parent_uuid":"be0f8ff3-60f9-5d30-b0'
@@ -43,7 +43,7 @@ def test_document_of_the_first_version_is_read_unchanged(file: Place) -> None:
 
     memory = RecordStore(file.open_as_our_own(), HOST, "gpus")
 
-    # reserved_since, absence and undone came with later versions.
+    # Later versions have added reserved_since, absence and undone.
     expected = {**json.loads(WRITTEN), "reserved_since": {}, "absence": None, "undone": {}}
     del expected["absent_since"]
     assert json.loads(msgspec.json.encode(memory.get(spine.GPU))) == expected

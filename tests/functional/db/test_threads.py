@@ -1,4 +1,4 @@
-"""Many threads at once, on one database and beside the embedded Placement: nothing is lost."""
+"""Many threads that write to one database, also beside the embedded Placement, lose nothing."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""A transaction on a server ends in time, and the next one finds the server again."""
+"""A transaction on a server ends at its deadline, and the next one succeeds."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Processes with the oldest and with the newest objects on one database."""
+"""Processes with the oldest and with the newest version of objects on one database."""
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor

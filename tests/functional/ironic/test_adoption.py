@@ -1,4 +1,4 @@
-"""Nodes that nova's IronicDriver leaves behind, adopted by the Ironic driver."""
+"""Adoption by the Ironic driver of nodes that nova's IronicDriver has published."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ GOLD: Final = "CUSTOM_BAREMETAL_GOLD"
 MARK: Final = "CUSTOM_WHARFINGER_METAL"
 FREE, FULL = {GOLD: (1, 0)}, {GOLD: (1, 1)}
 IN_USE: Final[dict[str, Any]] = {"provision_state": "active", "instance_uuid": INSTANCE}
-#: A node as nova's IronicDriver last saw it, and the reason why it is not available.
+#: Fields of a node in Ironic that is not available, by the reason.
 STATES: Final[dict[str, dict[str, Any]]] = {
     "in use": IN_USE,
     "in maintenance": {"maintenance": True},
@@ -33,7 +33,7 @@ STATES: Final[dict[str, dict[str, Any]]] = {
 
 
 class Metal(Publishing):
-    """An instance of the Ironic driver over an Ironic in memory.
+    """A driver instance of the Ironic driver, whose Ironic is simulated in memory.
 
     ``node`` is the only node; nova's IronicDriver has published it.
     """
@@ -55,7 +55,7 @@ class Metal(Publishing):
         self.driver = driver  # type: ignore[assignment]
         self.restarted()
 
-    def is_now(self, **fields: Any) -> None:
+    def change_in_ironic(self, **fields: Any) -> None:
         """Change the node in Ironic."""
         self.ironic.rows[self.node].history.append(node(uuid=self.node, **fields))
 
@@ -72,7 +72,7 @@ class Metal(Publishing):
         self.reserve(reserved)
 
     def reserve(self, amount: int, generation: int | None = None) -> None:
-        """Write ``reserved`` as another program does."""
+        """Write the provider's reserved amount as another program does."""
         client = self.placement.client
         if generation is None:
             generation = client.get_inventories(self.node).resource_provider_generation
@@ -80,7 +80,7 @@ class Metal(Publishing):
         client.set_inventories(self.node, generation, {GOLD: inventory})
 
     def adopt(self, way: str) -> CycleResult:
-        """Adopt the node in one of the two ways; later cycles adopt nothing."""
+        """Adopt the node with the command or with ``adopt = matching``, for one cycle."""
         then = self.publisher
         if way == "command":
             self.publisher = type(then)(then.instance, then.owner, adopts=frozenset([self.node]))
@@ -107,7 +107,7 @@ class Metal(Publishing):
 
     @property
     def figures(self) -> dict[str, tuple[int, int]]:
-        """Return total and reserved of each class of the node."""
+        """Return (total, reserved) of each class of the node."""
         found: dict[str, tuple[int, int]] = self.shown["inventories"]
         return found
 
@@ -129,17 +129,17 @@ def test_adopt_node_with_a_reason_keeps_it_reserved_until_the_reason_ends(
 ) -> None:
     """A node that the driver reserves is not offered until Ironic has it available again."""
     metal.left_by_nova("OWNER_NOVA", is_allocated=is_allocated)
-    metal.is_now(**STATES[state])
+    metal.change_in_ironic(**STATES[state])
 
     assert not metal.adopt(way).foreign
     after_adoption = metal.figures
     for _ in range(3):
         assert not metal.sync().foreign
     still = metal.figures
-    metal.is_now(provision_state="clean wait")
+    metal.change_in_ironic(provision_state="clean wait")
     assert not metal.sync().foreign
     cleaning = metal.figures
-    metal.is_now()
+    metal.change_in_ironic()
     metal.sync()
 
     assert (after_adoption, still, cleaning) == (FULL, FULL, FULL)
@@ -180,14 +180,14 @@ def test_adopt_untagged_node_without_explanation_keeps_and_reports_the_reservati
 def test_adopt_free_node_that_is_in_use_without_allocation_reserves_it(
     metal: Metal, way: str
 ) -> None:
-    """A node that has an instance in Ironic is not offered, whatever nova left in Placement."""
+    """A node that has an instance in Ironic is not offered, whatever nova wrote in Placement."""
     metal.left_by_nova("OWNER_NOVA", reserved=0)
-    metal.is_now(**IN_USE)
+    metal.change_in_ironic(**IN_USE)
 
     metal.adopt(way)
 
     assert metal.figures == FULL
-    metal.is_now()
+    metal.change_in_ironic()
     metal.sync()
     assert metal.figures == FREE
 
@@ -218,7 +218,7 @@ def test_reservation_of_an_operator_after_the_adoption_is_kept(metal: Metal, way
 
 
 @WAYS
-def test_adopt_that_is_cut_off_before_the_inventory_ends_the_reservation_later(
+def test_adopt_that_crashes_before_the_inventory_ends_the_reservation_later(
     metal: Metal, way: str
 ) -> None:
     """A crash between the traits and the inventory does not leave the node reserved for ever."""

@@ -1,4 +1,4 @@
-"""The driver's table of provision states against the package of Ironic, and nova's rule."""
+"""The driver's table of provision states, compared with Ironic's states and with nova's rule."""
 
 from itertools import product
 
@@ -18,7 +18,7 @@ def test_table_has_every_state_of_ironic_and_no_other() -> None:
         if name.endswith("_STATES") and not name.startswith("_")
     ]
     assert len(kinds) > 5
-    # `service` is a target, and no state: the node is in servicing meanwhile.
+    # `service` is only a target state. A node on its way there is in the state `servicing`.
     assert {state for kind in kinds for state in kind} - {states.SERVICE} <= set(PROVISION_STATES)
 
 
@@ -28,7 +28,7 @@ def test_reason_of_a_failed_state_has_the_error(state: str) -> None:
     assert reason == f"{PROVISION_STATES[state]}: no PXE"
 
 
-def test_node_is_reserved_if_nova_reserves_it_or_the_driver_is_stricter() -> None:
+def test_node_is_reserved_if_nova_reserves_it_or_the_stricter_rule_applies() -> None:
     assert (states.NOSTATE, states.ERROR, states.AVAILABLE) == (None, "error", "available")
     count = stricter = 0
     for state, maintenance, power, instance, fault, retired in product(

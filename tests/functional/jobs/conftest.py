@@ -1,4 +1,4 @@
-"""Fixtures of jobs; each test runs twice: with objects in this process, and in another."""
+"""Fixtures for tests of jobs, which run twice: with objects in this process and in another."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def driver(publishing: Publishing, placement: PlacementFixture) -> ProgrammableDriver:
-    """A driver that has published all devices."""
+    """A driver that has published the devices of these tests."""
     return publish_devices(publishing, placement)
 
 
@@ -30,13 +30,13 @@ def device(
     placement: PlacementFixture,
     request: pytest.FixtureRequest,
 ) -> Device:
-    """The device of the parameter, or our own."""
+    """The device that the test's parameter names, or our own device."""
     return Device(publishing, placement, getattr(request, "param", OWN))
 
 
 @pytest.fixture
 def sibling(device: Device, driver: ProgrammableDriver) -> Device:
-    """Another function of the device, which is programmed together with it."""
+    """Another function (provider) of the device; a job programs both together."""
     sibling = Device(device.publishing, device.placement, SIBLING)
     for uuid in (device.uuid, sibling.uuid):
         driver.scopes[uuid] = [device.uuid, sibling.uuid]

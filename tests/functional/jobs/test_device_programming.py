@@ -1,4 +1,4 @@
-"""Jobs that program a device: it is free afterwards only if its function is known."""
+"""Jobs that program a device. Afterwards the device is free only if its function is known."""
 
 import threading
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 CONSUMER = uuid("consumer")
-#: Seconds; the events take milliseconds.
+#: Seconds to wait for an event, which usually takes milliseconds.
 PATIENCE = 30.0
 REFUSED = ProgrammingRefused(driver="scripted", provider=OWN, reason="wrong image")
 FAILED = ProgrammingFailed(driver="scripted", provider=OWN, reason="bad checksum")
@@ -37,7 +37,7 @@ TRAIT = "CUSTOM_FPGA_FUNCTION_ID_"
 
 
 def raises(error: BaseException) -> Callable[..., None]:
-    """Return an act that fails."""
+    """Return a function that raises the error."""
 
     def act(*_: Any) -> None:
         raise error
@@ -45,8 +45,8 @@ def raises(error: BaseException) -> Callable[..., None]:
     return act
 
 
-class Told:
-    """The steps that a job reports; ``at`` has acts to do when one of them is reported."""
+class StepRecorder:
+    """Records the steps that a job reports; ``at`` has a function to call at some steps."""
 
     def __init__(self, **at: Callable[[], object]) -> None:
         self.steps: list[str] = []
@@ -60,15 +60,15 @@ class Told:
             self._at.pop(step)()
 
     def act(self, step: str, act: Callable[[], object]) -> None:
-        """Do an act at the next report of a step."""
+        """Call the function at the next report of this step."""
         self._at[step] = act
 
 
-def awaited(is_so: Callable[[], bool]) -> None:
-    """Wait until a condition holds that another thread brings about."""
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until the condition holds."""
     pause = threading.Event()
     for _ in range(int(PATIENCE / 0.005)):
-        if is_so():
+        if condition():
             return
         pause.wait(0.005)
     raise AssertionError("it has not come to pass")
@@ -79,8 +79,8 @@ def revision(device: Device) -> int:
     return device.job.revision
 
 
-def unchanged(device: Device) -> None:
-    """Resolve what a job has left: the device has its former function."""
+def resolve_as_unchanged(device: Device) -> None:
+    """Resolve the job with the decision that the device was not programmed."""
     resolve(device.publishing.client, device.context, device.uuid, programmed=False)
     assert device.is_free()
 
@@ -106,7 +106,7 @@ def test_device_is_reserved_programmed_tagged_and_released(
         seen.append((device.figures, device.state, is_candidate(client, device.uuid, "FPGA")))
 
     driver.loading = loading
-    told = Told()
+    told = StepRecorder()
 
     job = device.program("new", on_step=told)
 
@@ -121,7 +121,7 @@ def test_device_is_reserved_programmed_tagged_and_released(
     assert kept.trait == kept.held_trait == f"{TRAIT}NEW"
     assert kept.stale_traits == [f"{TRAIT}OLD"]
     assert kept.held_since is not None
-    # Nothing else has changed.
+    # Only the function traits have changed.
     before[device.name]["traits"] ^= {f"{TRAIT}OLD", f"{TRAIT}NEW"}
     assert contents(device.placement) == before
     assert device.is_free()
@@ -131,7 +131,7 @@ def test_device_is_tagged_with_its_reported_or_else_the_requested_function(
     device: Device, driver: ProgrammableDriver
 ) -> None:
     device.says("OLD")
-    #: The function of the call, the functions that the device reports, and the traits.
+    #: The requested function, the functions that the driver reports, and the traits afterwards.
     cases: list[tuple[str | None, dict[str, str | None], set[str]]] = [
         ("a", {}, {"A"}),
         (None, {}, set()),
@@ -148,7 +148,7 @@ def test_device_is_tagged_with_its_reported_or_else_the_requested_function(
     for given, holds, functions in cases:
         driver.held = dict.fromkeys(holds, "old")
         driver.loading = partial(report, holds)
-        told = Told()
+        told = StepRecorder()
         job = device.program(given, on_step=told)
         assert device.functions == functions, (given, holds)
         assert (job.state, device.is_free()) == ("programmed", True)
@@ -162,7 +162,7 @@ def test_device_is_tagged_with_its_reported_or_else_the_requested_function(
             device.program("new")
         assert device.is_left()
         assert device.functions == {"B"}
-        unchanged(device)
+        resolve_as_unchanged(device)
 
 
 # Jobs that are refused.
@@ -212,14 +212,14 @@ def test_job_for_a_device_in_use_waits_while_it_is_reserved(device: Device) -> N
     with pytest.raises(JobRefused, match=f"it is in use by {CONSUMER}"):
         device.program("new")
     assert (device.is_free(), device.state) == (True, "failed")
-    told = Told()
+    told = StepRecorder()
     with pytest.raises(JobRefused, match=r"after 0\.01 s of waiting"):
         device.program("new", wait_for_idle=0.01, on_step=told)
     assert (device.is_free(), device.state) == (True, "failed")
     assert set(told.steps) - {"waiting"} == {"reserved", "released"}
     interrupt = raises(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        device.program("new", wait_for_idle=PATIENCE, on_step=Told(waiting=interrupt))
+        device.program("new", wait_for_idle=PATIENCE, on_step=StepRecorder(waiting=interrupt))
     assert (device.is_free(), device.state) == (True, "failed")
     assert not device.driver.programmed
 
@@ -229,7 +229,7 @@ def test_job_for_a_device_in_use_waits_while_it_is_reserved(device: Device) -> N
         seen.append((device.figures, device.state))
         device.placement.client.delete_allocations(CONSUMER)
 
-    told = Told(waiting=waiting)
+    told = StepRecorder(waiting=waiting)
     device.program("new", wait_for_idle=PATIENCE, on_step=told)
     assert seen == [(FULL, "waiting")]
     assert CONSUMER in told.details["waiting"]
@@ -260,7 +260,7 @@ def test_failure_releases_a_device_that_reports_its_former_function(
     assert str(error) in (job.problem or "")
 
 
-#: The functions that the device reports before and after, if any.
+#: The functions that the device reports before and after the failure; empty: it reports none.
 UNKNOWN: list[tuple[list[str | None], list[str | None]]] = [
     ([], []),
     ([], ["old"]),
@@ -286,7 +286,7 @@ def test_failure_keeps_a_device_of_unknown_function_reserved(
             device.program("new")
         assert caught.value.__cause__ is FAILED
         assert device.is_left(), (before, after)
-        unchanged(device)
+        resolve_as_unchanged(device)
 
 
 def test_error_without_a_known_outcome_keeps_the_device_reserved(
@@ -299,7 +299,7 @@ def test_error_without_a_known_outcome_keeps_the_device_reserved(
         SystemExit("no answer"),
         KeyboardInterrupt("no answer"),
     ):
-        # Even if it reports the former function: it may still be being written.
+        # The device may report its former function while it still writes the new one.
         driver.held[device.uuid] = "old"
         driver.loading = raises(error)
         with pytest.raises(JobUnresolved, match="no answer") as caught:
@@ -310,7 +310,7 @@ def test_error_without_a_known_outcome_keeps_the_device_reserved(
         assert device.functions == {"OLD"}
         assert device.job is not None
         assert "no answer" in (device.job.problem or "")
-        unchanged(device)
+        resolve_as_unchanged(device)
 
 
 def test_device_with_an_unresolved_job_is_refused(
@@ -329,8 +329,8 @@ def test_device_with_an_unresolved_job_is_refused(
             device.program("new")
         assert (device.is_held, device.state) == (True, state)
     device.falls_silent()
-    unchanged(device)
-    # A reservation without a job must be resolved, too.
+    resolve_as_unchanged(device)
+    # A reservation of a job without its row must be resolved, too.
     holds = Reservations(device.publishing.client, device.context)
     holds.reserve(device.summary, holder=HOLDER, reason="programming")
     with pytest.raises(JobRefused, match="another job of this device"):
@@ -350,11 +350,11 @@ def test_device_with_an_unresolved_job_is_refused(
     ],
     ids=repr,
 )
-def test_failed_report_of_a_step_keeps_nothing_reserved_without_an_error(
+def test_failed_report_of_a_step_keeps_the_device_reserved_only_with_an_error(
     device: Device, sibling: Device, step: str, error: BaseException
 ) -> None:
     with pytest.raises(BaseException) as caught:
-        device.program("new", on_step=Told(**{step: raises(error)}))
+        device.program("new", on_step=StepRecorder(**{step: raises(error)}))
     assert isinstance(caught.value, JobUnresolved) or caught.value is error
     assert isinstance(caught.value, JobUnresolved) is device.is_held
     if step == "programming":
@@ -365,7 +365,7 @@ def test_failed_report_of_a_step_keeps_nothing_reserved_without_an_error(
         assert sibling.is_free()
 
 
-# Other processes meanwhile.
+# Writes of other processes during a job.
 
 
 def test_device_deleted_during_a_job_leaves_it_to_be_resolved(
@@ -398,9 +398,9 @@ def test_figures_that_the_owner_writes_during_a_job_are_reserved_and_restored(
 ) -> None:
     def loading(*_: Any) -> None:
         writes(card.placement, CARD, FPGA=(6, 2))
-        awaited(lambda: card.figures == {"FPGA": (6, 6)})
+        wait_until(lambda: card.figures == {"FPGA": (6, 6)})
         requests.clear()
-        awaited(lambda: len(requests) > 3)
+        wait_until(lambda: len(requests) > 3)
         assert not requests.writes
 
     requests = card.placement.requests
@@ -413,7 +413,7 @@ def test_figures_that_the_owner_writes_during_a_job_are_reserved_and_restored(
 def test_device_that_an_operator_reserved_too_stays_reserved(device: Device) -> None:
     holds = Reservations(device.publishing.client, device.context)
     holds.reserve(device.summary, holder="operator", reason="a fan is loud")
-    told = Told()
+    told = StepRecorder()
     device.program("new", on_step=told)
     assert (device.figures, device.is_held, device.state) == (FULL, False, "programmed")
     assert told.details["released"] == "still reserved: a fan is loud (held by operator)"
@@ -459,7 +459,7 @@ def test_job_resolved_while_it_runs_ends_as_resolved(
     assert (device.state, device.functions, device.is_free()) == ("failed", {"OLD"}, True)
 
 
-# Signs of life, and outages.
+# Signs of life (reports that the job still runs), and outages.
 
 
 @pytest.mark.parametrize(
@@ -493,12 +493,12 @@ def test_job_reports_signs_of_life_during_an_outage(
                 assert asked.acquire(timeout=PATIENCE)
             if what != "the database is away":
                 began = revision(device)
-                awaited(lambda: revision(device) > began + 1)
+                wait_until(lambda: revision(device) > began + 1)
         finally:
             is_back.set()
 
     driver.loading = loading
-    monkeypatch.setattr("wharfinger.jobs.device_programming._BEATS", 6000)  # each 10 ms
+    monkeypatch.setattr("wharfinger.jobs.device_programming._BEATS", 6000)  # one report in 10 ms
     device.program("new")
     assert (device.state, device.functions, device.is_free()) == ("programmed", {"NEW"}, True)
 
@@ -521,7 +521,7 @@ def test_job_reports_signs_of_life_while_it_reserves_and_waits(
         look()
         device.placement.client.delete_allocations(CONSUMER)
 
-    told = Told(reserved=look, waiting=waiting)
+    told = StepRecorder(reserved=look, waiting=waiting)
     device.program("new", wait_for_idle=PATIENCE, on_step=told)
     first, second, third = revisions
     assert first >= 2
@@ -559,7 +559,7 @@ def test_all_functions_of_a_device_are_reserved_tagged_and_released(
     seen: list[Any] = []
     sibling.says("OLD")
     driver.loading = lambda *_: seen.append((device.figures, sibling.figures))
-    told = Told()
+    told = StepRecorder()
 
     job = device.program("new", on_step=told)
 

@@ -1,4 +1,4 @@
-"""The function trait of a programmed device stays until another writer replaces it."""
+"""The function trait that a job sets stays until another job or program replaces it."""
 
 import threading
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.outdated_device_jobs import supersede_functions
 
 CONSUMER = uuid("consumer")
-#: Seconds; the events take milliseconds.
+#: Seconds to wait for an event, which usually takes milliseconds.
 PATIENCE = 30.0
 BOTH = pytest.mark.parametrize("device", [OWN, CARD], indirect=True)
 CYCLES: dict[str, Callable[[Reconciler], object]] = {
@@ -40,12 +40,12 @@ CYCLES: dict[str, Callable[[Reconciler], object]] = {
 
 
 def handed_back(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
-    """Overlay a node of another owner without a change."""
+    """Overlay a node of another owner without changing it."""
     tree.set_publishing_mode(name, PublishingMode.OVERLAY)
 
 
 def in_use(device: Device) -> None:
-    """Let a job be refused since the device is in use."""
+    """Start a job that is refused because the device is in use."""
     allocate(device.placement, CONSUMER, "1.39", **{device.name: {"FPGA": 1}})
     with pytest.raises(JobRefused, match="it is in use"):
         device.program("never")
@@ -53,7 +53,7 @@ def in_use(device: Device) -> None:
 
 
 def refused(device: Device) -> None:
-    """Let a job be refused by the driver."""
+    """Start a job that the driver refuses."""
     loading, error = (
         device.driver.loading,
         ProgrammingRefused(driver="scripted", provider=device.name, reason="wrong image"),
@@ -81,7 +81,7 @@ def test_function_of_a_job_is_published_until_another_program_sets_another(
     assert [step.name for step in publishing.cycle.plan().steps] == [device.name]
     assert not publishing.placement.requests.writes
     for cycle in CYCLES.values():
-        for _ in range(2):  # three changes in a row would be a fight
+        for _ in range(2):  # cycles without a change, because three changes in a row are a fight
             publishing.cycle.sync()
         device.says()
         cycle(publishing.cycle)
@@ -139,7 +139,7 @@ def reports(tree: ProviderTree, function: str) -> None:
 
 @pytest.fixture
 def reported(device: Device, publishing: Publishing) -> list[str]:
-    """The functions that the driver reports for both; the last one of the list counts."""
+    """A list whose last item is the function that the driver reports for both functions."""
     edit, reported = device.driver.nodes["cn"], ["OLD"]
 
     def with_reported(tree: ProviderTree, name: str, allocations: Allocations | None) -> None:
@@ -152,7 +152,7 @@ def reported(device: Device, publishing: Publishing) -> list[str]:
     return reported
 
 
-#: A function for each job that succeeds, a refusal, or None for an unknown function.
+#: The jobs in turn: the function it programs (None: unknown), or a job that is refused.
 STORIES: list[tuple[Any, ...]] = [("one", None, "two"), ("one", refused, "two", in_use)]
 
 
@@ -180,7 +180,7 @@ def test_former_function_from_the_driver_is_ignored(
             assert device.functions == ({function} if function else set())
 
 
-def test_new_function_from_the_driver_does_not_count_after_the_next_job(
+def test_function_that_the_driver_reports_late_is_ignored_after_the_next_job(
     device: Device, publishing: Publishing, reported: list[str]
 ) -> None:
     device.program("one")
@@ -199,10 +199,10 @@ def test_new_function_from_the_driver_does_not_count_after_the_next_job(
         assert device.functions == {"THREE"}
 
 
-def test_function_of_one_part_is_stale_for_the_others(
+def test_function_trait_of_one_part_is_outdated_after_a_job_of_another_part(
     device: Device, sibling: Device, publishing: Publishing, reported: list[str]
 ) -> None:
-    # All jobs end within one second, which is the precision of times.
+    # All jobs end within one second, so their stored times are equal.
     for part, function in ((sibling, "one"), (device, "two"), (sibling, "three"), (device, None)):
         part.program(function)
         for cycle in CYCLES.values():
@@ -215,7 +215,7 @@ def test_function_of_one_part_is_stale_for_the_others(
 
 
 @pytest.mark.parametrize("device", [CARD], indirect=True)
-def test_job_that_ends_during_the_snapshot_of_a_cycle_wins(
+def test_job_that_ends_during_the_snapshot_of_a_cycle_sets_the_function(
     device: Device, publishing: Publishing
 ) -> None:
     device.driver.nodes[CARD] = handed_back
@@ -232,23 +232,23 @@ def test_job_that_ends_during_the_snapshot_of_a_cycle_wins(
 @pytest.mark.parametrize(
     ("device", "how"), [(OWN, "drift"), (CARD, "sync")], indirect=["device"], ids=["own", "card"]
 )
-def test_job_that_ends_at_any_step_of_a_cycle_wins(
+def test_job_that_ends_at_any_step_of_a_cycle_sets_the_function(
     device: Device, publishing: Publishing, how: str, draw: Draw
 ) -> None:
     device.driver.nodes[CARD] = handed_back
     device.program("one")
 
     def run(act_at: int) -> list[str]:
-        """Run a cycle that restores a lost function, with a job at one of its steps."""
+        """Run a cycle that restores the function trait; a job ends before the step ``act_at``."""
         device.program("one")
-        for _ in range(2):  # the changes of several runs would be a fight
+        for _ in range(2):  # cycles without a change, so that several runs are no fight
             publishing.cycle.sync()
         device.says()
         with Steps(device.placement, act_at=act_at, act=device.program) as steps:
             CYCLES[how](publishing.cycle)
         return steps.passed
 
-    run(10**9)  # creates the traits
+    run(10**9)  # the first run creates the traits
     steps = run(10**9)
     assert device.functions == {"ONE"}
     before = [number for number, step in enumerate(steps) if step.startswith("before ")]
@@ -270,7 +270,7 @@ def test_job_that_ends_at_any_step_of_a_cycle_is_not_superseded_by_a_former_func
     device.program("new")
 
     def run(act_at: int) -> list[str]:
-        """Run a cycle that finds another function, with a job at one of its steps."""
+        """Run a cycle while the device reports a former function; a job ends at step ``act_at``."""
         device.program("new")
         publishing.cycle.sync()
         device.says("OLD")

@@ -1,4 +1,4 @@
-"""Resolution of jobs: an operator decides, and no process does so by itself."""
+"""Resolutions of jobs: only an operator, and no process, decides how a job has ended."""
 
 from collections.abc import Iterator
 
@@ -21,14 +21,14 @@ SAID = f"{TRAIT}SAID"
 
 @pytest.fixture(scope="module", autouse=True)
 def where(keeper: Served) -> Iterator[None]:
-    """Use remote objects only, which test more than local ones."""
+    """Store the objects only in another process, which tests more than local objects do."""
     with elsewhere(keeper):
         yield
     keeper.questions.clear()
 
 
 def leave(device: Device, sibling: Device) -> DeviceJob:
-    """Leave both functions of a device with a job of unknown outcome."""
+    """Leave a job of unknown outcome, with both functions of the device reserved."""
     for one in (device, sibling):
         one.says("OLD")
     device.driver.loading = raises(NO_ANSWER)
@@ -41,7 +41,7 @@ def leave(device: Device, sibling: Device) -> DeviceJob:
 
 @pytest.fixture
 def left(device: Device, sibling: Device) -> DeviceJob:
-    """A job of unknown outcome."""
+    """A job of unknown outcome, with both functions of the device reserved."""
     return leave(device, sibling)
 
 
@@ -128,7 +128,7 @@ def test_resolve_of_a_device_that_another_owner_took_only_releases(
     assert contents(device.placement)[CARD]["traits"] == {"OWNER_CYBORG"}
 
 
-# Running processes.
+# Processes that still run.
 
 
 def test_job_in_progress_is_neither_resolved_nor_forgotten(

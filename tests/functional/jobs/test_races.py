@@ -1,4 +1,4 @@
-"""Two jobs for one device at once, one of them at every step of the other."""
+"""Two jobs for one device at the same time: the second one begins at any step of the first."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,19 +13,19 @@ from tests.lab.reserving import Steps
 from wharfinger.exceptions import JobRefused
 from wharfinger.objects import DeviceJob
 
-#: No step has that number.
+#: A number that no step has.
 NEVER = 10**9
 
 
 @pytest.fixture(scope="module", autouse=True)
 def where() -> str:
-    """Use one store: each step is one call on any store."""
+    """Store the objects only in this process: the steps are the same with any store."""
     return "here"
 
 
 @pytest.fixture
 def jobs_are_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count the writes of jobs as steps, too."""
+    """Count writes of jobs as steps, too."""
     more = (*reserving._WRITES, (DeviceJob, ("create", "save", "destroy")))
     monkeypatch.setattr(reserving, "_WRITES", more)
 
@@ -41,7 +41,7 @@ def remembered(device: Device) -> None:
 
 
 class Overlap:
-    """Records concurrent programming."""
+    """Records how many calls of the driver program the device at the same time."""
 
     def __init__(self) -> None:
         self.under_way = 0
@@ -79,7 +79,7 @@ def test_second_job_at_any_step_of_a_job_is_refused_or_comes_first(
             done.append(function)
 
     def run(act_at: int) -> tuple[list[str], list[str]]:
-        """Run a job with another at one of its steps; return their outcomes and the steps."""
+        """Run a job with another job before step ``act_at``; return the outcomes and the steps."""
         prepare(device)
         forgotten(sibling)
         for one in (device, sibling):
@@ -90,9 +90,9 @@ def test_second_job_at_any_step_of_a_job_is_refused_or_comes_first(
             attempt(done, device, "one")
         return done, steps.passed
 
-    run(NEVER)  # creates the traits
+    run(NEVER)  # the first run creates the traits
     _, steps = run(NEVER)
-    # Values that were read may change before the next write.
+    # Begin the other job only before writes: the data that the first job has read may be outdated.
     before_writes = [
         number
         for number, step in enumerate(steps)

@@ -1,8 +1,7 @@
 """Impossible hosts: the error names the place and the value, and Placement is unchanged.
 
-They go through libvirt's own test driver, which reads a host from a file. tests/unit/libvirt tests
-the faults of one device. This module has hosts that libvirt refuses, and faults that only a whole
-host or its providers show.
+libvirt's test driver reads these hosts from a file. The module has hosts that libvirt refuses, and
+faults that only a whole host or its providers show. tests/unit/libvirt has faults of one device.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,20 +25,20 @@ NODE = "gpu-host-1"
 GOOD = (SAMPLE / "host.xml").read_text()
 GPU = "<name>pci_0000_84_00_0</name>"
 SECRET = "pci_0000_99_00_0"
-#: More devices than any list of a request or of a message contains.
+#: More devices than a request or a message lists.
 MANY = 3_000
 
 Spoil = Callable[[Path], str]
 
 
 def replaced(old: str, new: str, count: int = 1) -> Spoil:
-    """Return the good host with a replacement."""
+    """Return a function that makes the good host with this text replaced."""
     assert old in GOOD
     return lambda directory: GOOD.replace(old, new, count)
 
 
 def named(name: str) -> Spoil:
-    """Return the good host with another name for its first GPU."""
+    """Return a function that makes the good host with another name for its first GPU."""
     return replaced(GPU, f"<name>{name}</name>")
 
 
@@ -50,7 +49,7 @@ def with_an_outside_entity(directory: Path) -> str:
     return GOOD.replace("<node>", head, 1).replace(GPU, "<name>&e;</name>")
 
 
-#: By name: the damage to the file, and words of the error.
+#: By name: a function that makes the damaged file, and texts of the error.
 CASES: dict[str, tuple[Spoil, tuple[str, ...]]] = {
     "truncated": (lambda directory: GOOD[: len(GOOD) // 2], ("host.xml", "expected '>'")),
     "not-utf-8": (lambda directory: GOOD.replace("NVIDIA", "\udcff"), ("host.xml", "UTF-8")),
@@ -89,7 +88,7 @@ CASES: dict[str, tuple[Spoil, tuple[str, ...]]] = {
 
 
 class Host:
-    """A host in a file, with a driver instance that publishes it."""
+    """A host in a file, and a driver instance that publishes it."""
 
     def __init__(self, directory: Path, placement: PlacementFixture) -> None:
         self.directory = directory
@@ -113,7 +112,7 @@ class Host:
         self.path.write_bytes(content.encode("utf-8", "surrogateescape"))
 
     def error(self) -> str:
-        """Return the error of the sync, from its result or raised."""
+        """Return the error that the sync reports or raises."""
         try:
             [problem] = self.cycle.sync().problems
         except WharfingerError as error:
@@ -172,7 +171,7 @@ def test_program_reports_an_impossible_host_in_one_line(
 
 
 def functions(start: int) -> Iterator[str]:
-    """Return the XML of many PCI functions without mdevs."""
+    """Yield the XML of PCI functions without mdevs, endlessly."""
     number = start
     while True:
         rest, function = divmod(number, 8)

@@ -1,4 +1,4 @@
-"""The libvirt driver on libvirt's own test driver, which reads a host from a file."""
+"""The libvirt driver with libvirt's test driver, which reads a host from a file."""
 
 import shutil
 import socket
@@ -18,7 +18,7 @@ FIRST, SECOND, NEW = (f"{NODE}_pci_0000_{bus}_00_0" for bus in ("84", "c4", "c5"
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """The file of the host: the sample, which tests change."""
+    """A copy of the sample host's file, which tests change."""
     return Path(shutil.copy(SAMPLE / "host.xml", tmp_path / "host.xml"))
 
 
@@ -42,7 +42,7 @@ def edit(host: Path, old: str, new: str, count: int = -1) -> None:
 
 
 def live(providers: dict[str, DesiredProvider]) -> list[Provider]:
-    """Return the providers that a driver wants, as if Placement had them."""
+    """Return the providers that a driver has reported, as if Placement had them."""
     return [desired.provider for desired in providers.values()]
 
 
@@ -229,7 +229,7 @@ def test_new_device_appears_at_the_next_refresh_only(host: Path) -> None:
     after = publish(driver, live(before))
 
     assert unrefreshed == before
-    # The new mdev changes no total: one instance less is available.
+    # The new mdev changes no total.
     assert {name: before[name] for name in (NODE, FIRST, SECOND)} == {
         name: desired for name, desired in after.items() if name != NEW
     }
@@ -238,7 +238,7 @@ def test_new_device_appears_at_the_next_refresh_only(host: Path) -> None:
 
 
 def test_tree_contains_only_devices_of_the_host(host: Path) -> None:
-    # The planner leaves the children of other programs in Placement: see test_renaming.py.
+    # The driver's tree has no children of other programs. The planner keeps them in Placement.
     grow(host)
     driver = driver_of(host)
     before = publish(driver)

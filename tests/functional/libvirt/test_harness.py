@@ -1,6 +1,6 @@
-"""The libvirt driver's harness: the driver sees its changes and its faults.
+"""The libvirt driver's harness: the driver sees the changes and faults that the harness makes.
 
-The conformance kit uses the rest of the harness: tests/integration/test_conformance.py.
+tests/integration/test_conformance.py runs the conformance kit with the rest of the harness.
 """
 
 import threading
@@ -25,20 +25,20 @@ from wharfinger_harnesses.libvirt_harness import NODE, LibvirtHarness
 from wharfinger_libvirt.connection import Connection
 from wharfinger_libvirt.host_snapshot import read_devices
 
-#: Seconds for events that take milliseconds.
+#: Seconds to wait for an event, which usually takes milliseconds.
 SOON = 10.0
 
 
 @dataclass(frozen=True)
 class Served:
-    """The parts of Placement that the harness receives."""
+    """The attributes of Placement that the harness uses."""
 
     url: str
     client: WritingClient
 
 
 class Host:
-    """The harness, and an instance of the driver that publishes what is in it."""
+    """The harness, and a driver instance that publishes its host."""
 
     def __init__(self, harness: LibvirtHarness, publishing: Publishing) -> None:
         self.harness = harness
@@ -46,7 +46,7 @@ class Host:
         self.restarted()
 
     def restarted(self) -> None:
-        """Continue with a new process."""
+        """Restart the driver instance, as in a new process."""
         self.publishing.restarted()
         driver = make_driver(
             self.publishing.state_path,
@@ -69,7 +69,7 @@ class Host:
         return contents(self.publishing.placement)
 
     def problem(self) -> str:
-        """Return the error of a cycle, from its result or raised."""
+        """Return the error that a cycle reports or raises."""
         try:
             [problem] = self.cycle.sync().problems
         except BackendError as error:
@@ -96,7 +96,7 @@ def host(harness: LibvirtHarness, placement: PlacementFixture, tmp_path: Path) -
         yield Host(harness, publishing)
 
 
-def test_reset_after_added_and_removed_things_restores_the_first_host(host: Host) -> None:
+def test_removal_and_return_of_devices_restores_the_first_host(host: Host) -> None:
     harness, before = host.harness, host.sync()
     one, two = harness.things()
     assert {name for name in before if name != NODE} > {one, two}
@@ -129,7 +129,7 @@ def test_new_thing_never_reuses_a_name_or_an_address(harness: LibvirtHarness) ->
 
     assert len(set(things)) == 302
     assert harness.add() not in things
-    # The driver refuses a host that has either twice.
+    # The driver refuses a host in which two devices have the same name or address.
     with Connection.open(f"test://{harness.directory}/host.xml", INSTANCE) as connection:
         assert len(read_devices(connection, INSTANCE)) == 303
 
@@ -171,7 +171,7 @@ def test_calls_fail_or_hang_as_expected_and_a_stop_restores_libvirt(
     assert host.sync() == before
 
 
-def test_stale_description_is_the_last_one_and_a_late_one_comes_with_the_next_expect(
+def test_stale_description_is_the_last_one_read_and_a_late_one_comes_after_the_next_expect(
     harness: LibvirtHarness,
 ) -> None:
     harness.expect()

@@ -1,4 +1,4 @@
-"""Fixtures for all stores of objects: the tests are the same."""
+"""Fixtures for all stores of objects; the same tests run on each."""
 
 from collections.abc import Iterator
 
@@ -38,7 +38,7 @@ def by_another_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kep
         yield kept
 
 
-#: All tests run on a file. Some of a module's tests, drawn apart, also run on another store.
+#: All tests run on a file. For each other store, the seed draws 6 tests of a module.
 ELSEWHERE = [
     pytest.param(place, marks=pytest.mark.drawn(6, of="module"))
     for place in ("by_postgresql", "by_mariadb", "by_another_process")
@@ -60,13 +60,13 @@ def context(kept: Kept) -> Context:
 
 @pytest.fixture
 def file(in_file: KeptInFile) -> Iterator[KeptInFile]:
-    """An empty file, for tests that do not depend on the store."""
+    """An empty file, for tests whose result does not depend on the store."""
     with in_file.in_use():
         yield in_file
 
 
 @pytest.fixture
 def elsewhere(by_another_process: KeptElsewhere) -> Iterator[KeptElsewhere]:
-    """Another process, for tests of its requests."""
+    """An empty store in another process, for tests of the requests to it."""
     with by_another_process.in_use():
         yield by_another_process

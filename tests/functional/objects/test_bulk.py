@@ -1,4 +1,4 @@
-"""Objects that are created, saved and destroyed together: all of them or none."""
+"""Lists of objects that are created, saved or destroyed together, all of them or none."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ def sort(request: pytest.FixtureRequest) -> Sort:
 
 @pytest.fixture
 def three(context: Context, sort: Sort) -> Any:
-    """Three stored objects, in a list."""
+    """A list of three stored objects."""
     every = sort.list_of(context, objects=[sort.make(None, number) for number in range(3)])
     every.create()
     return every
@@ -49,12 +49,12 @@ def test_list_is_created_saved_and_destroyed(kept: Kept, sort: Sort, three: Any)
         assert sort.elsewhere.items() <= row.items()
     assert not three.obj_what_changed()
     kept.write(sort.table, {"revision": 7}, **{sort.key: three[1].key})
-    three.save()  # nothing has changed
+    three.save()  # no object has changed
     assert revisions(kept, sort) == [2, 7, 2]
 
     kept.write(sort.table, {"revision": 1}, **{sort.key: three[1].key})
     change(sort, three[1])
-    three[1].save()  # by itself
+    three[1].save()  # save one object of the list alone
     assert revisions(kept, sort) == [2, 2, 2]
     three.destroy()
     assert not sort.list_of.get_by_filters(kept.context)
@@ -107,7 +107,7 @@ def test_list_with_two_different_copies_of_one_object_is_not_saved(
     first, *others = sort.list_of.get_by_filters(kept.context)
     [second, *_] = sort.list_of.get_by_filters(kept.context)
     change(sort, first, *others)
-    second.revision += 0  # a change as well, but another one
+    second.revision += 0  # this copy has another change
     with pytest.raises(ConcurrentSave) as caught:
         sort.list_of(kept.context, objects=[*others, first, second]).save()
     assert list(caught.value.keys) == [first.key]
@@ -127,7 +127,9 @@ def test_list_with_a_destroyed_object_is_neither_saved_nor_destroyed(
         assert len(sort.list_of.get_by_filters(kept.context)) == 2
 
 
-def test_object_of_a_list_reflects_the_result(context: Context, sort: Sort) -> None:
+def test_object_of_a_list_has_the_new_revision_after_each_act_on_the_list(
+    context: Context, sort: Sort
+) -> None:
     mine = sort.make(context)
     every = sort.list_of(context, objects=[mine])
     every.create()
@@ -140,7 +142,7 @@ def test_object_of_a_list_reflects_the_result(context: Context, sort: Sort) -> N
     assert sort.get(context, mine.key) is None
 
 
-def test_list_of_hundreds_takes_few_statements(file: KeptInFile) -> None:
+def test_list_of_hundreds_is_written_with_few_statements(file: KeptInFile) -> None:
     nodes = ComputeNodeList(file.context, objects=[node(None, number) for number in range(400)])
     with statements() as creating:
         nodes.create()

@@ -1,4 +1,4 @@
-"""Many threads and processes at once: nothing that was saved is lost."""
+"""Saves of many threads and processes at once: nothing that was saved is lost."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ TIMES = 3
 
 @contextmanager
 def together(work: Callable[[int], None]) -> Iterator[None]:
-    """Run work in threads that start at the same moment; raise the error of any of them."""
+    """Run the function in threads that start at the same moment; raise their first error."""
     start = Barrier(THREADS, timeout=60)
 
     def run(number: int) -> None:
@@ -86,7 +86,7 @@ def test_reports_and_saves_at_once_are_all_kept(context: Context) -> None:
                 continue
             one.disabled = not one.disabled
             one.version = time + 2
-            one.save()  # a report is no save, so it causes no conflict
+            one.save()  # a report does not raise the revision, so it causes no conflict
 
     with together(work):
         [found] = [Service.get_by_host_and_binary(context, "host-0", "wharfinger-agent")]

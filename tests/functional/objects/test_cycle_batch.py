@@ -1,4 +1,4 @@
-"""RecordBatch: everything is written in one transaction, or nothing and an error."""
+"""RecordBatch writes everything in one transaction, or raises an error and writes nothing."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -44,7 +44,7 @@ def contents(kept: Kept) -> list[list[dict[str, Any]]]:
 
 
 def together(*works: Callable[[], None]) -> list[WharfingerError | None]:
-    """Run acts at the same moment; return the error of each."""
+    """Run functions at the same moment; return the error of each, or None."""
     start = Barrier(len(works), timeout=60)
 
     def run(work: Callable[[], None]) -> WharfingerError | None:
@@ -73,7 +73,7 @@ def test_save_new_objects_creates_them_and_counts_them_as_unchanged(context: Con
     assert records(context)[second.key].own_reserved == {"VGPU": 2}
     assert [each.revision for each in records(context).values()] == [1, 1]
     made.vcpus = 5
-    made.save()  # by itself
+    made.save()  # the saved object can be saved alone
     assert ComputeNode.get_by_uuid(context, made.uuid).vcpus == 5
     assert ReservationList.get_by_filters(context)[0].holder == held.holder
 
@@ -89,7 +89,7 @@ def test_save_of_known_objects_writes_changes_and_raises_their_revisions(context
     ).save()
 
     made.vcpus, first.absent_since, held.reason = 9, 5.5, "cleaning"
-    # not read from the database, but with the same revision
+    # a record that was not read from the database, with the right revision
     fresh = record(2, mode="overlay", revision=second.revision)
     more = reservation(None, 3, provider_uuid=uuid("provider 1"), holder=ended.holder)
     batch(
@@ -148,7 +148,7 @@ def test_save_reports_the_service_up(context: Context) -> None:
 
 @pytest.fixture
 def stale(kept: Kept) -> RecordBatch:
-    """A batch of which other processes have changed nearly everything; see STALE."""
+    """A batch whose objects other processes have changed, except a few; see STALE."""
     context = kept.context
     service(context, 1, binary=AGENT_BINARY, last_seen_up=LONG_AGO).create()
     nodes = {number: node(context, number) for number in (1, 2, 3, 4, 5)}
@@ -205,7 +205,9 @@ STALE = {
 }
 
 
-def test_save_of_stale_objects_names_all_and_writes_nothing(kept: Kept, stale: RecordBatch) -> None:
+def test_save_of_stale_objects_names_all_of_them_and_writes_nothing(
+    kept: Kept, stale: RecordBatch
+) -> None:
     before = contents(kept)
     changed = {id(one): one.obj_what_changed() for one in (*stale.records, *stale.changed_nodes)}
 
@@ -245,7 +247,7 @@ def test_save_without_the_stale_objects_writes_the_others(kept: Kept, stale: Rec
 def test_save_with_a_deleted_reservation_names_all_reserved_providers(
     context: Context,
 ) -> None:
-    """The row is deleted, and the caller does not know its provider."""
+    """The row is deleted, so the error cannot name its provider alone."""
     providers = [uuid("provider 1"), uuid("provider 2")]
     gone = uuid("reservation 1")
     with pytest.raises(ConcurrentSave) as caught:
@@ -280,10 +282,10 @@ def test_save_new_record_that_lacks_a_field_writes_nothing(kept: Kept) -> None:
     assert not kept.rows("provider_records")
 
 
-def test_save_during_the_creation_by_another_process_names_what_exists(
+def test_save_of_objects_that_another_process_creates_meanwhile_names_them(
     file: KeptInFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other process adds its rows between the check and the write."""
+    """The other process adds the rows between our check and our write."""
     batch(file.context, records=[record(1)]).save()
     existing = Rows.existing
     calls = []
@@ -364,7 +366,7 @@ def test_two_saves_of_the_same_new_record_at_once_succeed_once(context: Context)
 
 
 def test_saves_of_several_hosts_at_once_all_succeed(context: Context) -> None:
-    """Their new rows lie between each other's."""
+    """The new rows of the hosts alternate in the tables."""
 
     def save(host: int) -> None:
         numbers = range(host, 60, 4)

@@ -1,4 +1,4 @@
-"""Damaged rows: an error for the fields that need them, and for nothing else."""
+"""Damaged rows: only reading the damaged field is an error."""
 
 import json
 from typing import Any
@@ -56,13 +56,13 @@ DAMAGED = {
 }
 
 
-#: The text is the same on each database.
+#: Marks tests that need few stores: each database stores the damaged text in the same way.
 FEW = pytest.mark.parametrize("kept", ["in_file", "by_another_process"], indirect=True)
 
 
 @pytest.fixture(params=DAMAGED)
 def damage(request: pytest.FixtureRequest, kept: Kept) -> str:
-    """The damaged PCI devices of the second of three nodes."""
+    """The damaged pci_stats in the row of the second of three nodes."""
     every = [node(None, number, vcpus=number, pci_stats=gpus()) for number in range(3)]
     ComputeNodeList(kept.context, objects=every).create()
     stored = DAMAGED[request.param]
@@ -87,7 +87,7 @@ def test_node_with_damaged_pci_stats_is_read_without_them(kept: Kept, damage: st
     assert [one.vcpus for one in nodes] == [0, 1, 2]
     assert [one.obj_attr_is_set("pci_stats") for one in nodes] == [True, False, True]
 
-    # They stay unchanged until new ones are written.
+    # The damaged text stays in the row until new pci_stats are saved.
     nodes[0].vcpus_used = nodes[1].vcpus_used = 1
     nodes.save()
     assert stored_stats(kept) == damage
@@ -132,7 +132,7 @@ def test_damaged_owners_are_unset(kept: Kept) -> None:
         assert found[1].host == "host-1"
         with pytest.raises(FieldUnset):
             found[1].owners  # noqa: B018
-        # Its owners are unknown, so no owner has a minimum version.
+        # The damaged service may have any owner, so no minimum version is known.
         with pytest.raises(FieldUnset):
             Service.get_minimum_version_by_owner(kept.context)
 
@@ -180,7 +180,7 @@ def test_migration_with_an_unknown_status_is_read_without_it(kept: Kept) -> None
 def test_any_value_in_a_column_leaves_other_nodes_readable(
     file: KeptInFile, column: str, value: str
 ) -> None:
-    # SQLite accepts any value in any column.
+    # Only SQLite accepts any value in any column, so this test uses a file.
     every = [node(None, number, pci_stats=gpus()) for number in range(3)]
     ComputeNodeList(file.context, objects=every).create()
     with file.engine.begin() as connection:

@@ -46,7 +46,7 @@ def vcpus(context: Context, **filters: object) -> list[int]:
     return [one.vcpus for one in ComputeNodeList.get_by_filters(context, **filters)]
 
 
-#: Filters, and the nodes that match each of them.
+#: Filters, and the numbers of the nodes that match.
 FOUND: list[tuple[dict[str, Any], list[int]]] = [
     ({}, list(range(10))),
     ({"host": "host-1"}, [1, 3, 5, 7, 9]),
@@ -98,7 +98,7 @@ def test_filter_by_true_or_false_matches(context: Context) -> None:
 def test_filter_with_a_value_of_the_wrong_type_is_refused(
     context: Context, nodes: ComputeNodeList
 ) -> None:
-    # Otherwise MySQL takes "many" for 0, and PostgreSQL raises an error of its own.
+    # Without this check, MySQL would read "many" as 0, and PostgreSQL would raise its own error.
     wrong: list[dict[str, Any]] = [
         {"vcpus": "many"},
         {"host": 7},

@@ -1,4 +1,4 @@
-"""Tests of each kind of object that has a row, on each store."""
+"""Creation, save and destruction of each kind of object that has rows, in each store."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from wharfinger.objects.field_base import UnspecifiedDefault
 
 #: Fields that ``create`` sets by default.
 SAID_BY_CREATE = {"uuid", "revision", "created_at", "since", "started_at", "seen_at"}
-#: The creation of an instance counts as a save.
+#: Fields that ``create`` also sets for one kind of object.
 SAID_BY_CREATE_OF = {"Instance": {"updated_at"}}
 WITH_UUID = [name for name, sort in SORTS.items() if "uuid" in sort.kind.fields]
 WITH_MORE_THAN_A_KEY = [name for name, sort in SORTS.items() if sort.unique]
@@ -47,7 +47,7 @@ def change(sort: Sort, one: Any) -> None:
         setattr(one, name, value)
 
 
-# Created.
+# Create.
 
 
 def test_created_object_is_read_with_its_values_and_defaults(context: Context, sort: Sort) -> None:
@@ -88,7 +88,7 @@ def test_object_without_a_required_field_is_not_created(kept: Kept, sort: Sort) 
             one.create()
         assert caught.value.field == name
         assert name in str(caught.value)
-    for do in ("save", "destroy"):  # it was never created
+    for do in ("save", "destroy"):  # an object that was never created cannot be saved or destroyed
         with pytest.raises(ObjectError):
             getattr(sort.make(kept.context), do)()
     assert not kept.rows(sort.table)
@@ -122,7 +122,7 @@ def test_unique_values_are_refused_to_a_second_object(kept: Kept, sort: Sort, cr
     assert [row["revision"] for row in kept.rows(sort.table)] == [1, 1]
 
 
-# Saved.
+# Save.
 
 
 def test_save_writes_only_changed_fields(kept: Kept, sort: Sort, created: Any) -> None:
@@ -146,7 +146,7 @@ def test_save_writes_only_changed_fields(kept: Kept, sort: Sort, created: Any) -
     assert (kept.row(sort.table)["revision"], created.revision) == (3, 3)
 
 
-def test_second_save_of_two_from_one_revision_is_refused(
+def test_second_save_from_the_same_revision_is_refused(
     kept: Kept, sort: Sort, created: Any
 ) -> None:
     one, other = (sort.get(kept.context, created.key) for _ in range(2))
@@ -161,7 +161,7 @@ def test_second_save_of_two_from_one_revision_is_refused(
     assert caught.value.facts["kind"] == sort.kind.obj_name()
     assert list(caught.value.keys) == [created.key]
     assert kept.rows(sort.table) == before
-    # It keeps its unsaved changes.
+    # The refused object keeps its unsaved changes.
     assert theirs in other.obj_what_changed()
     assert other.revision == 1
     again = sort.get(kept.context, created.key)
@@ -189,7 +189,7 @@ def test_change_of_the_key_is_refused(kept: Kept, sort: Sort, created: Any) -> N
         assert kept.rows(sort.table) == before
 
 
-# Destroyed.
+# Destroy.
 
 
 def test_destroyed_object_is_not_found(context: Context, sort: Sort, created: Any) -> None:
@@ -217,7 +217,7 @@ def test_destroy_of_an_object_that_others_saved_is_refused(
     assert sort.get(context, created.key) is None
 
 
-def test_destroyed_object_can_be_created_again_and_again(kept: Kept, sort: Sort) -> None:
+def test_destroyed_object_can_be_created_again_several_times(kept: Kept, sort: Sort) -> None:
     for _ in range(2):
         one = sort.make(kept.context)
         one.create()
@@ -231,10 +231,12 @@ def test_destroyed_object_can_be_created_again_and_again(kept: Kept, sort: Sort)
         assert [row["deleted_at"] is None for row in rows] == [False, False, True]
 
 
-# Edited in place, and copied.
+# Lists that are edited in place, and copies.
 
 
-def test_list_that_was_edited_in_place_is_saved_once_with_its_object(context: Context) -> None:
+def test_list_field_that_was_edited_in_place_is_saved_once_with_its_object(
+    context: Context,
+) -> None:
     service(context, owners=["OWNER_NOVA"]).create()
     found = ServiceList.get_by_filters(context)
     found[0].owners.append("OWNER_CYBORG")

@@ -1,4 +1,4 @@
-"""Migrations: those in progress, and their times of creation and change."""
+"""Migrations: which of them are in progress, and when they were created and changed."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -78,7 +78,7 @@ def test_migration_has_times_of_creation_and_save(context: Context) -> None:
 
 
 def move_of_instance(context: Context, number: int, **values: str) -> Migration:
-    """Return a new, unsaved move of the one instance of these tests."""
+    """Return a new, unsaved move of the instance that all tests here use."""
     return migration(context, number, instance_uuid=uuid("instance 0"), **values)
 
 
@@ -92,7 +92,7 @@ def test_create_second_move_in_progress_is_refused(kept: Kept) -> None:
 
     assert uuid("migration 2") in caught.value.key
     move_of_instance(kept.context, 3, status="failed").create()
-    migration(kept.context, 4).create()  # of another instance
+    migration(kept.context, 4).create()  # a move of another instance
     first.status = "failed"
     first.save()
     move_of_instance(kept.context, 2).create()
@@ -100,8 +100,10 @@ def test_create_second_move_in_progress_is_refused(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("status", ["queued", "parked"])
-def test_create_move_beside_one_of_any_other_status_is_refused(kept: Kept, status: str) -> None:
-    """A status that only a later version knows counts as in progress."""
+def test_create_move_beside_a_move_of_a_status_in_progress_is_refused(
+    kept: Kept, status: str
+) -> None:
+    """A status that only a later version knows also means "in progress"."""
     instance(kept.context).create()
     first = move_of_instance(kept.context, 1)
     first.create()

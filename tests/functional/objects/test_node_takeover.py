@@ -1,4 +1,4 @@
-"""Takeover: nodes move with everything that belongs to them, or stay."""
+"""Takeovers: a node moves with its instances, moves and records, or stays completely."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -39,7 +39,7 @@ def records(context: Context, host: str) -> dict[str, ProviderRecord]:
 
 
 def down(context: Context, **values: Any) -> Service:
-    """Create the service of the former host, which is down."""
+    """Create the service of the former host, which counts as down."""
     made = service(context, 1, binary=AGENT_BINARY, **({"last_seen_up": LONG_AGO} | values))
     made.create()
     return made
@@ -47,7 +47,10 @@ def down(context: Context, **values: Any) -> Service:
 
 @pytest.fixture
 def takeover(context: Context) -> Takeover:
-    """A takeover of two nodes, an instance, two moves and records; one record is superseded."""
+    """A takeover of two nodes with an instance, two moves and records.
+
+    The new host already has a record of one of the providers.
+    """
     nodes = [node(context, number) for number in (1, 2)]
     for one in nodes:
         one.create()
@@ -154,7 +157,9 @@ def test_save_from_a_host_whose_node_moved_to_an_up_host_names_all(
     assert len(caught.value.keys) == 4
 
 
-def test_save_of_stale_objects_names_all_and_moves_nothing(kept: Kept, takeover: Takeover) -> None:
+def test_save_of_stale_objects_names_all_of_them_and_moves_nothing(
+    kept: Kept, takeover: Takeover
+) -> None:
     faster = ComputeNode.get_by_uuid(kept.context, uuid("node 2"))
     faster.vcpus = 3
     faster.save()
@@ -222,7 +227,7 @@ def test_save_is_one_request_to_another_process(elsewhere: KeptElsewhere) -> Non
 def test_takeover_and_report_at_once_with_records_have_one_winner(
     context: Context, takeover: Takeover, turn: int
 ) -> None:
-    """The former host wakes up in the same moment in which its nodes are taken."""
+    """The former host reports at the moment in which its nodes are taken."""
     down(context)
     mine = records(context, FORMER)[uuid("provider 2")]
     mine.absent_since = 9.0

@@ -1,4 +1,4 @@
-"""Nodes: their last listing is recorded independently of saves."""
+"""Nodes: the time of their last listing is written without a save."""
 
 from datetime import UTC, datetime
 
@@ -17,7 +17,7 @@ def note_seen(context: Context, *numbers: int, host: str = "host-1") -> None:
 
 
 def seen(context: Context) -> set[str]:
-    """Return the nodes that were listed recently."""
+    """Return the names of the nodes that were listed recently."""
     found = ComputeNodeList.get_by_filters(context)
     return {
         one.hypervisor_hostname
@@ -46,7 +46,7 @@ def test_note_seen_ignores_nodes_of_other_instances(context: Context) -> None:
     assert seen(context) == {"node-1"}
 
 
-def test_note_seen_is_no_save(kept: Kept) -> None:
+def test_note_seen_raises_no_revision(kept: Kept) -> None:
     mine = node(kept.context)
     mine.create()
     note_seen(kept.context, 0)
@@ -62,7 +62,7 @@ def test_note_seen_without_names_sets_all_nodes_of_the_instance(kept: Kept) -> N
     others = [node(None, 2, host="host-2"), node(None, 3, driver_instance="gpus")]
     ComputeNodeList(kept.context, objects=[*mine, *others]).create()
     mine[1].destroy()
-    note_seen(kept.context)  # without a name
+    note_seen(kept.context)  # no name means all nodes
     assert seen(kept.context) == set()
     ComputeNodeList.note_seen(kept.context, "host-1", "metal", None)
     assert seen(kept.context) == {"node-0"}
@@ -99,7 +99,7 @@ def node_with_load(context: Context) -> ComputeNode:
 
 
 def hosts(context: Context) -> list[str | None]:
-    """Return the host of the node, of its instance, and of the ends of its moves."""
+    """Return the hosts of the node, of its instance, and of its end of both moves."""
     leaving, arriving = (Migration.get_by_uuid(context, uuid(f"migration {n}")) for n in (1, 2))
     return [
         ComputeNode.get_by_uuid(context, uuid("node 1")).host,

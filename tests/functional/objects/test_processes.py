@@ -1,4 +1,4 @@
-"""Two processes, of the same version or not: their messages, and the loss of one of them."""
+"""Messages between two processes, of the same version or not, and the loss of one process."""
 
 import json
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from wharfinger.exceptions import InvalidObject, RemoteError
 from wharfinger.objects import ComputeNode, ComputeNodeList, Context, Service, WharfingerObject
 from wharfinger.objects.remote_objects import Serializer
 
-#: Imported only there.
+#: A module with later versions of objects; only the other process imports it.
 NEWER = "tests.lab.newer"
 
 
 @pytest.fixture(scope="module")
 def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptElsewhere]:
-    """A process of a later release, which stores the objects."""
+    """A store of objects in a process of a later release."""
     with KeptElsewhere(tmp_path_factory.mktemp("upgraded"), NEWER) as kept:
         yield kept
 
@@ -31,7 +31,7 @@ def ahead(upgraded: KeptElsewhere) -> Iterator[KeptElsewhere]:
 
 
 def ask(kept: KeptElsewhere, **question: Any) -> Any:
-    """Send the request of a client of another version, in primitives."""
+    """Send a request in primitives, as a client of another version; return the answer."""
     return decoded(kept.server.send(json.dumps(question).encode()))
 
 
@@ -123,7 +123,7 @@ def test_newer_object_arrives_in_the_version_known_here(ahead: KeptElsewhere) ->
 
 
 def newest(kept: KeptElsewhere, name: str = "ComputeNode", **question: Any) -> Any:
-    """Return the answer's primitive in its newest version."""
+    """Return the answer's primitive in the newest version of the object."""
     versions = {"ComputeNode": "1.2", "ComputeNodeList": "1.4", "PciDeviceList": "1.0"}
     versions |= {"PciDevice": "1.0"}
     answer = ask(kept, action="class", name=name, versions=versions, args=[], **question)

@@ -1,4 +1,4 @@
-"""Records of driver instances about providers: written together, each in its scope."""
+"""Records of providers: each belongs to one host and driver instance; all are written together."""
 
 from contextlib import suppress
 
@@ -73,7 +73,7 @@ def test_unset_fields_of_a_record_stay(context: Context) -> None:
     read = remembered(context)[uuid("provider 1")]
     assert {name: getattr(read, name) for name in said} == said
     assert read.absent_since is None
-    read.absent_since = 7.0  # a record that was read can be written again
+    read.absent_since = 7.0  # a record that was read can be changed and written again
     replace(context, read)
     assert remembered(context)[uuid("provider 1")].absent_since == 7.0
 
@@ -102,7 +102,7 @@ def test_records_of_hosts_and_instances_are_separate(context: Context) -> None:
 
 def test_record_of_another_scope_is_not_written(context: Context) -> None:
     replace(context, record(1), host="host-2")
-    with suppress(WharfingerError):  # a refusal is as good
+    with suppress(WharfingerError):  # the write may also be refused
         replace(context, record(1, mode="overlay", host="host-2"), record(2, host="host-2"))
     assert remembered(context, host="host-2").keys() == {uuid("provider 1")}
     assert remembered(context, host="host-2")[uuid("provider 1")].mode == "own"
@@ -137,7 +137,7 @@ def test_records_are_written_all_or_none(context: Context) -> None:
     assert found[uuid("provider 1")].mode == "own"
 
 
-def test_unset_fields_of_one_record_are_set_in_others(context: Context) -> None:
+def test_fields_unset_in_one_record_are_written_for_the_others(context: Context) -> None:
     bare = ProviderRecord(
         provider_uuid=uuid("provider 1"), mode="own", own_reserved={}, reservations=[]
     )

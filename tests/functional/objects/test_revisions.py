@@ -1,4 +1,4 @@
-"""Revisions: changes since the last read, found without a read of the objects."""
+"""Revisions show changes since the last read, without a read of the objects."""
 
 from typing import Any
 

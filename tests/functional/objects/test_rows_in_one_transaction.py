@@ -1,4 +1,4 @@
-"""HostState and ProviderState: their contents, and that they are read in one transaction."""
+"""HostState and ProviderState: what they contain, and that one transaction reads them."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -216,14 +216,14 @@ def test_get_state_is_one_request_to_another_process(elsewhere: KeptElsewhere) -
     before = len(elsewhere.server.questions)
     state = get(elsewhere.context)
     assert len(elsewhere.server.questions) - before == 1
-    state.nodes[0].vcpus = 3  # it has the context
+    state.nodes[0].vcpus = 3  # the node has the context, so it can be saved
     state.nodes[0].save()
     assert ComputeNode.get_by_uuid(elsewhere.context, uuid("node 0")).vcpus == 3
 
 
 @contextmanager
 def meanwhile(kept: Kept, *changes: str) -> Iterator[None]:
-    """Make changes in another transaction, after the first statement of this block."""
+    """Execute these statements in another transaction, after the first SELECT of the block."""
     left = [changes]
 
     def change(connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
@@ -241,7 +241,7 @@ def meanwhile(kept: Kept, *changes: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kept", ["by_postgresql", "by_mariadb"], indirect=True)
-def test_get_state_during_other_writes_returns_one_moment(kept: Kept) -> None:
+def test_get_state_during_other_writes_returns_the_state_of_one_moment(kept: Kept) -> None:
     node(kept.context).create()
     remember(kept.context, record(0))
 
@@ -255,7 +255,7 @@ def test_get_state_during_other_writes_returns_one_moment(kept: Kept) -> None:
     assert known(state)["nodes"] == {uuid("node 0"): 1}
     assert [(one.revision, one.mode) for one in state.records] == [(1, "own")]
     assert get(kept.context).record_revisions == {uuid("provider 0"): 2}
-    node(kept.context, 1).create()  # the connection is as before
+    node(kept.context, 1).create()  # the connection can still write
 
 
 def test_get_provider_state_returns_records_of_all_hosts_and_instances(context: Context) -> None:

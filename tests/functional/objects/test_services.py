@@ -1,4 +1,4 @@
-"""Services: versions, reports, and settings of operators."""
+"""Services: versions, reports, and the settings that operators make."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -44,14 +44,16 @@ def test_minimum_version_without_a_service_is_0(context: Context) -> None:
     ],
     ids=lambda state: next(iter(state.items())),
 )
-def test_disabled_or_down_service_counts(context: Context, state: dict[str, object]) -> None:
+def test_disabled_or_down_service_counts_for_the_minimum_version(
+    context: Context, state: dict[str, object]
+) -> None:
     service(context, 1, version=5, owners=["OWNER_NOVA"]).create()
     service(context, 2, version=3, owners=["OWNER_NOVA"], **state).create()
     assert Service.get_minimum_version(context, AGENT) == 3
     assert Service.get_minimum_version_by_owner(context) == {"OWNER_NOVA": 3}
 
 
-def test_deleted_service_does_not_count(context: Context) -> None:
+def test_deleted_service_does_not_count_for_the_minimum_version(context: Context) -> None:
     service(context, 1, version=5, owners=["OWNER_NOVA"]).create()
     old = service(context, 2, version=1, owners=["OWNER_NOVA"])
     old.create()
@@ -106,7 +108,7 @@ def test_report_and_save_at_once_are_both_kept(context: Context) -> None:
     assert found.disabled_reason == "a fan is loud"
 
 
-def test_report_is_no_save_and_keeps_a_stale_save_refused(context: Context) -> None:
+def test_report_raises_no_revision_and_a_stale_save_is_still_refused(context: Context) -> None:
     mine = service(context)
     mine.create()
     mine.version = 2

@@ -1,4 +1,4 @@
-"""Values at the limits of fields are stored: lengths, numbers, times and scripts."""
+"""Values at the limits of fields are stored unchanged: lengths, numbers, times and scripts."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +19,7 @@ from wharfinger.objects import (
 )
 
 MOST = 2**31 - 1
-#: Column types differ between databases, so every run tests each of them.
+#: Marks tests that run on each database in every run, because column types differ.
 ON_EACH = pytest.mark.parametrize("kept", ["in_file", "by_postgresql", "by_mariadb"], indirect=True)
 BEYOND = "nördlich ⚓ 🦑 \u200d\U0010ffff"
 
@@ -162,7 +162,7 @@ def test_pci_devices_are_stored_with_their_node(context: Context) -> None:
         ("10de", 0, 2),
         ("8086", None, 1),
     ]
-    found.pci_stats[0].count = 7  # a change inside is a change of the node
+    found.pci_stats[0].count = 7  # a change of a device is a change of the node
     found.pci_stats.objects *= 200
     found.save()
     again = ComputeNode.get_by_uuid(context, one.uuid)
@@ -173,7 +173,7 @@ def test_pci_devices_are_stored_with_their_node(context: Context) -> None:
     assert ComputeNode.get_by_uuid(context, one.uuid).pci_stats is None
 
 
-def test_instance_keeps_its_flavor_as_it_was(context: Context) -> None:
+def test_instance_keeps_its_flavor_after_the_flavor_changes(context: Context) -> None:
     kind = flavor(context, extra_specs={"resources:VGPU": "1"})
     kind.create()
     one = instance(context, flavor=kind, host="host-1", node="node-1")

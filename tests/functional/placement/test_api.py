@@ -1,7 +1,7 @@
-"""Properties of the real Placement on which Wharfinger relies: the tables in gabbits, step by step.
+"""Properties of the real Placement on which Wharfinger relies, from the tables in gabbits.
 
-A table is a gabbi file; its steps are subtests, in order, on a Placement that starts empty.
-``$ENVIRON['NODE']`` stands for a uuid, the same for each use of that name.
+A table is a gabbi file. Its steps are subtests, which run in order on a Placement that starts
+empty. ``$ENVIRON['NODE']`` stands for a uuid, the same for each use of this name.
 """
 
 import re
@@ -21,7 +21,7 @@ _SOME = pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "table",
     [
-        # Long tables, all about conditions on traits.
+        # These tables are long; all of them test conditions on traits.
         pytest.param(one, id=one.stem, marks=_SOME if one.stem.startswith("required-") else ())
         for one in _TABLES
     ],

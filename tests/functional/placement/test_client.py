@@ -1,4 +1,4 @@
-"""The client against the real Placement: answers, and the exceptions for errors."""
+"""The client with the real Placement: answers, and exceptions for errors."""
 
 import json
 import uuid
@@ -163,7 +163,7 @@ def test_answer_that_is_no_json_is_an_unexpected_answer(placement: PlacementFixt
 
 
 class Altered(RecordingAdapter):
-    """Another answer to the requests whose path ends so."""
+    """An adapter that replaces the answers to requests whose path ends with ``ending``."""
 
     def __init__(self, adapter: Any, ending: str, body: bytes, status: int = 200) -> None:
         super().__init__(adapter)
@@ -241,7 +241,7 @@ def test_client_uses_the_newest_common_microversion_of_all_versions(
 
 
 def versions(*ranges: str) -> bytes:
-    """Return the answer to GET / for "oldest newest" of each version."""
+    """Return an answer to GET / with these versions, each as "oldest newest"."""
     found = []
     for number, one in enumerate(ranges):
         oldest, newest = one.split()
@@ -274,7 +274,7 @@ def test_undecodable_answer_fails_only_its_tree(
         publishing.driver.nodes |= {name: flat(CUSTOM_GOLD=1) for name in ("one", "two")}
         publishing.cycle.sync()
         (one,) = placement.client.list_providers(name="one")
-        # Another client adds a trait, so that the provider is read again.
+        # Another client adds a trait, so the sync reads the provider again.
         traits = placement.client.get_traits(one.uuid).traits | {"HW_CPU_X86_AVX"}
         placement.client.set_traits(one.uuid, one.generation, traits)
         plain = placement.adapter
@@ -305,6 +305,6 @@ def test_endless_explanation_is_shortened(
     assert caught.value.code == "placement.x"
 
 
-def test_missing_answer_is_placement_unavailable() -> None:
+def test_request_without_an_answer_raises_placement_unavailable() -> None:
     with pytest.raises(exceptions.PlacementUnavailable, match="no answer"):
         WritingClient(adapter_to("http://127.0.0.1:1")).list_providers()

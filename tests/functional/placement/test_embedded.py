@@ -1,4 +1,4 @@
-"""The embedded Placement: one per process, safe for several writers, with clear errors."""
+"""The embedded Placement: one in a process, safe for several writers, with clear errors."""
 
 import sqlite3
 import subprocess
@@ -91,7 +91,7 @@ def test_embedded_placement_without_its_extra_or_with_an_unusable_file_names_the
     assert f"[placement] embedded_database = {broken}" in file, err
 
 
-def test_error_of_its_database_names_the_file_and_what_is_wrong(
+def test_error_of_the_embedded_database_names_the_file_and_the_fault(
     placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = placement.client.create_provider(str(uuid.uuid4()), "cn", None)
@@ -130,8 +130,8 @@ def test_placement_that_reads_beside_its_own_transaction_does_not_deadlock(
     reshape = reshaper.reshape
 
     def reshape_late(*arguments: object) -> None:
-        # Another client changes a provider that is only in the allocations: Placement reads it
-        # again.
+        # Another client changes a provider that is only in the allocations, so Placement
+        # reads it again.
         client.set_traits(root.uuid, generations[root.uuid], ["HW_GPU_API_VULKAN"])
         reshape(*arguments)
 

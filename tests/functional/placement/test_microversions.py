@@ -1,6 +1,6 @@
-"""Every supported server, and for each feature the first one that has it and the last one without.
+"""Each supported microversion, and each feature with the first version that has it and without it.
 
-The real Placement is limited to the microversions up to the one that a test names.
+The tests limit the real Placement to the microversions up to a given one.
 """
 
 import uuid
@@ -32,7 +32,7 @@ At = Callable[[str], WritingClient]
 
 @pytest.fixture
 def at(placement: PlacementFixture, monkeypatch: pytest.MonkeyPatch) -> At:
-    """A function that returns a new client of a limited Placement, and forgets earlier requests."""
+    """A function that limits Placement to this microversion and returns a new client."""
 
     def client_at(newest: str) -> WritingClient:
         monkeypatch.undo()
@@ -55,7 +55,7 @@ def since(feature: Feature) -> str:
 
 
 def refused(placement: PlacementFixture, feature: Feature, call: Callable[[], object]) -> None:
-    """Assert that a call is refused for lack of a feature, and that nothing is sent."""
+    """Assert that a call fails because the server lacks the feature, before a request is sent."""
     with pytest.raises(MicroversionUnsupported) as caught:
         call()
     assert since(feature) in str(caught.value)
@@ -240,12 +240,12 @@ def test_rename_works_on_the_oldest_server(
     assert contents(placement) == was
 
 
-# Lists and candidates: a host with two GPUs of different owners, and another host.
+# Lists and candidates: the host cn has two GPUs of different owners; cn2 is another host.
 
 
 @pytest.fixture
 def hosts(placement: PlacementFixture) -> dict[str, str]:
-    """Providers by name: cn with the children n and y, and apart cn2; their uuids."""
+    """The uuids of providers by name: the host cn with the children n and y, and the host cn2."""
     client = placement.client
     uuids: dict[str, str] = {}
     for name, parent, traits, inventory in (
@@ -282,7 +282,7 @@ LISTS: list[tuple[Feature, dict[str, Any], set[str]]] = [
 ]
 
 
-def test_list_is_right_or_refused(
+def test_list_by_each_filter_is_right_or_refused_on_each_server(
     placement: PlacementFixture, hosts: dict[str, str], at: At
 ) -> None:
     for feature, filters, expected in LISTS:
@@ -358,7 +358,7 @@ CANDIDATES: list[tuple[Feature, Query, set[frozenset[str]]]] = [
 ]
 
 
-def test_candidates_are_right_or_refused(
+def test_candidates_of_each_query_are_right_or_refused_on_each_server(
     placement: PlacementFixture, hosts: dict[str, str], at: At
 ) -> None:
     of_one_tree = [
@@ -410,7 +410,7 @@ def _allocation(provider: str, generation: int | None, **amounts: int) -> dict[s
 
 
 def _type_of(placement: PlacementFixture, consumer: str) -> str:
-    """Return the consumer's type from a server that knows types."""
+    """Return the consumer's type; ask Placement without the limit of microversions."""
     known, microversion.VERSIONS = microversion.VERSIONS, EVERY
     try:
         answer = placement.adapter.request(f"/allocations/{consumer}", "GET", microversion="1.38")
@@ -500,7 +500,7 @@ def test_mappings_are_returned_from_1_34(hosts: dict[str, str], at: At, newest: 
 
 
 def test_every_feature_is_tested_here() -> None:
-    """A new feature needs a test above on both sides of its microversion."""
+    """A new feature needs a test in this module with and without it."""
     tested = {feature for feature, *_ in (*LISTS, *CANDIDATES)}
     tested |= {
         Feature.RESHAPE,

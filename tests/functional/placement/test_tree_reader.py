@@ -1,5 +1,6 @@
-"""The reader against the real Placement: the providers of an instance, and the requests
-for them.
+"""The reader with the real Placement: the providers of a driver instance, and its requests.
+
+A provider has our mark if it has the instance trait of the driver instance.
 """
 
 from dataclasses import replace
@@ -12,7 +13,7 @@ from wharfinger.providers import Provider, names
 from wharfinger.providers.provider_record import Record
 
 MARK = "CUSTOM_WHARFINGER_GPUS"
-MANY = range(9)  # one more than are looked up one by one
+MANY = range(9)  # one more than the reader looks up one by one
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_roots_without_our_mark_are_found_with_their_trees(
     placement.requests.clear()
     assert reader.read(wanted("a", "b"), {}).live.keys() == {host.uuid, gpu.uuid}
     lists = [one for one in placement.requests.seen if one.startswith("GET /resource_providers?")]
-    # By the mark; in the tree of a; and in the tree of b and then by its name.
+    # Lists by our mark, of the tree of a, of the tree of b, and by the name b.
     assert len(lists) == 4
 
 
@@ -103,7 +104,7 @@ def test_many_recorded_providers_without_our_mark_are_found_in_one_list(
 def test_listed_provider_is_not_looked_up_again(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
-    """It is known by its name or by its uuid."""
+    """The list has one node under its name, and the other one under its uuid."""
     host, renamed = create(placement, "a", marked=True), create(placement, "b", marked=True)
     placement.client.update_provider(renamed.uuid, "renamed", None)
     records = ours(host, renamed)
@@ -123,10 +124,10 @@ def test_provider_with_our_mark_outside_our_trees_is_a_stray(
     assert [one.uuid for one in reading.strays] == [stranger.uuid]
 
 
-def test_provider_of_another_host_is_no_stray_for_one_node(
+def test_provider_of_another_host_is_no_stray_in_a_read_of_one_node(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
-    """There are records of two trees, so the list is by the mark."""
+    """This host has records of two trees, so the reader lists by our mark."""
     host, before = create(placement, "a", marked=True), create(placement, "b", marked=True)
     create(placement, "another hosts", marked=True)
     reading = reader.read(wanted("a"), ours(host, before))
@@ -152,7 +153,7 @@ def test_provider_deleted_during_the_read_is_left_out(
 def test_provider_changed_during_the_read_has_the_oldest_generation(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
-    """A write that relies on this read is then refused."""
+    """A write that relies on this read is then refused by Placement."""
     host = create(placement, "a")
     assert host.generation is not None
     placement.adapter.once_before(

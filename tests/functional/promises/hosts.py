@@ -1,4 +1,4 @@
-"""Hosts that list the same fleet, each with the program and its own configuration."""
+"""Hosts that list the same fleet; each has the program and a configuration."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The promises of a cycle while something else fails, is damaged or takes long."""
+"""Promises about cycles during which something else fails, is damaged or takes long."""
 
 import sqlite3
 import threading
@@ -27,9 +27,7 @@ OTHER = str(uuid5(NAMESPACE_OID, "other consumer"))
 
 @pytest.fixture
 def driver(publishing: Publishing, placement: PlacementFixture) -> CleaningDriver:
-    """A driver of five nodes. ``bad`` fails in each cycle: it drops a resource class that is in
-    use.
-    """
+    """A driver of five nodes. ``bad`` fails in each cycle: it drops a resource class in use."""
     driver = CleaningDriver()
     drives(publishing, driver)
     driver.nodes |= {name: flat(CUSTOM_GOLD=1) for name in ("metal", "bad", "a", "b", "c")}
@@ -130,7 +128,7 @@ def there(here: FleetHost, tmp_path: Path, placement_url: tuple[str, Requests]) 
 
 @pytest.fixture
 def context(here: FleetHost, tmp_path: Path) -> Iterator[Context]:
-    """The context of the objects of both hosts."""
+    """The database context of both hosts."""
     with closing(opened(tmp_path)) as context:
         yield context
 
@@ -143,7 +141,7 @@ def test_dry_run_after_an_interrupted_takeover_prints_what_sync_does(
     assert here.sync().code == 0
     [node] = ComputeNodeList.get_by_filters(context)
     node.host = "there"
-    node.save()  # a takeover that was killed at that moment
+    node.save()  # the state after a takeover that was killed
     metal.nodes["metal-1"] = ""
     before = Moments(tmp_path).take()
 
@@ -201,7 +199,7 @@ def test_heartbeat_that_cannot_be_written_while_a_driver_takes_long_is_reported(
 
 
 class Reports:
-    """The reports of services; each new report fails with ``error``."""
+    """Counts the reports of services, and raises ``error`` for each if it is set."""
 
     def __init__(self) -> None:
         self.error: StateError | None = None
@@ -222,7 +220,7 @@ class Reports:
     def wait_for_one(self) -> None:
         """Wait for a report that begins after this call."""
         with self._came:
-            wanted = self._count + 2  # one may be under way
+            wanted = self._count + 2  # the first one may have begun before this call
             assert self._came.wait_for(lambda: self._count >= wanted, TIMEOUT)
 
 

@@ -51,7 +51,7 @@ def nova_publishes(
 
 
 def every_byte(placement: PlacementFixture | EmbeddedPlacement, *uuids: str) -> list[Any]:
-    """Return all that Placement answers about providers, with their generations."""
+    """Return Placement's complete answers about providers, with generations."""
     return [
         placement.adapter.request(
             f"/resource_providers/{uuid}{part}", "GET", microversion="1.39"
@@ -69,7 +69,7 @@ def conflict_of(publishing: Publishing) -> OwnershipConflict:
 
 
 def below_novas_root(totals: int) -> Edit:
-    """A driver that reports a GPU below a root that it does not report."""
+    """Return an edit that adds a GPU below a root that it does not report."""
 
     def edit(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
         if not tree.exists("gpu"):

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("no_waiting")
 
 FAR = "far-host"
 CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
-#: Seconds without an event after which a test fails.
+#: Seconds to wait for an event before a test fails.
 TIMEOUT = 60.0
 
 
@@ -133,7 +133,7 @@ def test_two_move_claims_at_once_leave_one_move_in_progress(
     won: list[Migration | None] = []
 
     def create_late(migration: Migration) -> None:
-        """Run the whole other claim after this one has looked for moves."""
+        """Let the other claim run completely after this claim has looked for moves."""
         monkeypatch.undo()
         won.append(claims.move_claim(again, again.flavor, "cn-2").migration)
         migration.create()
@@ -220,7 +220,7 @@ def test_release_restores_the_figures_of_the_host_that_has_the_node(
     far.driver.says("cn", "cn", "cleaning")
     far.driver.nodes["cn"] = node({"VCPU": (8, 2)})
     sync(far)
-    # An old release leaves its records behind.
+    # Restore the records of the former host, as an old release would leave them.
     copies = ProviderRecordList(
         objects=[to_object(one.provider_uuid, to_record(one)) for one in left]
     )

@@ -169,12 +169,12 @@ def commands() -> list[list[str]]:
 
 
 def wrongly_used(done: dict[str, Done]) -> list[str]:
-    """Return the commands to which tests/lab/secrets.py does not give their arguments."""
+    """Return the commands for which tests/lab/secrets.py gives wrong arguments."""
     return [name for name, one in done.items() if one.code == 64]
 
 
 def ironic(directory: Path, url: str) -> IronicDriver:
-    """Return the driver for a server that acts as Ironic; a listing has three pages at most."""
+    """Return an Ironic driver for this server, which reads three pages of a listing at most."""
     config = directory / "ironic.conf"
     config.write_text(
         f"[DEFAULT]\nenabled_drivers = metal\nstate_path = {directory}\n"

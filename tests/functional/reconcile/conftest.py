@@ -4,7 +4,8 @@ Tests marked ANYWHERE (see ``places``) run twice: once with the objects stored b
 with the objects stored by another process. These are the tests whose result can depend on the
 storing process: tests of rows, records and damaged records, of takeovers, killed processes and
 claims, and of a random history. All tests of the objects themselves also run twice. Tests of
-Placement or of a driver run only with the objects in this process."""
+Placement or of a driver run only with the objects in this process.
+"""
 
 from collections.abc import Iterator
 
@@ -26,7 +27,8 @@ def where(request: pytest.FixtureRequest) -> Iterator[str]:
     """Store objects in this process or in the other one.
 
     A module fixture that opens the state directory must request this fixture. In the other process,
-    each call of a remotable method arrives as JSON."""
+    each call of a remotable method arrives as JSON.
+    """
     place: str = getattr(request, "param", "here")
     if place == "here":
         yield place

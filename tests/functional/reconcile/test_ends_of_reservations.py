@@ -46,7 +46,7 @@ def cleaned(publishing: Publishing, placement: PlacementFixture, driver: Cleanin
 
 @pytest.fixture
 def far(publishing: Publishing, placement: PlacementFixture) -> Iterator[Publishing]:
-    """The same driver instance on another host; its driver reports a cleaning of the node, too."""
+    """The same driver instance on another host; its driver also reports a cleaning of the node."""
     with Publishing(placement, publishing.state_path, host="far") as fixture:
         driver = CleaningDriver()
         driver.host = "far"

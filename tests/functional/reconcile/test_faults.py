@@ -300,7 +300,8 @@ def test_provider_that_gets_an_owner_trait_between_our_read_and_write_is_not_wri
 def takes_over_when_touched(placement: PlacementFixture, provider: str) -> list[object]:
     """Let another client add an owner trait to a provider before our next request about it.
 
-    The returned list then gets the state of the provider after that write."""
+    The returned list then gets the state of the provider after that write.
+    """
     state_after: list[object] = []
 
     def take_over() -> None:

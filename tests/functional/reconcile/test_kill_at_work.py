@@ -1,6 +1,7 @@
 """Objects, records and Placement agree after a kill at any moment and the next cycles.
 
-WHARFINGER_KILLS is the number of kills on each database with --all. A long run has 50."""
+WHARFINGER_KILLS is the number of kills on each database with --all. A long run has 50.
+"""
 
 import os
 from collections.abc import Iterator

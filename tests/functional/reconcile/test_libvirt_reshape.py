@@ -1,6 +1,7 @@
 """A reshape moves the vGPUs from the host's root, where an old release had them, to the devices.
 
-Uses libvirt's test driver, which reads a host with its domains from a file."""
+Uses libvirt's test driver, which reads a host with its domains from a file.
+"""
 
 import shutil
 import uuid

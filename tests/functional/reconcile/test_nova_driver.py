@@ -65,7 +65,8 @@ def spread(driver: "NovaDriver", tree: ProviderTree, node: str, allocations: All
 class NovaDriver(ScriptedDriver):
     """A host with two NUMA nodes, three GPUs below them, and a storage provider that it shares.
 
-    While ``old`` is set, the node itself has the VGPUs."""
+    While ``old`` is set, the node itself has the VGPUs.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,7 +170,8 @@ def reshaping(
 ) -> NovaDriver:
     """The driver after it has published VGPUs on the node, which instances use.
 
-    The driver now reports the VGPUs on the GPUs."""
+    The driver now reports the VGPUs on the GPUs.
+    """
     driver.old = True
     assert not publishing.cycle.sync().problems
     allocate(placement, instance(1), cn={"VCPU": 2, "MEMORY_MB": 1024, "VGPU": 3})

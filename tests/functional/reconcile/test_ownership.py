@@ -36,7 +36,8 @@ _TWO_OWNERS = """
 def one_owner(placement: PlacementFixture) -> None:
     """Assert after every write that no provider in Placement has the traits of two owners.
 
-    The names of providers to which a test gives two owners start with "theirs"."""
+    The names of providers to which a test gives two owners start with "theirs".
+    """
 
     def scan(method: str, path: str) -> None:
         if method != "GET":

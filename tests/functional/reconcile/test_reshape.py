@@ -236,7 +236,8 @@ def test_reshapes_of_several_trees_keep_figures_and_consumers_apart(
 def overlaid(publishing: Publishing, placement: PlacementFixture) -> str:
     """A consumer of nova's node cn and of our child old; the driver reserves both.
 
-    The driver now moves the VGPUs from old to the child new."""
+    The driver now moves the VGPUs from old to the child new.
+    """
     client, root = placement.client, names.root_uuid("cn")
     client.create_provider(root, "cn", None)
     client.set_inventories(root, client.set_traits(root, 0, ["OWNER_NOVA"]), NOVAS)
@@ -778,7 +779,8 @@ class Shape:
     """An edit of a node with three cards, which moves VGPUs to the card TARGET.
 
     ``moving`` are the providers that lose their VGPUs. If the node is ``overlaid``, nova publishes
-    its VCPUs. ``reserved`` and ``ratios`` are by provider name."""
+    its VCPUs. ``reserved`` and ``ratios`` are by provider name.
+    """
 
     TOTAL: Final = 64
     CARDS: Final = ("a", "b", "c")

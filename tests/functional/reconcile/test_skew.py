@@ -132,7 +132,8 @@ def cycle(
 ) -> None:
     """Run a cycle on each host, and assert that it has no problems.
 
-    ``mine`` are the machines of today's host, ``its`` those of the old host."""
+    ``mine`` are the machines of today's host, ``its`` those of the old host.
+    """
     for told in (old.call("cycle", its, cycle_type), new.cycle(mine, cycle_type)):
         assert told.problems == ()
 

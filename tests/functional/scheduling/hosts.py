@@ -1,4 +1,4 @@
-"""Hosts with devices, for a Placement that is empty."""
+"""Hosts with devices for an empty Placement."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -13,7 +13,7 @@ AGGREGATE: Final = uuid("the aggregate of a host and its disk")
 
 VULKAN, DXVA, FAST = "HW_GPU_API_VULKAN", "HW_GPU_API_DXVA", "CUSTOM_FAST"
 _WORDS: Final = {"vulkan": VULKAN, "dxva": DXVA, "fast": FAST}
-#: A GPU for each set of these traits, by name: "vulkan-fast" has two, "gpu" none.
+#: The traits of GPUs by name: "vulkan-fast" has two traits, "gpu" has none.
 GPUS: Final = {
     "-".join(words) or "gpu": frozenset(_WORDS[word] for word in words)
     for number in range(len(_WORDS) + 1)
@@ -29,7 +29,7 @@ def publish(
     below: str | None = None,
     aggregate: str | None = None,
 ) -> None:
-    """Create a provider; its uuid is that of ``samples`` for its name."""
+    """Create a provider, with the uuid that ``samples`` gives to its name."""
     parent = None if below is None else uuid(below)
     created = client.create_provider(uuid(name), name, parent)
     generation = client.set_traits(created.uuid, created.generation, traits)

@@ -1,4 +1,4 @@
-"""Searches for candidates as programs make them, with a clock that a test advances."""
+"""Searches for candidates as programs make them, and a clock that tests advance."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -22,13 +22,16 @@ from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.request_filters import RequestFilter, Surroundings, loader
 
 NOVA, CYBORG, ACME = "OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_OWNER_ACME"
-#: Seconds for which searches cache answers.
+#: Seconds for which a search caches owner traits and gates.
 CACHE_TIME = 30
 BEFORE = OWNER_TAG_VERSION - 1
 
 
 class Clock(fixtures.Fixture):
-    """The clock of the caches of owner traits and gates."""
+    """The clock of the caches of owner traits and gates.
+
+    The gate of an owner is on if all services of the owner tag their providers.
+    """
 
     def _setUp(self) -> None:
         self.now = 0.0
@@ -41,7 +44,7 @@ class Clock(fixtures.Fixture):
 
 
 class Seeing(RequestFilter):
-    """A request filter that accepts all candidates and notes them in ``candidates``."""
+    """A request filter that accepts all candidates and collects them in ``candidates``."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.candidates: list[Candidate] = []
@@ -52,7 +55,7 @@ class Seeing(RequestFilter):
 
 
 class Searching(fixtures.Fixture):
-    """Searches in a Placement, and the database with the rows of services."""
+    """Searches in a Placement, with a database of services."""
 
     def __init__(self, placement: PlacementFixture, directory: Path) -> None:
         super().__init__()
@@ -65,25 +68,25 @@ class Searching(fixtures.Fixture):
         self.kept = self.useFixture(KeptInFile(self.directory))
 
     def surroundings(self, *lines: str) -> Surroundings:
-        """Return a new client and the surroundings of filters, with these lines in [scheduling]."""
+        """Return what filters need: these options of [scheduling], a new client, the database."""
         path = self.directory / "scheduling.conf"
         path.write_text("\n".join(["[scheduling]", f"cache_time = {CACHE_TIME}", *lines, ""]))
         client = self.placement.new_client()
         return Surroundings(load([str(path)]), client, self.kept.context)
 
     def search(self, *lines: str) -> CandidateSearch:
-        """Return a search with the configured filters, before its first request."""
+        """Return a search with the configured filters; clear the list of requests."""
         its = self.surroundings(*lines)
         names = SchedulingSection.read(its.conf).request_filters
         search = CandidateSearch(its.placement, loader.load(names, its))
-        assert its.placement.microversion  # is requested once in a client's life
+        assert its.placement.microversion  # a client requests the version only once; do it now
         self.placement.requests.clear()
         return search
 
     def order(self, request: ResourceRequest, *lines: str) -> list[Candidate]:
         """Return the unfiltered candidates for a request, in Placement's order.
 
-        The order is the same each time for the same providers, and different in each process.
+        The order stays the same for the same providers in one process.
         """
         its = self.surroundings(*lines)
         seeing = Seeing(its)
@@ -92,12 +95,12 @@ class Searching(fixtures.Fixture):
         return seeing.candidates
 
     def has_services(self, *services: tuple[Iterable[str], int]) -> None:
-        """Store services that publish for these owners, of these versions."""
+        """Store services, each with its owners and its version."""
         for number, (owners, version) in enumerate(services):
             service(self.kept.context, number, owners=list(owners), version=version).create()
 
     def asked(self) -> list[str]:
-        """Return the requests since the last call, or since the search exists."""
+        """Return the requests since the last call, or since ``search()``."""
         seen = list(self.placement.requests.seen)
         self.placement.requests.clear()
         return seen
@@ -106,7 +109,7 @@ class Searching(fixtures.Fixture):
 def asking(
     *said: str, suffix: str = "", owner: str | None = None, **resources: int
 ) -> RequestGroup:
-    """Return a group for these amounts, under these conditions on traits."""
+    """Return a request group for these amounts, with these conditions on traits."""
     return RequestGroup(
         suffix=suffix, resources=resources, traits=TraitConditions.parse(said), owner=owner
     )
@@ -118,7 +121,7 @@ def wanted(*groups: RequestGroup, **values: Any) -> ResourceRequest:
 
 
 def asked(request: Request, limit: int | None = None) -> ResourceRequest:
-    """Return the request of a brute-force search as one of ours."""
+    """Return the requests since the last call, or since the search was created."""
     return ResourceRequest(
         groups=tuple(
             RequestGroup(
@@ -144,7 +147,7 @@ def asked(request: Request, limit: int | None = None) -> ResourceRequest:
 
 
 def takers(candidates: Iterable[Candidate], *names: str) -> list[str]:
-    """Return the named providers that each candidate uses."""
+    """Return, for each candidate, those of the named providers that it uses."""
     return [
         " ".join(name for name in names if uuid(name) in candidate.allocations)
         for candidate in candidates

@@ -1,4 +1,4 @@
-"""The search for candidates in the real Placement: results, drops and requests."""
+"""The search for candidates in the real Placement: results, dropped candidates and requests."""
 
 import logging
 import re
@@ -36,7 +36,7 @@ DISABLED = "COMPUTE_STATUS_DISABLED"
 FAST = "CUSTOM_FAST"
 OWN_FILTERS = "request_filters = owner"
 NEW = "CUSTOM_OWNER_NEWBORN"
-#: Each owner, and its GPU on the host of ``hosts``.
+#: Each owner and the owner's GPU on the host of ``publish_owners``.
 OWNERS = [(NOVA, "n"), (CYBORG, "y"), (ACME, "a"), (None, "u")]
 OWNER_READS = [
     "GET /traits?name=startswith:OWNER_",
@@ -46,7 +46,7 @@ OWNER_READS = [
 
 @pytest.fixture
 def searching(placement: PlacementFixture, tmp_path: Path) -> Iterator[Searching]:
-    """A search setup in which all owners' gates are on."""
+    """A search setup in which the gates of all owners are on."""
     with Searching(placement, tmp_path) as fixture:
         fixture.has_services(([NOVA, CYBORG, ACME], OWNER_TAG_VERSION))
         yield fixture
@@ -54,7 +54,7 @@ def searching(placement: PlacementFixture, tmp_path: Path) -> Iterator[Searching
 
 @pytest.fixture(autouse=True)
 def as_few_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send the limit of the request first."""
+    """Let a search first request exactly the limit of the request."""
     monkeypatch.setattr(candidates, "_FEWEST", 1)
 
 
@@ -67,7 +67,7 @@ def client(searching: Searching) -> WritingClient:
 
 @pytest.fixture
 def newborn(client: WritingClient, placement: PlacementFixture) -> Iterator[Callable[[], str]]:
-    """A function that creates an owner trait, which is deleted after the test."""
+    """A function that creates an owner trait. The trait is deleted after the test."""
 
     def born() -> str:
         client.create_trait(NEW)
@@ -82,7 +82,7 @@ def newborn(client: WritingClient, placement: PlacementFixture) -> Iterator[Call
 
 @pytest.fixture
 def host(searching: Searching) -> WritingClient:
-    """The host of ``hosts``: GPUs n of nova, y of Cyborg, a of ACME, and u untagged."""
+    """The host of ``publish_owners``: GPUs n of nova, y of Cyborg, a of ACME, and u untagged."""
     publish_owners(searching.placement.client)
     return searching.placement.client
 
@@ -201,7 +201,7 @@ def test_sharing_provider_is_used_by_its_owner_and_if_untagged_by_all(
     for suffix in ("", "_DISK"):
         of_nobody = search.find(wanted(asking(suffix=suffix, DISK_GB=1)))
         assert takers(of_nobody.candidates, *disks) == ["nobodys"]
-    # A request may forbid sharing providers.
+    # A request that forbids sharing providers gets the node itself.
     itself = wanted(asking(f"!{SHARES}", owner=NOVA, VCPU=1))
     assert takers(search.find(itself).candidates, "cn") == ["cn"]
 
@@ -226,7 +226,7 @@ def test_group_without_resources_may_match_any_owner(
 def test_provider_that_is_only_in_a_subtree_needs_no_summary(
     searching: Searching, client: WritingClient
 ) -> None:
-    """Placement sends summaries of trees with allocations; the disk is in another tree."""
+    """Placement summarises only trees with allocations; here only the other tree has one."""
     publish(client, "cn", {"VCPU": 1}, FAST, NOVA, aggregate=AGGREGATE)
     publish(client, "s", {"DISK_GB": 9}, SHARES, aggregate=AGGREGATE)
     request = wanted(
@@ -243,7 +243,7 @@ def test_provider_that_is_only_in_a_subtree_needs_no_summary(
 def test_owner_unknown_to_placement_is_offered_shared_providers(
     searching: Searching, host: WritingClient
 ) -> None:
-    """Its gate is on, and a request that names it would be refused."""
+    """The owner's gate is on, but Placement would refuse a request with the owner's trait."""
     service(searching.kept.context, 9, owners=[NEW], version=OWNER_TAG_VERSION).create()
     search = searching.search()
 
@@ -267,14 +267,15 @@ def test_disabled_host_is_not_offered(searching: Searching, client: WritingClien
 
 
 def gpu(limit: int | None) -> ResourceRequest:
-    """Return a request whose answer must be checked: one provider of nova satisfies its
-    conditions.
-    """
+    """Return a request for two resources of nova; the search must check its candidates."""
     return wanted(asking(owner=NOVA, VCPU=1, VGPU=1), limit=limit)
 
 
 def many(searching: Searching, untagged: int, owned: int) -> list[str]:
-    """Publish GPUs below a host of nova; return them in Placement's order, untagged ones first."""
+    """Publish untagged GPUs and GPUs of nova on a host; return their names.
+
+    In Placement's order, the untagged GPUs come first.
+    """
     client = searching.placement.client
     publish(client, "cn", {"VCPU": 8}, NOVA)
     names = {uuid(name): name for name in (f"gpu-{one}" for one in range(untagged + owned))}
@@ -289,7 +290,7 @@ def many(searching: Searching, untagged: int, owned: int) -> list[str]:
 @pytest.mark.parametrize(
     ("untagged", "owned", "cases"),
     [
-        # By limit: the limits requested, the number of candidates, the number of drops.
+        # By limit: the requested limits, and the numbers of found and of dropped candidates.
         (0, 3, {None: (["none"], 3, 0), 2: (["2"], 2, 0), 3: (["3"], 3, 0), 4: (["4"], 3, 0)}),
         (2, 1, {4: (["4"], 1, 2), 3: (["3", "30"], 1, 2), 2**31 - 1: (["2147483647"], 1, 2)}),
         (3, 3, {None: (["none"], 3, 3), 2: (["2", "20"], 2, 3)}),
@@ -311,7 +312,7 @@ def test_limited_search_asks_again_with_higher_limits(
 
         requests = searching.asked()
         assert limits(requests) == asked
-        assert len(requests) == len(asked) + 2  # and the owner traits
+        assert len(requests) == len(asked) + 2  # two more requests read the owner traits
         assert takers(answer.candidates, *names) == names[untagged:][:found]
         assert answer.dropped == ({"owner": dropped} if dropped else {})
 
@@ -330,7 +331,7 @@ def test_low_limit_is_raised_if_filters_may_drop_candidates(
     assert limits(searching.asked()) == ["1"]
 
 
-def test_group_of_its_own_needs_no_check(searching: Searching) -> None:
+def test_candidates_of_separate_groups_need_no_check(searching: Searching) -> None:
     names = many(searching, untagged=5, owned=1)
     request = wanted(asking(owner=NOVA, VCPU=1), asking(suffix="_GPU", owner=NOVA, VGPU=1), limit=1)
 
@@ -394,7 +395,7 @@ def test_new_owner_is_excluded_at_once_and_forbidden_from_then_on(
     assert takers(search.find(request).candidates, "cn", "new") == ["cn"]
     newborn()
     publish(client, "new", {"VGPU": 4}, NEW, below="cn")
-    # With a known owner trait as well, it would satisfy the request in any group.
+    # A provider with a known owner trait, too, would otherwise satisfy the request.
     publish(client, "both", {"VGPU": 4}, NEW, NOVA, below="cn")
     searching.asked()
 
@@ -411,7 +412,7 @@ def test_new_owner_is_excluded_at_once_and_forbidden_from_then_on(
     assert f"!{NEW}" in second_query
 
 
-def test_new_owner_is_served_after_the_cache_time(
+def test_new_owner_gets_candidates_after_the_cache_time(
     searching: Searching, client: WritingClient, newborn: Callable[[], str]
 ) -> None:
     searching.kept.write("services", {"owners": f'["{NEW}"]'})
@@ -426,7 +427,7 @@ def test_new_owner_is_served_after_the_cache_time(
     assert takers(search.find(request).candidates, "new") == ["new"]
 
 
-def test_deleted_owner_trait_in_the_cache_costs_one_more_attempt(
+def test_search_with_a_deleted_owner_trait_in_the_cache_tries_once_more(
     searching: Searching, host: WritingClient, placement: PlacementFixture
 ) -> None:
     host.create_trait(NEW)
@@ -461,10 +462,10 @@ def test_sixteen_threads_share_a_search(searching: Searching, host: WritingClien
     assert len(asked) == len(owners) + 2
 
 
-def test_groups_beside_one_without_a_suffix_are_isolated_with_correct_amounts(
+def test_isolated_groups_beside_a_group_without_suffix_have_correct_amounts(
     searching: Searching, host: WritingClient
 ) -> None:
-    """Placement 16 would mix up the amounts."""
+    """With one request for all groups, Placement 16 would mix up the amounts."""
     for name in ("n2", "n3"):
         publish(host, name, {"VGPU": 4}, NOVA, below="cn")
     groups = [asking(suffix=suffix, owner=NOVA, VGPU=1) for suffix in ("", "_1", "_2")]
@@ -492,7 +493,7 @@ def test_too_many_owners_for_a_url_are_excluded_by_the_check(
             placement.adapter.request(f"/traits/{name}", "DELETE", microversion="1.39")
 
 
-# Older servers: without choices of traits, traits of roots, mappings, or all of them.
+# Older servers, which lack "in:" for traits, root traits or mappings.
 
 
 OLDER = ["1.38", "1.34", "1.33", "1.29"]
@@ -522,7 +523,7 @@ def test_older_server_offers_each_owner_its_providers(
     for (owner, gpu), suffix in product(OWNERS, ("", "_GPU")):
         found = search.find(wanted(asking(suffix=suffix, owner=owner, VGPU=1)))
         assert takers(found.candidates, *"nyau") == [gpu]
-        assert sum(found.dropped.values()) == (1 if owner else 0)  # the untagged one
+        assert sum(found.dropped.values()) == (1 if owner else 0)  # the untagged GPU is dropped
     assert all("required=in:" not in one for one in searching.asked())
     several = wanted(
         asking(owner=NOVA, VCPU=1, DISK_GB=1),
@@ -553,7 +554,7 @@ def test_request_of_several_owners_needs_mappings(
         assert "a request for several owners' resources" in caught.value.request
         assert "needs microversion 1.34, the server has 1.33" in caught.value.detail
         assert searching.asked() == []
-    # A group without resources is no second owner: the server refuses only the subtree.
+    # A group without resources has no owner, so only the subtree condition is refused.
     top = asking(FAST, suffix="_TOP")
     with pytest.raises(MicroversionUnsupported, match=r"1\.36.*1\.33"):
         search.find(wanted(owned, top, same_subtree=(frozenset({"_N", "_TOP"}),)))
@@ -610,6 +611,6 @@ def test_older_server_never_offers_a_disabled_host(
     found = search.find(request)
 
     assert takers(found.candidates, *hosts) == [name for name in hosts if name != first]
-    # A server that supports the condition leaves nothing to drop.
+    # A server that supports the root condition returns no candidate that has to be dropped.
     assert limits(searching.asked()) == (["1"] if newest == "1.35" else ["1", "10"])
     assert found.dropped == ({} if newest == "1.35" else {"compute_status": 1})

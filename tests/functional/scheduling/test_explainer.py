@@ -1,7 +1,7 @@
-"""Explanations: their counts match the contents of Placement.
+"""Counts in explanations agree with the contents of Placement.
 
-Random forests are in the real Placement. Each count of an explanation is compared with one made
-provider by provider, and the candidates with Placement's own answer.
+The real Placement has random trees of providers (forests). The tests compare each count with one
+that is computed provider by provider, and the candidates with Placement's own answer.
 """
 
 import os
@@ -57,16 +57,16 @@ REQUESTS_OF_EACH = 4
 NOVA, CYBORG, ACME, NEWBORN = forests.OWNERS
 FAST = "CUSTOM_FAST"
 DISABLED = "COMPUTE_STATUS_DISABLED"
-#: The providers of all forests.
+#: The uuids of all providers that a forest may have.
 EVERYBODY = {forests.Provider(number, None, frozenset(), {}).uuid for number in range(200)}
-#: More providers than are read one by one.
+#: More providers than the explainer reads one by one.
 MANY = 3 * provider_inventories.LOOKED_AT
 SINCE = datetime(2031, 5, 1, 12, tzinfo=UTC)
 
 
 @dataclass(frozen=True, repr=False)
 class World:
-    """A Placement for forests, in which the gates of nova and ACME are on."""
+    """A Placement with a forest, in which the gates of nova and ACME are on."""
 
     placement: PlacementFixture
     kept: KeptInFile
@@ -104,7 +104,7 @@ class World:
         generation: int = 1,
         host: str = "host-a",
     ) -> None:
-        """Store records of providers, with these reasons of reservation.
+        """Store records of providers, with these reasons of the driver to reserve them.
 
         An unchanged provider has generation 1.
         """
@@ -141,7 +141,7 @@ def world(
 
 @pytest.fixture(autouse=True)
 def new(world: World) -> Iterator[None]:
-    """A world whose database has only services."""
+    """Give the world a database that has only services."""
     with world.kept.in_use():
         owners = [NOVA, ACME]
         service(world.kept.context, owners=owners, version=OWNER_TAG_VERSION).create()
@@ -165,7 +165,7 @@ def test_counts_of_random_requests_match_placement(world: World, draw: Draw) -> 
 
     in_any_forest()
     print(dict(ends))
-    # A run in which all explanations end at the same step proves little.
+    # The test proves little if all explanations end at the same step.
     assert {"found", "owner"} <= ends.keys()
 
 
@@ -196,7 +196,7 @@ def _explained_in_a_forest(world: World, data: st.DataObject) -> Iterator[str]:
         ]
         there = {str(stage.step): stage.count for stage in told.trees}
         expected = funnels.of_trees(providers, request, rule)
-        # If nothing is left, no further request is sent.
+        # If a step leaves no tree, the explanation has no further steps.
         assert there == {step: expected[step] for step in list(expected)[: len(there)]}
         assert not any(list(expected.values())[len(there) :])
         assert told.candidates == len(candidates(providers, request, rule))
@@ -228,7 +228,7 @@ def gpus(count: int, **stock: int) -> list[forests.Provider]:
 
 
 def _otherwise(one: forests.Provider) -> forests.Provider:
-    """Return the provider with free classes reserved and reserved classes free."""
+    """Return the provider with its free classes reserved, and its reserved classes free."""
     stocks = {
         kind: replace(its, reserved=0 if its.reserved else its.total)
         for kind, its in one.inventories.items()
@@ -261,13 +261,13 @@ def one_gpu(amount: int = 1, required: str = "", suffix: str = "") -> ResourceRe
 
 
 def left(told: Explanation) -> funnels.Counts:
-    """Return the number of providers left of the only part."""
+    """Return the number of providers left at each step of the explanation's only part."""
     [part] = told.parts
     return counts(part)
 
 
 def reasons(told: Explanation) -> list[list[Reason]]:
-    """Return the reasons of each nearest miss of the only part."""
+    """Return the reasons of each nearest miss in the explanation's only part."""
     [part] = told.parts
     return [[it for its in one.reasons.values() for it in its] for one in part.misses]
 
@@ -285,7 +285,7 @@ def test_explanation_of_many_providers_takes_no_more_requests_than_of_ten(world:
             taken.append(requests)
 
         assert taken[0] == taken[1], stock
-        # This includes the inventories of five misses, which take up to two requests.
+        # The explainer also reads the inventories of five misses, with up to two requests each.
         assert taken[0] <= 25, stock
 
 
@@ -375,15 +375,15 @@ def test_fleet_with_records_of_two_hosts_counts_as_last_recorded(world: World) -
     assert told.parts[0].last_seen == 0
 
 
-def test_unit_limits_of_candidates_are_those_of_the_records(world: World) -> None:
-    """Placement's summaries of candidates have no unit limits."""
+def test_unit_limits_of_candidates_are_read_from_records(world: World) -> None:
+    """Placement's summaries of candidates do not have unit limits."""
     fleet = gpus(20, used=2, max_unit=2)
     world.publish(*fleet)
     world.remembers(*fleet)
 
     told = world.explain(one_gpu(3))
 
-    # Even if all four were free, they would come in twos.
+    # The step size is two, so even four free units do not fit a request for three.
     [short] = [stage for stage in told.parts[0].stages if stage.step is Step.ENOUGH]
     assert (short.count, short.alone) == (0, 0)
 
@@ -408,7 +408,7 @@ def test_fleet_with_another_class_in_common_takes_few_requests(
     assert requests < 20
 
 
-def test_trees_without_free_units_are_known_from_candidates_for_the_other_class(
+def test_trees_without_free_units_are_found_from_candidates_for_the_other_class(
     world: World,
 ) -> None:
     hosts = [host(number, VCPU=Stock(8)) for number in range(0, 100, 2)]
@@ -428,7 +428,7 @@ def test_trees_without_free_units_are_known_from_candidates_for_the_other_class(
     assert requests < 20
 
 
-# Holders.
+# Reservations and their holders.
 
 
 def test_provider_whose_reservation_ends_soon_counts_as_used_up(world: World) -> None:
@@ -446,7 +446,7 @@ def test_holdings_name_the_reasons_of_drivers_and_operators(world: World) -> Non
     world.publish(cleaned, loud, theirs, host(3, VGPU=Stock(4, used=4)))
 
     def holdings() -> dict[str, tuple[int, object, object]]:
-        """Return, by reason, the number of providers, and the first holder and time."""
+        """Return, by reason: the number of providers, and the first holder and time."""
         told = world.explain(one_gpu())
         assert left(told)["not_reserved"] == 1
         return {
@@ -460,7 +460,7 @@ def test_holdings_name_the_reasons_of_drivers_and_operators(world: World) -> Non
 
     world.remembers(cleaned, reasons=("cleaning",))
     by_driver = holdings()
-    # The driver has not seen the operator's reservation yet.
+    # The record does not have the operator's reservation yet.
     world.remembers(replace(loud, inventories={"VGPU": Stock(4)}))
     samples.reservation(
         world.kept.context, provider_uuid=loud.uuid, reason="loud", holder="operator", since=SINCE
@@ -473,7 +473,7 @@ def test_holdings_name_the_reasons_of_drivers_and_operators(world: World) -> Non
 
 
 @pytest.mark.parametrize("live", ["readable", "{", '{"uuid": 1}', None])
-def test_holding_without_a_reason_is_the_drivers_if_its_record_is_readable(
+def test_reservation_without_a_reason_is_the_drivers_if_its_record_is_readable(
     world: World, live: str | None
 ) -> None:
     [gpu] = gpus(1, reserved=4)

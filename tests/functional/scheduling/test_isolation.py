@@ -1,11 +1,12 @@
-"""Proof that owners are never mixed, and that no valid candidate is lost.
+"""Requests never mix owners and lose no valid candidate.
 
-Random forests are in the real Placement, and random requests go through the real owner filter. The
-results are compared with a search by brute force, which shares no code with the filter and uses
-only Placement's API. For each request without owners, the search is compared with Placement too.
+Random requests go through the owner filter to a real Placement with random trees of providers
+(forests). The results are compared with a search by brute force, which shares no code with the
+filter and uses only Placement's API. Requests without owners are also compared with Placement's
+answer.
 
-WHARFINGER_FORESTS is the number of forests, such as WHARFINGER_FORESTS=2000 for the long version,
-which draws others in each run; the short version always draws the same.
+WHARFINGER_FORESTS is the number of forests. A long run has 2000 and draws other forests each time;
+the default run always draws the same.
 """
 
 import os
@@ -49,13 +50,13 @@ REQUESTS_OF_EACH = 5
 
 NOVA, CYBORG, ACME, NEWBORN = forests.OWNERS
 CURRENT, FORMER = OWNER_TAG_VERSION, OWNER_TAG_VERSION - 1
-#: Sets of services by name: the owners and the version of each.
+#: Sets of services by name; each service has owners and a version.
 SERVICES = {
     "all tag": [((NOVA, CYBORG), CURRENT), ((ACME,), CURRENT), ((NEWBORN,), CURRENT)],
     "some tag": [((NOVA,), CURRENT), ((CYBORG, ACME), CURRENT), ((CYBORG,), FORMER)],
     "there are none": [],
 }
-#: The owners whose gates are on with these services.
+#: By set of services: the owners whose gates are on.
 GATES = {
     "all tag": frozenset(forests.OWNERS),
     "some tag": frozenset((NOVA, ACME)),
@@ -67,7 +68,7 @@ ANY_REQUEST = ResourceRequest(groups=(RequestGroup(resources={"VCPU": 1}, owner=
 
 @dataclass(frozen=True, repr=False)
 class World:
-    """A Placement for forests, and the surroundings of the filter."""
+    """A Placement with a forest, and what the owner filter needs."""
 
     placement: PlacementFixture
     objects: dict[str, Context]
@@ -94,7 +95,7 @@ class World:
         ]
 
     def new_filter(self, services: str, untagged: str) -> OwnerFilter:
-        """Return a filter with an empty cache that never expires."""
+        """Return an owner filter whose cache is empty and does not expire during a test."""
         conf = parse([])
         conf.set_override("untagged", untagged, "scheduling")
         conf.set_override("cache_time", 86400, "scheduling")
@@ -140,7 +141,7 @@ def test_owner_filter_never_mixes_owners_and_drops_nothing_else(world: World, dr
 
     in_any_forest()
     print(", ".join(f"{count} {what}" for what, count in seen.items()))
-    # The test proves little if there was nothing to mix or to lose.
+    # The test proves little if few requests could have mixed owners or lost candidates.
     assert min(seen["mixed"], seen["unmixed"], seen["several, some mixed"]) > seen["forests"] / 10
 
 
@@ -167,7 +168,7 @@ def _asked_in_a_forest(world: World, data: st.DataObject) -> Iterator[str]:
             continue
         limit = data.draw(st.sampled_from((None, None, None, 1, 2, 3)), "limit")
         if len(request.groups.keys() - {UNNUMBERED}) > 1 and data.draw(st.booleans(), "isolate"):
-            # Placement supports this condition only in part of the requests.
+            # Isolate only some requests: Placement cannot answer each isolated request correctly.
             request = replace(request, group_policy="isolate")
         expected = candidates(providers, request, rules.owner_rule())
         answer = search.find(asked(request, limit))
@@ -193,8 +194,9 @@ def _kind(offered: int, right: int) -> str:
 
 @dataclass(frozen=True)
 class Rules:
-    """Settings of a filter: whether untagged providers are allowed, and the owners whose gates are
-    on.
+    """Settings of the owner filter: whether untagged providers are allowed, and the gates.
+
+    ``gates`` are the owners whose gates are on.
     """
 
     untagged_allowed: bool
@@ -206,9 +208,9 @@ class Rules:
         )
 
     def narrowed(self, request: Request) -> Request:
-        """Return the request with the part of the rule that Placement supports.
+        """Return the request with the part of the owner rule that Placement can check.
 
-        The filter drops the remaining candidates.
+        The filter checks the other part and drops candidates.
         """
         return replace(
             request,
@@ -227,7 +229,7 @@ class Rules:
 
 
 def _mixed(providers: Providers, request: Request, found: set[Candidate]) -> list[str]:
-    """Return the providers of other owners that a group uses."""
+    """Return the groups with an owner, and the providers of other owners that they use."""
     return [
         f"{request.groups[suffix].owner} from {uuid}"
         for one in found

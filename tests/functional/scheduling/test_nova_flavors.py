@@ -1,4 +1,7 @@
-"""Placement's candidates for nova's request of a flavor, as stored and confined."""
+"""Placement's candidates for nova's request of a flavor, before and after it is confined.
+
+A confined flavor has extra specs that keep nova from using devices of other owners.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +19,7 @@ from wharfinger.scheduling.nova_flavors import confined
 
 
 def nova_takes(placement: PlacementFixture, specs: Mapping[str, str]) -> set[str]:
-    """Return the GPUs in the candidates of nova, which requires an owner only on the root."""
+    """Return the GPUs in nova's candidates; nova requires its owner trait only on the root."""
     flavor = samples.flavor(None, vcpus=1, extra_specs={"resources:MEMORY_MB": "0", **specs})
     flavor.obj_set_defaults()
     request = replace(from_flavor(flavor), root=TraitConditions(required=frozenset(["OWNER_NOVA"])))

@@ -1,7 +1,7 @@
-"""osc-placement and our commands answer the same queries to one Placement in the same way.
+"""osc-placement and the program's commands find the same providers for the same queries.
 
-All queries are about the GPUs of ``hosts``. docs/reference/required.rst lists the queries that
-osc-placement cannot send, or misreads.
+All queries are about the GPUs of ``publish_gpus``. docs/reference/required.rst lists the queries
+that osc-placement cannot send or misreads.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 CANDIDATE_LIST, PROVIDER_LIST = "allocation candidate list", "resource provider list"
 NAMES = {uuid(name): name for name in ("cn", "s", *GPUS)}
 
-# In our syntax: osc-placement leaves out "in:".
+# In the syntax of Wharfinger; for osc-placement the tests remove "in:".
 
 CONDITIONS = [
     "",
@@ -51,7 +51,7 @@ CANDIDATES = [
     f"--resource VCPU=1 --required HW_CPU_X86_AVX --group A --resource VGPU=2 --forbidden {VULKAN}"
     f" --group B --resource VGPU=1 --required in:{VULKAN},{DXVA} --required {FAST}",
 ]
-#: Either group may use either GPU.
+#: A query with two equal groups, each of which may use either GPU.
 SYMMETRIC = " ".join(
     f"--group {suffix} --resource VGPU=1 --required {FAST} --forbidden {DXVA}" for suffix in "AB"
 )
@@ -72,8 +72,8 @@ REFUSED = {
     f"{CANDIDATE_LIST} --resource VGPU=1 --required in:{VULKAN} --forbidden {FAST}": "Got: "
     f"in:{VULKAN},!{FAST} (HTTP 400)",
 }
-#: Queries that osc-placement misreads: the GPUs that it offers and that we offer, or nothing if we
-#: refuse the query.
+#: Queries that osc-placement misreads: the GPUs that osc-placement offers, and the GPUs that
+#: Wharfinger offers (empty if it refuses the query).
 MISTAKEN = {
     f"--resource VGPU=1 --forbidden {VULKAN},{DXVA}": ("dxva dxva-fast", ""),
     f"--resource VGPU=1 --required in:{VULKAN} --required {DXVA} --required {FAST}": (
@@ -93,7 +93,7 @@ Candidate = frozenset[tuple[str, str]]
 
 @pytest.fixture
 def url(placement_service: EmbeddedPlacement) -> Iterator[str]:
-    """The GPUs, in a Placement that is served over HTTP."""
+    """The URL of a Placement with the GPUs of ``publish_gpus``."""
     with over_http(placement_service) as (url, _requests):
         publish_gpus(WritingClient(adapter_to(url)))
         yield url
@@ -106,7 +106,7 @@ def test_both_programs_find_the_same_providers(url: str, tmp_path: Path, draw: D
     providers = draw(PROVIDERS, 3)
     commands = [f"{CANDIDATE_LIST} {query}" for query in candidates]
     commands += [f"{PROVIDER_LIST} {query}" for query in providers]
-    # One process for all, as it takes a second to start.
+    # One process answers all queries, because osc-placement takes a second to start.
     answers = openstack.answers(command.replace("in:", "") for command in commands)
     theirs = dict(zip(commands, answers, strict=True))
 
@@ -156,7 +156,7 @@ def _list_candidates(program: Program, query: str) -> Done:
 
 
 def _candidates(rows: list[dict[str, Any]]) -> list[Candidate]:
-    """Return the candidates that osc-placement lists, a row for each provider."""
+    """Return the candidates in the output of osc-placement, which has a row for each provider."""
     found: dict[int, set[tuple[str, str]]] = {}
     for row in rows:
         amounts = ", ".join(sorted(row["allocation"].split(",")))
@@ -165,7 +165,7 @@ def _candidates(rows: list[dict[str, Any]]) -> list[Candidate]:
 
 
 def _our_candidates(rows: list[dict[str, Any]]) -> list[Candidate]:
-    """Return the candidates that we list, a row for each provider."""
+    """Return the candidates in the program's output, which has a row for each provider."""
     found: dict[int, set[tuple[str, str]]] = {}
     for row in rows:
         amounts = ", ".join(

@@ -1,4 +1,7 @@
-"""Gates: when all services of an owner count as tagging everything, and the cost to know it."""
+"""Gates: when an owner's services count as tagging all providers, and the reads that this takes.
+
+The gate of an owner is on if all services of the owner have a version that tags each provider.
+"""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -41,7 +44,7 @@ def searching(placement: PlacementFixture, tmp_path: Path) -> Iterator[Searching
 
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[tuple[str, str]]]:
-    """Return the log lines about gates since the last call, with their levels."""
+    """A function that returns level and text of the log lines about gates since its last call."""
     caplog.set_level(logging.INFO, logger="wharfinger.scheduling.owner_tagging_gates")
 
     def lines() -> list[tuple[str, str]]:
@@ -64,7 +67,7 @@ def has(searching: Searching, number: int, version: int, *owners: str, **values:
 
 
 def are_on(searching: Searching) -> set[str]:
-    """Return the owners whose gate is on, from an empty cache."""
+    """Return the owners whose gates are on, read with an empty cache."""
     its = Gates(searching.kept.context, CACHE_TIME)
     return {owner for owner in (NOVA, CYBORG, ACME) if its.is_on(owner)}
 
@@ -72,7 +75,7 @@ def are_on(searching: Searching) -> set[str]:
 # Rows of the database.
 
 
-def test_gate_is_on_when_each_existing_service_tags_everything(
+def test_gate_of_an_owner_is_on_when_each_existing_service_of_the_owner_tags_everything(
     searching: Searching,
 ) -> None:
     assert are_on(searching) == set()
@@ -138,7 +141,7 @@ def test_each_change_of_a_gate_is_logged_once(
     its = Gates(searching.kept.context, CACHE_TIME)
 
     def later() -> list[tuple[str, str]]:
-        """Return the levels and the beginnings of the lines, after several questions."""
+        """Ask for gates several times; return the level and the start of each log line."""
         for owner in (NOVA, CYBORG, NOVA):
             searching.clock.advance(CACHE_TIME)
             its.is_on(owner)
@@ -157,7 +160,7 @@ def test_each_change_of_a_gate_is_logged_once(
     its.is_on(NOVA)
     [(level, line)] = told()
     assert (level, line[: line.index(":")]) == ("WARNING", off)
-    # Only some of many services are named.
+    # The log line names only some of many services.
     assert "host-2/wharfinger-agent, " in line
     assert "host-6/wharfinger-agent and 2 more" in line
     assert "host-7" not in line
@@ -192,7 +195,7 @@ def test_first_state_of_a_gate_is_logged_once_as_info(
 
 
 def reads(said: list[str]) -> list[str]:
-    """Return the statements about the table of services."""
+    """Return the statements that read the table of services."""
     return [one for one in said if "services" in one]
 
 

@@ -1,6 +1,6 @@
-"""Request filters in a search: each narrows the request, and drops candidates under its name.
+"""Request filters in a search: each narrows the request or drops candidates, which it counts.
 
-tests/unit/scheduling/test_filter_loader.py tests how they are loaded.
+tests/unit/scheduling/test_filter_loader.py tests how filters are loaded.
 """
 
 import re
@@ -38,7 +38,7 @@ GPU = wanted(asking(owner=NOVA, VCPU=1, VGPU=1))
 
 
 class Checks(RequestFilter):
-    """Drops fast candidates."""
+    """A filter that drops candidates with the trait CUSTOM_FAST."""
 
     def __init__(self) -> None: ...
 
@@ -48,7 +48,7 @@ class Checks(RequestFilter):
 
 
 class Narrows(RequestFilter):
-    """Forbids fast providers in the request."""
+    """A filter that forbids the trait CUSTOM_FAST in the request."""
 
     def __init__(self) -> None: ...
 
@@ -60,7 +60,7 @@ class Narrows(RequestFilter):
 
 @dataclass
 class Sees(RequestFilter):
-    """Keeps the requests that it receives, and then fails if it should."""
+    """A filter that keeps the requests that it receives, and raises ``error`` if it is set."""
 
     error: Exception | None = None
     seen: list[ResourceRequest] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Sees(RequestFilter):
 
 @pytest.fixture
 def searching(placement: PlacementFixture, tmp_path: Path) -> Iterator[Searching]:
-    """A search setup without any provider; nova's gate is on."""
+    """A search setup in which no provider exists and nova's gate is on."""
     with Searching(placement, tmp_path) as fixture:
         fixture.has_services(([NOVA], OWNER_TAG_VERSION))
         yield fixture
@@ -82,13 +82,13 @@ def searching(placement: PlacementFixture, tmp_path: Path) -> Iterator[Searching
 
 @pytest.fixture
 def host(searching: Searching) -> Searching:
-    """The GPUs n of nova, which is fast, u, which is untagged, and others."""
+    """The providers of ``publish_owners``: n of nova, which is fast, u untagged, and others."""
     publish_owners(searching.placement.client)
     return searching
 
 
 def find(searching: Searching, request: ResourceRequest, **filters: RequestFilter) -> Candidates:
-    """Search with these filters, in their order."""
+    """Search with these filters, in this order."""
     search = CandidateSearch(searching.placement.client, filters)
     searching.asked()
     return search.find(request)

@@ -1,4 +1,4 @@
-"""Conditions on traits mean the same to us and to Placement, in each place where they may stand.
+"""Conditions on traits mean the same to Wharfinger and to Placement, in each place of a request.
 
 One root has a child GPU for each set of three traits. The GPUs on offer show the meaning of a
 condition. tests/unit/placement/test_trait_conditions.py tests the syntax, and the tables
@@ -36,12 +36,12 @@ def host(placement: PlacementFixture) -> PlacementFixture:
 
 @dataclass(frozen=True)
 class Place:
-    """A place for conditions; None is a list of providers, a string the suffix of a group."""
+    """A place for conditions: a list of providers (None), or the group with this suffix."""
 
     suffix: str | None
 
     def plainly(self, client: PlacementClient, values: Sequence[str]) -> Sets:
-        """Return Placement's results for conditions in the API's syntax."""
+        """Return what Placement finds for conditions in the syntax of its API."""
         if self.suffix is None:
             found = client.list_providers(required=tuple(values), in_tree=uuid("cn"))
             return {BY_UUID[provider.uuid] for provider in found if provider.name != "cn"}
@@ -49,7 +49,7 @@ class Place:
         return _asked(client, [(f"resources{self.suffix}", "VGPU:1"), *required])
 
     def find(self, client: PlacementClient, values: Sequence[str]) -> Sets:
-        """Return the results for conditions that we have parsed and encoded."""
+        """Return what is found for conditions that Wharfinger parses and encodes."""
         traits = TraitConditions.parse(values)
         if self.suffix is None:
             return self.plainly(client, traits.values())
@@ -123,7 +123,7 @@ def test_several_exclamation_marks_are_refused_though_placement_accepts_them(
 
 
 @everywhere
-def test_server_without_choices_gets_all_other_conditions_in_one(
+def test_server_without_choices_of_traits_gets_all_other_conditions_in_one_parameter(
     host: PlacementFixture, monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:
     lower(monkeypatch, "1.38")

@@ -17,7 +17,7 @@ from wharfinger.placement.embedded import EmbeddedPlacement
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "required.rst").read_text()
 EXAMPLES = re.findall(r"^   \* - ``(--[^`]+)``\n     - (.+)\n     - (.+)\n     - (.+)$", PAGE, re.M)
 REFUSALS = re.findall(r"^``(--[^`]+)``\n   ::\n\n((?:      .+\n)+)", PAGE, re.M)
-#: Refusals that need Placement's answer.
+#: Queries that are refused only after an answer from Placement.
 LATER = re.findall(
     r"^``(--[^`]+)``\n   ::", PAGE.partition("Only Placement can find these errors")[2], re.M
 )
@@ -26,7 +26,7 @@ UNSENT = re.findall(r"does not send[^:]*::\n\n((?:    .+\n)+)", PAGE)
 
 @pytest.fixture
 def url(placement_service: EmbeddedPlacement) -> Iterator[str]:
-    """The page's example in a Placement that is served over HTTP."""
+    """The URL of a Placement that has the page's example."""
     with over_http(placement_service) as (url, _requests):
         client = WritingClient(adapter_to(url))
         publish(client, "node", {"VCPU": 8}, "HW_CPU_X86_AVX")
@@ -55,7 +55,7 @@ def test_examples_of_the_page_have_the_stated_results(program: Program) -> None:
         assert in_its_own == _names(apart), options
 
 
-def test_refusals_of_the_page_have_the_stated_words(
+def test_refusals_of_the_page_have_the_stated_messages(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(REFUSALS) == len(re.findall(r"^``--", PAGE, re.M)) > len(LATER) > 1
@@ -85,7 +85,7 @@ def _run(program: Program, command: str) -> Done:
 
 
 def _candidates(program: Program, options: str) -> set[str]:
-    """Return the GPUs on offer."""
+    """Return the GPUs in the candidates."""
     rows = _run(program, f"candidate list {options} -f json").json()
     return {row["Provider"] for row in rows} - {"node"}
 

@@ -1,8 +1,7 @@
-"""An upgrade from a release without tags, host by host, and the candidates meanwhile.
+"""Candidates during an upgrade, host by host, from a release that does not tag providers.
 
-Two hosts publish VGPUs for nova, each with real cycles; below each there is a VGPU of Cyborg, too.
-A flavor with a VGPU is requested all along. Each step must offer what was offered before, and never
-a VGPU of Cyborg.
+Two hosts publish VGPUs for nova with real cycles; each host also has a VGPU of Cyborg. Each step of
+the upgrade must offer the same VGPUs of nova for a flavor, and never a VGPU of Cyborg.
 """
 
 import logging
@@ -67,12 +66,12 @@ class Host(fixtures.Fixture):
 
     @property
     def own(self) -> str:
-        """The uuid of the provider of nova's VGPUs."""
+        """Return the uuid of the provider of nova's VGPUs."""
         return self._published[self._gpu]
 
     @property
     def traits(self) -> list[frozenset[str]]:
-        """Return the traits of all providers published for nova."""
+        """Return the traits of all providers that the host publishes for nova."""
         return [self._client.get_traits(uuid).traits for uuid in self._published.values()]
 
     @property
@@ -81,7 +80,7 @@ class Host(fixtures.Fixture):
         return found.version
 
     def _publish_as(self, state: str) -> None:
-        """Start a program with the state in that directory; its cycle runs without problems."""
+        """Publish with a new state directory of this name."""
         directory = self._searching.directory / f"{self.name}-{state}"
         self.publishing = self.useFixture(
             Publishing(self._searching.placement, directory, name=f"gpus-{self.name}")
@@ -92,29 +91,29 @@ class Host(fixtures.Fixture):
         assert not self.publishing.cycle.sync().problems
 
     def _strip(self) -> None:
-        """Remove our tags, as the former release publishes without them."""
+        """Remove our traits, because the former release does not set them."""
         marks = self.publishing.publisher.traits
         for one in self._published.values():
             found = self._client.get_traits(one)
             self._client.set_traits(one, found.resource_provider_generation, found.traits - marks)
 
     def cycle(self) -> None:
-        """Run a cycle of the current release, and report as ``sync`` does."""
+        """Run a cycle of the current release, and report the service as ``sync`` does."""
         outcome = self.publishing.restarted().sync()
         service_record.report(self._context, self.service, {NOVA}, complete=not outcome.problems)
 
     def upgrade(self) -> None:
-        """Upgrade to the current release, with the records of the former one."""
+        """Run a cycle of the current release with the records of the former one."""
         self.cycle()
 
     def downgrade(self) -> None:
-        """Downgrade to the former release: its service row first, and then its providers."""
+        """Downgrade to the former release: first the service's row, then the providers."""
         self._searching.kept.write("services", {"version": BEFORE}, host=self.service)
         self._strip()
 
 
 class Asking:
-    """Requests of a flavor from a process that runs on and from a new one."""
+    """Requests of a flavor by a long-running process with a cache, and by a new process."""
 
     def __init__(self, searching: Searching, hosts: dict[str, Host], specs: dict[str, str]) -> None:
         self._searching = searching
@@ -125,9 +124,7 @@ class Asking:
         self._running = searching.search()
 
     def offered(self, search: CandidateSearch) -> set[str]:
-        """Return the hosts whose VGPU of nova is offered; require that no VGPU of
-        Cyborg is offered.
-        """
+        """Return the hosts whose VGPU of nova is offered; assert that none of Cyborg is offered."""
         taken = {
             provider
             for candidate in search.find(self._request).candidates
@@ -137,11 +134,11 @@ class Asking:
         return {name for name, host in self._hosts.items() if host.own in taken}
 
     def at_once(self) -> set[str]:
-        """Return the offers to the running process, with its cache."""
+        """Return the hosts offered to the running process, which uses its cache."""
         return self.offered(self._running)
 
     def works(self) -> bool:
-        """Return whether both processes are offered all hosts, once the cache has expired."""
+        """Return whether both processes are offered all hosts after the cache has expired."""
         self._searching.clock.advance(CACHE_TIME)
         everything = set(self._hosts)
         return (
@@ -155,7 +152,7 @@ class Asking:
 
 @pytest.fixture
 def newest() -> str:
-    """The newest microversion of Placement."""
+    """The newest microversion that Placement has."""
     return "1.39"
 
 
@@ -176,7 +173,7 @@ def searching(
 
 @pytest.fixture
 def hosts(searching: Searching) -> dict[str, Host]:
-    """Both hosts at the former release."""
+    """Both hosts, which run the former release."""
     return {name: searching.useFixture(Host(searching, name)) for name in "ab"}
 
 
@@ -208,7 +205,7 @@ def changes(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 def test_upgrade_host_by_host_offers_the_same_providers_at_each_step(
     hosts: dict[str, Host], asking: Asking
 ) -> None:
-    # The former release on both.
+    # Both hosts run the former release.
     assert not any(NOVA in traits for host in hosts.values() for traits in host.traits)
     assert not asking.gate()
     assert asking.works()
@@ -227,9 +224,9 @@ def test_upgrade_host_by_host_offers_the_same_providers_at_each_step(
     assert asking.gate()
     assert asking.works()
 
-    # One host is downgraded, in one of the two orders in which others can see it.
+    # Downgrade one host: its service row changes before its providers.
     hosts["b"].downgrade()
-    assert asking.at_once() == {"a"}  # while the cache has the gate as on
+    assert asking.at_once() == {"a"}  # in the cache the gate is still on
     assert not asking.gate()
     assert asking.works()
 
@@ -251,12 +248,14 @@ def test_host_of_the_former_release_may_join_again(
     assert set(changes()) == {"INFO The gate of OWNER_NOVA is on"}
 
     hosts["c"] = searching.useFixture(Host(searching, "c"))
-    assert asking.at_once() == {"a", "b"}  # while the cache has the gate as on
+    assert asking.at_once() == {"a", "b"}  # in the cache the gate is still on
     searching.clock.advance(CACHE_TIME)
     assert asking.at_once() == {"a", "b", "c"}
     assert changes() == ["WARNING The gate of OWNER_NOVA is off"]
     assert asking.works()
-    assert set(changes()) <= {"INFO The gate of OWNER_NOVA is off"}  # a new process logs the state
+    assert set(changes()) <= {
+        "INFO The gate of OWNER_NOVA is off"
+    }  # a new process logs the first state
 
     hosts["c"].upgrade()
     assert asking.at_once() == {"a", "b", "c"}
@@ -273,7 +272,7 @@ def test_host_that_fails_in_its_first_cycle_keeps_the_gate_off(
     driver = hosts["b"].publishing.driver
     published = driver.nodes[f"cn-{hosts['b'].name}"]
     for tagged in (False, True):
-        # Its one node fails, and then another one.
+        # First the host's node fails, then another one.
         driver.nodes["cn-b"] = published if tagged else does_not_answer
         driver.nodes["other"] = does_not_answer
 
@@ -289,7 +288,7 @@ def test_host_that_fails_in_its_first_cycle_keeps_the_gate_off(
     assert asking.gate()
     assert asking.works()
 
-    # A host that fails after it tags everything keeps the gate on.
+    # The gate stays on if a host fails after it has tagged everything once.
     driver.nodes["other"] = does_not_answer
     hosts["b"].cycle()
     assert asking.gate()

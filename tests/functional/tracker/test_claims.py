@@ -1,4 +1,4 @@
-"""Resources of instances on nodes when instances are claimed, moved and deleted."""
+"""Resources that instances use on nodes, after claims, moves and deletions."""
 
 import random
 import sqlite3
@@ -43,11 +43,11 @@ from wharfinger.tracker.usage import Usage, usage_of_node
 pytestmark = ANYWHERE
 
 FAR = "far-host"
-#: Nodes of this host, and one of another.
+#: Two nodes of this host, and a node of another host.
 ONE, OTHER, AWAY = (HOST, "cn-0"), (HOST, "cn-1"), (FAR, "cn-far")
 SMALL = {"vcpus": 2, "memory_mb": 512, "root_gb": 3, "ephemeral_gb": 4}
 SMALL_SUM, LARGE_SUM = (2, 512, 7), (5, 2048, 20)
-#: The statuses of a move before its source can be dropped, and the one after that.
+#: By type of move: the statuses before its source can be dropped, and the final one.
 MOVES = {
     "resize": (("migrating", "post-migrating", "finished"), "confirmed"),
     "migration": (("migrating", "post-migrating", "finished"), "confirmed"),
@@ -58,7 +58,7 @@ MOVES = {
 
 @pytest.fixture
 def far(publishing: Publishing, placement: PlacementFixture) -> Iterator[Publishing]:
-    """A driver instance of another host, with the same store of objects."""
+    """A driver instance on another host, with the same database."""
     with Publishing(placement, publishing.state_path, name="far", host=FAR) as fixture:
         fixture.driver.nodes["cn-far"] = flat(VCPU=8)
         fixture.cycle.sync()
@@ -91,8 +91,9 @@ def place_of(context: Context, one: Instance) -> tuple[str | None, str | None]:
 
 
 def is_right(context: Context, **known: claiming.Amounts) -> bool:
-    """Return whether rows match the resources in use; ``known`` are amounts by node,
-    others are 0.
+    """Return whether the nodes' rows have these used amounts, and 0 for other nodes.
+
+    Assert that the rows also agree with instances and moves.
     """
     said = noted(context)
     assert said == taken(context)
@@ -222,7 +223,9 @@ def test_claim_of_a_node_without_a_row_of_this_host_is_refused(
     assert new.node is None
 
 
-def test_drop_before_or_after_its_status_is_refused(publishing: Publishing, here: Claims) -> None:
+def test_drop_of_a_move_claim_in_a_wrong_status_is_refused(
+    publishing: Publishing, here: Claims
+) -> None:
     too_early = ("migrating", "post-migrating", "reverting", "reverted", "failed", "queued")
     too_late = ("confirming", "confirmed", "completed", "done")
     for end, statuses in ((End.SOURCE, too_early), (End.DESTINATION, too_late)):
@@ -245,7 +248,7 @@ def test_move_between_hosts_counts_at_both_until_its_source_is_dropped(
     here.instance_claim(one, "cn-0")
     wanted = large() if kind == "resize" else one.flavor
     there_sum = LARGE_SUM if kind == "resize" else SMALL_SUM
-    # Some moves begin with the claim, others before it.
+    # A resize or evacuation exists before its claim; other moves begin with it.
     begun = migration(context, one, ONE, kind=kind) if kind in ("resize", "evacuation") else None
     statuses, over = MOVES[kind]
 
@@ -284,7 +287,7 @@ def test_aborted_move_leaves_the_instance_at_its_source(
             assert place_of(context, one) == ONE
             assert Instance.get_by_uuid(context, one.uuid).flavor.vcpus == 2
             assert not claim.migration.is_in_progress
-            # The remaining end counts at once; the other end never counted more than now.
+            # The source counts the instance again; the destination counts nothing.
             assert is_right(context, cn_0=SMALL_SUM), far_on
 
 
@@ -335,7 +338,7 @@ def test_move_claimed_again_for_another_node_releases_the_first(
     assert noted(publishing.context)[OTHER] == NOTHING
 
 
-def test_move_that_ended_long_ago_is_not_ended_again(
+def test_drop_of_a_move_that_has_ended_changes_nothing(
     publishing: Publishing, here: Claims, there: Claims
 ) -> None:
     context = publishing.context
@@ -346,7 +349,7 @@ def test_move_that_ended_long_ago_is_not_ended_again(
         move = claims.move_claim(one, one.flavor, node).migration
         assert move is not None
         lead(move, "migrating", "post-migrating", "finished", "confirming")
-        if claims is here:  # it is being confirmed: too late to abort
+        if claims is here:  # the move is being confirmed, so it is too late to abort
             refused(publishing, "is confirming", here.drop_move_claim, one, move, End.DESTINATION)
         there.drop_move_claim(one, move, End.SOURCE)
         moves.append(move)
@@ -403,7 +406,7 @@ def test_cycle_counts_changes_of_another_process(publishing: Publishing, here: C
                     mine.save()
             case "new":
                 small(other, ONE)
-            case _:  # it died before it could write the right sum
+            case _:  # the other process died before it wrote the right sum
                 [row] = ComputeNodeList.get_by_filters(other, host=HOST, hypervisor_hostname="cn-0")
                 row.vcpus_used = 77
                 row.save()
@@ -527,13 +530,13 @@ def test_claim_with_unreadable_objects_fails(publishing: Publishing, here: Claim
     assert (found.host, found.node, found.revision) == (None, None, 1)
 
 
-# Several at once.
+# Several claims at once.
 
 
-def test_claim_beside_an_abort_leaves_the_right_sum(
+def test_claim_during_an_abort_leaves_the_right_sum(
     publishing: Publishing, here: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A claim whose sum was computed before another instance was deleted, and saved after that."""
+    """The claim reads the sum before the other claim is aborted, and saves it after that."""
     context = publishing.context
     going, coming = small(context), small(context)
     gone = here.instance_claim(going, "cn-0")
@@ -543,7 +546,7 @@ def test_claim_beside_an_abort_leaves_the_right_sum(
         used = usage_of_node(context, host, name)
         if not happened:
             happened.append(name)
-            gone.abort()  # then the row is as before, and has no change to save
+            gone.abort()  # the row is then as before, so it has no change to save
         return used
 
     monkeypatch.setattr(instance_claims, "usage_of_node", meanwhile)
@@ -553,7 +556,7 @@ def test_claim_beside_an_abort_leaves_the_right_sum(
 
 
 def act(context: Context, claims: Claims, nodes: list[str], chosen: random.Random) -> None:
-    """Do one random act of a compute service; ignore conflicts with others."""
+    """Claim, abort or move at random as a compute service; ignore conflicts with others."""
     node = chosen.choice(nodes)
     with suppress(ClaimRefused, ConcurrentSave, ObjectNotFound):
         if chosen.random() < 0.4:
@@ -588,7 +591,7 @@ def act(context: Context, claims: Claims, nodes: list[str], chosen: random.Rando
 
 
 def claiming_on(publishing: Publishing, seed: str) -> Callable[[], None]:
-    """Return the work of a compute service: twenty random claims."""
+    """Return a function that makes twenty random claims as a compute service."""
 
     def claim() -> None:
         context = opened(publishing.state_path)
@@ -600,7 +603,7 @@ def claiming_on(publishing: Publishing, seed: str) -> Callable[[], None]:
 
 
 def run(works: list[Callable[[], None]]) -> None:
-    """Run work in threads that start at the same time; raise the error of any of them."""
+    """Run the functions in threads that start at the same moment; raise their first error."""
     start = Barrier(len(works), timeout=60)
 
     def begin(work: Callable[[], None]) -> None:

@@ -115,7 +115,7 @@ def test_only_changed_rows_are_saved_and_corrected(publishing: Publishing) -> No
         "cn-1": (16, 2),
         "cn-2": (8, 1),
     }
-    row = rows(publishing)["cn-2"]  # another process saves it
+    row = rows(publishing)["cn-2"]  # another process saves the row
     row.memory_mb = 5
     row.save()
     publishing.driver.nodes["cn-2"] = flat(VCPU=4)
@@ -145,7 +145,7 @@ def test_node_keeps_its_row_until_its_provider_is_removed(
     assert rows(publishing)["cn-1"].uuid == uuid
 
 
-def test_root_without_a_statement_of_the_driver_has_no_row(
+def test_root_that_the_driver_does_not_report_has_no_row(
     publishing: Publishing, placement: PlacementFixture, tmp_path: Any
 ) -> None:
     def device(tree: ProviderTree) -> None:
@@ -240,9 +240,7 @@ def test_used_resources_beyond_the_maximum_of_a_row_are_the_maximum(
 
 
 @pytest.mark.parametrize("column", ["instance_uuid", "source_compute", "source_node"])
-def test_unreadable_migration_leaves_the_rows_of_others_right(
-    publishing: Publishing, column: str
-) -> None:
+def test_unreadable_migration_leaves_other_rows_right(publishing: Publishing, column: str) -> None:
     publishing.driver.nodes |= {"cn-0": flat(VCPU=8), "cn-1": flat(VCPU=8)}
     moved = instance(publishing.context, 2, place=(HOST, "cn-0"))
     migration(publishing.context, moved, (HOST, "cn-0"), dest_compute="far", dest_node="far")

@@ -1,4 +1,4 @@
-"""The service of a host after its cycles."""
+"""The row of a host's service after cycles."""
 
 import sqlite3
 from collections.abc import Callable, Iterator

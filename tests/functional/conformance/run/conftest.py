@@ -1,4 +1,4 @@
-"""The kit, to be run."""
+"""Fixtures that run the whole conformance kit."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ def kit(
     placement_service: EmbeddedPlacement,
     no_waiting: None,
 ) -> Iterator[Kit]:
-    """In an empty directory, with the authors' package installed."""
+    """The kit in an empty directory, with a package of test drivers installed."""
     with (
         HereAndQuick(placement_service),
         Authors(tmp_path_factory.mktemp("authors")) as authors,
@@ -26,14 +26,14 @@ def kit(
 
 @pytest.fixture
 def processes(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    """The same, for processes of their own."""
+    """The kit for runs in other processes, with a package of test drivers installed."""
     with Authors(tmp_path_factory.mktemp("authors")) as authors:
         yield Processes(tmp_path, authors)
 
 
 @pytest.fixture
 def authors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authors]:
-    """The authors' package alone, for rules that run in a process of their own."""
+    """An installed package of test drivers, for rules that start processes."""
     directory = tmp_path_factory.mktemp("authors")
     with Authors(directory) as authors, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", authors.environment["PYTHONPATH"])

@@ -1,4 +1,4 @@
-"""wharfinger conformance: what it exits with, and what it passes on."""
+"""``wharfinger conformance``: its exit codes, and the arguments that it passes to the kit."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Runs that are asked for wrongly, or whose backend is not what it should be: one clear line."""
+"""Runs with wrong arguments or an unusable backend fail with one clear line."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def test_report_that_cannot_be_written_is_refused(kit: Kit) -> None:
         ("\0\xff", "configuration: *"),
         ("[shelf]\nboxes = none\n", "configuration: section [[]shelf]: *boxes*"),
         ("[shelf]\nowner = NOVA\n", "*owner = NOVA: *"),
-        # The instance is the one that the file enables.
+        # The instance is the one that the configuration file enables.
         (
             "[DEFAULT]\nenabled_drivers = hall\n[hall]\ndriver = shelf\nboxxes = 3\n",
             "configuration: *boxxes of section [[]hall] is unknown.*",

@@ -1,4 +1,4 @@
-"""The process of the rules, while a driver, a harness or a user disturbs it: no result is lost."""
+"""Drivers, harnesses and users that disturb the process of the rules: no result is lost."""
 
 import json
 import signal
@@ -18,13 +18,13 @@ from wharfinger.conformance.run_options import Asked
 pytest_plugins = ["pytester"]
 
 USAGE, PARTIAL = 4, 6
-#: Where these drivers do what they do.
+#: Where the drivers of these tests misbehave.
 WHERE = "in the driver's update_provider_tree"
 RULES = {rule.id: rule for rule in all_rules()}
 
 
 def is_running(pid: str) -> bool:
-    """Return whether a process runs; a zombie does not."""
+    """Return whether the process runs and is no zombie."""
     try:
         return (Path("/proc") / pid / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def test_interrupted_run_reports_partial_and_leaves_no_process(processes: Proces
 def test_pytest_run_ignores_settings_and_plugins_of_others(
     kit: Kit, pytester: pytest.Pytester
 ) -> None:
-    """Their settings are strict, and their plugin has an option of the same name."""
+    """The other settings are strict, and the other plugin has an option of the same name."""
     (kit.directory / "pytest.ini").write_text(
         "[pytest]\nfilterwarnings = error\nxfail_strict = true\n"
         "addopts = -p no:cacheprovider --strict-markers --import-mode=importlib\n"

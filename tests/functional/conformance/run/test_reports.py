@@ -1,4 +1,4 @@
-"""The files that a run leaves: its reports, a JUnit file, and nothing else."""
+"""Files that a run writes: its reports and a JUnit file, and no other file."""
 
 import json
 import re
@@ -15,7 +15,7 @@ REPORTS = ("racks.json", "racks.md", "racks.svg")
 
 
 def test_reports_have_the_results_of_the_run(kit: Kit) -> None:
-    """The terminal and all reports of one complete run with a harness agree."""
+    """The terminal and all reports of one complete run have the same results."""
     result = kit(
         *("--driver", "racks", "--driver-examples", "1", "--driver-seed", "7"),
         *("--driver-report", "reports/new", "--junit-xml", "junit.xml"),
@@ -86,7 +86,7 @@ def test_run_without_a_driver_has_no_report(kit: Kit) -> None:
 
 
 def _rules_of_junit(path: Path) -> dict[str, str]:
-    """The status of each rule, as the properties of the tests have them."""
+    """Return the status of each rule from the properties in a JUnit file."""
     said = (
         {one.attrib["name"]: one.attrib["value"] for one in case.iter("property")}
         for case in ElementTree.parse(path).iter("testcase")

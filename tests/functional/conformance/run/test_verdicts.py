@@ -1,4 +1,4 @@
-"""Exit codes of runs of the kit, and the verdicts that they print in the end."""
+"""Exit codes of runs of the kit, and the verdicts that they print at the end."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.lab.conformance.running import FEW, Kit
 pytest_plugins = ["pytester"]
 
 CORE = ("--driver-profile", "core")
-#: A rule of the core that is quick to look at.
+#: A quick rule of the core profile.
 QUICK = "WHF-201"
 CONFORMS, FAILED, USAGE, PARTIAL = 0, 1, 4, 6
 
