@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The distribution of green threads, and distributions that require it.
+#: Eventlet, and distributions that require it.
 UNWANTED = {"eventlet", "oslo-messaging", "oslo-service", "oslo-versionedobjects"}
 
 
@@ -36,7 +36,7 @@ def read(text: str) -> list[Requirement]:
 
 
 def brought(requirements: Iterable[Requirement]) -> set[str]:
-    """Return the names of these distributions and of all their requirements."""
+    """Return the names of these distributions and of all distributions that they require."""
     found: set[tuple[str, str]] = set()
     waiting = list(requirements)
     while waiting:
@@ -52,7 +52,7 @@ def brought(requirements: Iterable[Requirement]) -> set[str]:
 def _required(name: str) -> list[Requirement]:
     try:
         return [Requirement(line) for line in requires(name) or ()]
-    except PackageNotFoundError:  # for another system or interpreter
+    except PackageNotFoundError:  # a requirement only of another system or Python
         return []
 
 
@@ -72,7 +72,7 @@ def test_base_install_has_61_distributions_at_most() -> None:
 
 
 def imported(directory: Path) -> set[str]:
-    """Return the modules that tests and their helpers import when they are collected."""
+    """Return the modules that pytest imports when it collects the tests in the directory."""
     found: set[str] = set()
     waiting = [*directory.rglob("*.py"), ROOT / "tests" / "conftest.py"]
     seen = set(waiting)

@@ -18,7 +18,7 @@ from wharfinger_ironic.states import PROVISION_STATES
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
-#: The objects that the package exports; the tables use the registered ones.
+#: The classes that wharfinger.objects exports; the tables use the registered classes.
 OFFERED = [
     kind
     for kind in map(vars(objects).get, objects.__all__)
@@ -156,7 +156,7 @@ def test_each_section_of_options_has_a_table() -> None:
     loaded = [
         found.load()()
         for found in entry_points(group="oslo.config.opts")
-        # nova-drivers.rst has the options of wharfinger_nova, which is not always installed.
+        # nova-drivers.rst has the options of wharfinger_nova, which may not be installed.
         if found.name.startswith("wharfinger") and found.name != "wharfinger_nova"
     ]
 
@@ -169,7 +169,7 @@ def test_each_command_has_a_section() -> None:
     commands = {found.name.replace("_", " ") for found in entry_points(group="wharfinger.cli")}
 
     documented = re.findall(r"^\.\. command:: (.+)$", page, re.MULTILINE)
-    # It has the options of candidate list.
+    # The section of candidate list also describes candidate explain.
     assert sorted([*documented, "candidate explain"]) == sorted(commands)
 
 

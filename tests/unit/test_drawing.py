@@ -1,4 +1,4 @@
-"""A run draws its cases only by the seed, so that they can be tried again."""
+"""The seed determines the cases that a run draws, so that they can be run again."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> list[str]:
-    """Run the suite, one test of which fails; return its output."""
+    """Run a suite in which one test fails; return its output."""
     pytester.makeconftest("from tests.conftest import *")
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_inprocess("-s", "-p", "no:cacheprovider", *arguments)

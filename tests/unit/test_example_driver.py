@@ -1,4 +1,4 @@
-"""Load the driver of cards that the documentation shows and check the providers it publishes."""
+"""The driver of cards that the documentation shows, and the providers that it publishes."""
 
 import sys
 from pathlib import Path
@@ -17,9 +17,9 @@ GONE = "8c9e0d3a-5a6f-4a86-9a39-0c1d4a1f7a11"
 
 @pytest.fixture
 def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Install the driver and return its configuration."""
+    """Install the driver; return its configuration."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    # stevedore caches the entry points of a process.
+    # Clear the entry points that stevedore keeps in this process.
     monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
     monkeypatch.delitem(sys.modules, CODE.stem, raising=False)
     (tmp_path / CODE.name).write_text(CODE.read_text())

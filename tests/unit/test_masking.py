@@ -1,4 +1,4 @@
-"""Passwords and tokens in text: which text is masked."""
+"""Passwords and tokens in texts: which parts are masked."""
 
 import io
 import logging
@@ -14,7 +14,7 @@ from wharfinger.masking import learn, learn_option, learn_url, mask_handlers, ma
 @pytest.mark.parametrize(
     ("text", "without"),
     [
-        # Before the host of a URL.
+        # A password before the host of a URL.
         ("GET http://u:pw@host/x", "GET http://u:***@host/x"),
         ("http://u:p%40w@host:8778", "http://u:***@host:8778"),
         ("http://u:p@w@host", "http://u:***@host"),
@@ -23,7 +23,7 @@ from wharfinger.masking import learn, learn_option, learn_url, mask_handlers, ma
         ("https://t0ken@host", "https://***@host"),
         ("'http://u:pw@a' and 'http://u:pw@b'", "'http://u:***@a' and 'http://u:***@b'"),
         ("postgresql+psycopg://u:pw@a:1,b:2/x", "postgresql+psycopg://u:***@a:1,b:2/x"),
-        # By the name of the option.
+        # A value after the name of a secret option.
         ("/x?token=abc&limit=1", "/x?token=***&limit=1"),
         ("password = two words", "password = *** words"),
         ("password='two words', a=1", "password='***', a=1"),
@@ -32,7 +32,7 @@ from wharfinger.masking import learn, learn_option, learn_url, mask_handlers, ma
         ("api_key=abc;", "api_key=***;"),
         ("secret_id = abc, token2=abd", "secret_id = ***, token2=***"),
         ("OS_PLACEMENT__PASSWORD=abc", "OS_PLACEMENT__PASSWORD=***"),
-        # In a header.
+        # A secret in a header.
         ("X-Auth-Token: abc", "X-Auth-Token: ***"),
         ('-H "X-Service-Token: {SHA256}ab"', '-H "X-Service-Token: ***"'),
         ("{'X-Subject-Token': b'abc'}", "{'X-Subject-Token': b'***'}"),

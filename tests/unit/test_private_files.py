@@ -107,7 +107,7 @@ def test_make_database_keeps_sqlites_extra_files_private(tmp_path: Path) -> None
             connection.execute("CREATE TABLE t (c)")
             modes = {one.name: mode(one) for one in tmp_path.iterdir()}
             for one in tmp_path.iterdir():
-                one.chmod(0o666)  # as older versions did
+                one.chmod(0o666)  # older versions created files with this mode
             private_files.make_database(path)
             tightened = {one.name: mode(one) for one in tmp_path.iterdir()}
     finally:
@@ -118,7 +118,7 @@ def test_make_database_keeps_sqlites_extra_files_private(tmp_path: Path) -> None
 def test_make_database_whose_extra_files_sqlite_deletes_meanwhile_creates_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite deletes them when the last other process closes the database."""
+    """SQLite deletes them when the last process closes the database."""
     path, open_ = tmp_path / "db", os.open
     names = ("db-wal", "db-shm")
     for name in names:
@@ -134,7 +134,7 @@ def test_make_database_whose_extra_files_sqlite_deletes_meanwhile_creates_none(
     assert [one.name for one in tmp_path.iterdir()] == ["db"]
 
 
-#: Program that tries to lock a database to which this process is writing.
+#: A program that tries to lock a database while this process writes to it.
 TAKE = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], timeout=0)
@@ -147,7 +147,7 @@ except sqlite3.OperationalError as error:
 
 @pytest.mark.parametrize("journal", ["WAL", "DELETE"])
 def test_make_database_that_is_being_written_keeps_its_locks(tmp_path: Path, journal: str) -> None:
-    """To close a file would release all locks of the process on it, and SQLite would not notice."""
+    """To close a file of a database releases all locks that the process has on it."""
     path = tmp_path / "db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(f"PRAGMA journal_mode={journal}")

@@ -1,15 +1,15 @@
-"""Request ids in threads of a cycle and in others."""
+"""Request ids in threads of a cycle and in other threads."""
 
 import re
 import threading
 
 from wharfinger import request_id
 
-#: The format that OpenStack's services accept from a client, from oslo.middleware.
+#: The format in which OpenStack services accept a request id, as in oslo.middleware.
 TAKEN = re.compile(r"req-[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}$")
 
 
-def test_same_request_within_another_keeps_its_id() -> None:
+def test_same_request_within_another_keeps_the_outer_id() -> None:
     assert request_id.current() is None
     with request_id.same_request():
         outer = request_id.current()

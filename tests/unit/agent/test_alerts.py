@@ -1,6 +1,6 @@
-"""Alert rules and the dashboard: they name what there is, and each alert fires when it should.
+"""Alert rules and dashboard: they use existing metrics, and each alert fires when it should.
 
-The tests with promtool are skipped where it is not installed; Debian has it in the package
+The tests that need promtool are skipped where it is missing; Debian has it in the package
 prometheus.
 """
 
@@ -28,12 +28,12 @@ RULES = ROOT / "etc" / "wharfinger" / "prometheus" / "wharfinger-alerts.yaml"
 DASHBOARD = ROOT / "etc" / "wharfinger" / "grafana" / "wharfinger-agent.json"
 PAGE = ROOT / "docs" / "how-to" / "alerts.rst"
 PROMTOOL = shutil.which("promtool")
-#: A metric of ours, and the labels that are asked of it.
+#: Matches a metric of Wharfinger and its label conditions in an expression.
 _SELECTOR = re.compile(r"\b((?:wharfinger|process)_[a-z_]+)\b(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r"(\w+)\s*(=~|!~|!=|=)\s*\"([^\"]*)\"")
 #: Labels that Prometheus adds.
 TARGET = {"job", "instance"}
-#: Values that a label of ours can have.
+#: The values that a label of Wharfinger can have.
 VALUES = {
     ("wharfinger_instance_state", "state"): {state.value for state in State},
     ("wharfinger_providers", "state"): {"published", "reserved", "absent", "fought"},
@@ -61,7 +61,7 @@ def expressions() -> Iterator[str]:
 
 
 def labels_by_metric() -> dict[str, set[str]]:
-    """All that an agent has, of an instance with a cycle in progress."""
+    """Return the labels of each metric of an agent whose instance has a cycle in progress."""
     status = agent(instance(report=report(cycle=CycleType.FULL, cycle_began_at=NOW)))
     found: dict[str, set[str]] = {}
     text = Metrics(lambda: status).page("")[1].decode()
@@ -86,7 +86,7 @@ def test_metrics_of_alerts_and_dashboard_exist_with_their_labels() -> None:
                 elif values and operator == "=~" and "$" not in value:
                     assert [one for one in values if re.fullmatch(value, one)], expression
     ours = {name for name in known if name.startswith("wharfinger_")}
-    # The dashboard shows the others.
+    # Rules and dashboard use all metrics of Wharfinger except this one.
     assert ours - seen == {"wharfinger_agent_reloads_total"}
 
 
@@ -111,12 +111,12 @@ def test_dashboard_has_a_description_for_each_panel_and_no_overlap() -> None:
     assert all(one["description"].endswith(".") and one["targets"] for one in board["panels"])
 
 
-# With promtool.
+# Tests that need promtool.
 
 
 @dataclass(frozen=True)
 class Case:
-    """Series, one value a minute, and the minute in which the alert fires, or does not."""
+    """Metrics with one value a minute, and whether the alert fires in the given minute."""
 
     alert: str
     fires: bool
@@ -140,13 +140,13 @@ _CHECK = f'{_METAL},check="driver_instance:full_cycle"'
 
 
 def requests(failing: int, code: str = "503") -> dict[str, str]:
-    """Hundred requests a minute, of which some fail."""
+    """Return a hundred requests a minute, of which ``failing`` have this error code."""
     good = series(_REQUESTS, f'{_METAL},method="GET",code="200"', f"0+{100 - failing}x60")
     return good | series(_REQUESTS, f'{_METAL},method="GET",code="{code}"', f"0+{failing}x60")
 
 
 def reserving(seconds: int) -> dict[str, str]:
-    """A reservation a minute, of so many seconds."""
+    """Return one reservation a minute, which takes ``seconds`` seconds."""
     name = "wharfinger_reserving_duration_seconds"
     total = series(f"{name}_sum", _METAL, f"0+{seconds}x60")
     return total | series(f"{name}_count", _METAL, "0+1x60")
@@ -266,7 +266,7 @@ def test_each_alert_has_cases_in_which_it_fires_and_does_not() -> None:
 
 
 def promtool_test(one: Case) -> dict[str, Any]:
-    """Return a test of promtool; the series ALERTS says which alerts fire."""
+    """Return the case as a test of promtool, which asks in ALERTS which alerts fire."""
     firing = f'count(ALERTS{{alertname="Wharfinger{one.alert}",alertstate="firing"}})'
     return {
         "interval": "1m",
@@ -315,7 +315,7 @@ def test_metrics_page_follows_the_conventions() -> None:
     told = [
         line
         for line in (done.stdout + done.stderr).decode().splitlines()
-        # Names of the client library.
+        # promtool complains about metrics of the client library.
         if not line.startswith("process_")
     ]
     assert (done.returncode, told) == (0, [])

@@ -1,4 +1,4 @@
-"""Memory and end of a child process of the agent with all that it has started."""
+"""Memory of a child process of the agent with its descendants, and the end of all of them."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import pytest
 from wharfinger.agent import child_process
 
 MEBIBYTE = 1024 * 1024
-#: Three forks share the memory of the child; the last one has a process group of its own.
+#: A child with three forks that share its memory; the last fork has its own process group.
 PROGRAM = f"""
 import os, time
 shared = b"x" * {40 * MEBIBYTE}
@@ -52,4 +52,4 @@ def test_killed_session_leaves_no_process(child: "subprocess.Popen[bytes]") -> N
     assert child_process.kill_session(child.pid)
 
     assert child.stdout is not None
-    assert child.stdout.read() == b""  # the last process has closed it
+    assert child.stdout.read() == b""  # the pipe ends when the last process is gone

@@ -1,4 +1,4 @@
-"""Check of a new configuration in another process."""
+"""Checks of a new configuration, which run in another process."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ def test_end_of_a_check_that_survives_sigkill_is_logged_and_does_not_wait(
     check = ProcessCheck(Snapshot([str(path)]), command, lambda _new: None)
     with monkeypatch.context() as patch:
         patch.setattr(child_process, "KILL_TIMEOUT", 0.0)
-        # As if the kernel did not let it end.
+        # Simulate a process that the kernel does not end.
         patch.setattr("os.killpg", lambda *_: None)
         patch.setattr(child_process, "_session", lambda _: iter(()))
         check.end()

@@ -1,4 +1,4 @@
-"""Copy of the configuration: which instances a new one changes, and which options it cannot."""
+"""Snapshots of the configuration: the instances that a new one changes, and refused changes."""
 
 from pathlib import Path
 

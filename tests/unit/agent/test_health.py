@@ -1,4 +1,4 @@
-"""Health and readiness: what each status of the agent means."""
+"""Health and readiness for each status of the agent."""
 
 import json
 import socket
@@ -59,7 +59,7 @@ def test_health_of_starting_instance_passes() -> None:
 
 
 def aged(kind: CycleType, age: float) -> InstanceStatus:
-    """An instance whose last cycle of this type, and of those that do more, is so old."""
+    """Return an instance whose last cycle of this type ended ``age`` seconds ago."""
     one = with_cycle(instance(), FULL, completed_at=NOW - age if kind is FULL else NOW - 500)
     return with_cycle(one, kind, completed_at=NOW - age)
 
@@ -172,20 +172,20 @@ def failures(one: InstanceStatus) -> set[CheckName]:
     return {check.name for check in problems(agent(one)) if check.verdict is Verdict.FAIL}
 
 
-def test_health_allows_a_full_cycle_no_time_for_a_long_poll_in_progress() -> None:
+def test_health_of_a_late_full_cycle_fails_also_during_a_long_poll() -> None:
     one = with_cycle(aged(FULL, 600), POLL, last_seconds=800.0)
 
     assert failures(in_progress(one, POLL)) == {CheckName.FULL_CYCLE}
 
 
-def test_health_allows_no_time_for_a_cycle_whose_last_one_failed() -> None:
+def test_health_of_a_late_cycle_in_progress_fails_if_the_last_one_failed() -> None:
     one = with_cycle(aged(FULL, 600), FULL, last_seconds=800.0, error="no answer")
 
     assert failures(in_progress(one, FULL)) == {CheckName.FULL_CYCLE}
 
 
 @pytest.mark.parametrize("state", [State.ENDED, State.CRASH_LOOP, State.WEDGED, State.STOPPING])
-def test_health_allows_no_time_for_the_cycle_of_an_instance_that_does_not_work(
+def test_health_of_a_late_cycle_in_progress_fails_if_the_instance_does_not_work(
     state: State,
 ) -> None:
     one = replace(with_cycle(aged(FULL, 600), FULL, last_seconds=800.0), state=state)
@@ -247,7 +247,7 @@ def test_health_of_refused_reload_and_failed_service_report_warns() -> None:
     assert (check.name, check.verdict, check.at) == (CheckName.SERVICE, Verdict.WARN, NOW - 8)
 
 
-def test_health_of_agent_that_does_not_look_after_its_instances_fails() -> None:
+def test_health_of_agent_that_does_not_check_its_instances_fails() -> None:
     assert problems(agent(looked_at=NOW - 29)) == []
 
     [check] = problems(agent(looked_at=NOW - 30))
@@ -258,7 +258,7 @@ def test_health_of_stopping_agent_warns() -> None:
     assert [one.name for one in problems(agent(is_stopping=True))] == [CheckName.AGENT_STATE]
 
 
-# It never passes while one of these holds.
+# Conditions while which health never passes.
 
 
 def _any_cycle_at(one: InstanceStatus) -> Iterator[float]:
@@ -299,7 +299,7 @@ CONDITIONS: dict[str, Callable[[InstanceStatus], bool]] = {
         and (FULL not in one.report.cycles or not one.report.cycles[FULL].completed)
     ),
 }
-#: Conditions for which a warning is not enough.
+#: Conditions for which health must fail, and not only warn.
 FAILURES = ("wedged", "crash loop", "driver hangs")
 
 
@@ -336,7 +336,9 @@ def test_health_is_no_better_than_that_of_one_instance(status: AgentStatus) -> N
 
 
 @given(status=statuses)
-def test_health_as_json_has_a_time_in_each_check_and_no_text_of_others(status: AgentStatus) -> None:
+def test_health_as_json_has_a_time_in_each_check_and_no_text_of_drivers(
+    status: AgentStatus,
+) -> None:
     body = health(status, NOW).as_json(NOW, clock=1_700_000_000.0)
     text = json.dumps(body)
 
@@ -385,7 +387,7 @@ def test_health_as_json_has_the_time_of_the_fact() -> None:
         (instance(state=State.CRASH_LOOP), False),
     ],
 )
-def test_ready_wants_a_full_cycle_of_each_instance(one: InstanceStatus, is_ready: bool) -> None:
+def test_ready_requires_a_full_cycle_of_each_instance(one: InstanceStatus, is_ready: bool) -> None:
     found = ready(agent(instance("good"), one))
 
     assert (found.verdict is Verdict.PASS) is is_ready

@@ -1,4 +1,4 @@
-"""Server of health and metrics: its answers, its sockets, and clients that do not behave."""
+"""Server of health and metrics: its answers, its sockets, and clients that misbehave."""
 
 import gc
 import json
@@ -29,7 +29,7 @@ from wharfinger.agent.status import AgentStatus, InstanceStatus, State
 from wharfinger.conf import AgentSection
 from wharfinger.exceptions import ConfigurationError
 
-#: Seconds in which an event has to happen.
+#: Seconds to wait for an event before a test fails.
 TIMEOUT = 30.0
 
 
@@ -71,7 +71,7 @@ def get(path: Path, target: str, method: str = "GET") -> tuple[HTTPResponse, byt
 
 
 def raw(path: Path, request: bytes) -> bytes:
-    """Send a request as it is, and return all that is answered."""
+    """Send these bytes as a request; return all bytes of the answer."""
     with listening_sockets.connect(path, TIMEOUT) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
@@ -102,7 +102,7 @@ def server(path: Path) -> Iterator[HealthServer]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No client is too slow."""
+    """Give clients a deadline that no test reaches."""
     monkeypatch.setattr(health_server, "DEADLINE", 600.0)
 
 
@@ -146,7 +146,7 @@ def test_ready_of_starting_agent_is_answered_with_503(path: Path) -> None:
     assert get(path, "/ready")[0].status == 503
 
 
-def test_answer_is_that_of_the_status_of_its_moment(path: Path) -> None:
+def test_each_answer_has_the_status_at_its_time(path: Path) -> None:
     statuses = iter([agent(), agent(instance(State.WEDGED)), agent()])
     with HealthServer(section(path), lambda: next(statuses)):
         assert [get(path, "/health")[0].status for _ in range(3)] == [200, 503, 200]
@@ -210,7 +210,7 @@ def test_request_with_body_is_answered_with_400(path: Path, header: str) -> None
     "request_bytes",
     [b"GET /health HTTP/1.0\r\n\r\n", b"\r\n\n\nGET /health HTTP/1.1\n\n", b"GET /health\r\n\r\n"],
 )
-def test_request_by_hand_is_answered(path: Path, request_bytes: bytes) -> None:
+def test_request_without_headers_is_answered(path: Path, request_bytes: bytes) -> None:
     assert b'"status": "pass"' in raw(path, request_bytes)
 
 
@@ -246,7 +246,7 @@ def test_any_request_is_answered(request: bytes) -> None:
     exchange = health_server._Exchange(request, {"/health": lambda _accept: route})
     answer = exchange.wfile.getvalue()
 
-    # A GET without a version has an answer without headers, and blank lines have none.
+    # The answer to a GET without a version has no headers; blank lines get no answer.
     assert answer.startswith(b"HTTP/1.1 ") or answer == b"content" or not request.strip()
     assert b"Traceback" not in answer
 
@@ -271,7 +271,7 @@ def test_status_that_cannot_be_read_is_answered_with_500(path: Path) -> None:
             assert (response.status, b"secret" in body) == (500, False)
 
 
-# Clients that do not behave.
+# Clients that misbehave.
 
 
 @pytest.mark.usefixtures("server", "patient")
@@ -330,7 +330,7 @@ def test_client_that_reads_nothing_is_disconnected(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_whole_of_a_long_answer_reaches_a_client_that_reads(path: Path) -> None:
+def test_long_answer_reaches_a_client_completely(path: Path) -> None:
     status = replace(agent(), refused_reload="x" * 4_000_000)
     with HealthServer(section(path.with_name("other.sock")), lambda: status):
         _response, body = get(path.with_name("other.sock"), "/status")
@@ -366,7 +366,7 @@ def test_server_leaves_no_descriptor_and_no_thread(path: Path) -> None:
     assert (descriptors(), threading.active_count()) == before
 
 
-# Where it listens.
+# Addresses of the server.
 
 
 @pytest.mark.usefixtures("server")
@@ -387,7 +387,7 @@ def test_socket_is_deleted_at_the_end(path: Path) -> None:
     assert not path.exists()
 
 
-def test_socket_of_another_in_its_place_is_left_at_the_end(path: Path) -> None:
+def test_socket_that_another_process_put_in_its_place_is_kept_at_the_end(path: Path) -> None:
     with HealthServer(section(path), agent):
         path.rename(path.with_name("ours.sock"))
         with socket.socket(socket.AF_UNIX) as other:
@@ -436,7 +436,7 @@ def make_link(path: Path) -> None:
     ("make", "told"),
     [(make_link, "symbolic link"), (Path.touch, "not a socket"), (Path.mkdir, "not a socket")],
 )
-def test_other_file_in_place_of_the_socket_is_refused_and_left(
+def test_other_file_in_place_of_the_socket_is_refused_and_kept(
     path: Path, make: Callable[[Path], object], told: str
 ) -> None:
     path.parent.mkdir()
@@ -476,7 +476,7 @@ def free_port(host: str) -> int:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_address_answers_all_but_the_status(path: Path, host: str) -> None:
+def test_address_answers_every_path_except_the_status(path: Path, host: str) -> None:
     try:
         port = free_port(host)
     except OSError:
@@ -492,7 +492,7 @@ def test_address_answers_all_but_the_status(path: Path, host: str) -> None:
     assert codes == {"/health": 200, "/ready": 503, "/metrics": 200, "/status": 404}
 
 
-def test_address_in_use_is_refused_and_leaves_nothing(path: Path) -> None:
+def test_address_in_use_is_refused_and_leaves_no_socket(path: Path) -> None:
     before = descriptors()
     with socket.create_server(("127.0.0.1", 0)) as busy:
         address = ("127.0.0.1", busy.getsockname()[1])

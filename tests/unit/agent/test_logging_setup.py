@@ -1,4 +1,4 @@
-"""Logging of the agent's processes: its handlers, its lines, and no secrets."""
+"""Logging of the agent's processes: handlers, lines, and hidden secrets."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ from wharfinger.request_id import current, same_request
 
 LOG = logging.getLogger("wharfinger.test_logging_setup")
 SECRET = "hunter2hunter2"
-#: Program that logs lines to the file of a configuration, each longer than any buffer.
+#: A program that logs to the configured file; its lines are longer than any buffer.
 WRITER = """
 import logging, sys
 from wharfinger import conf
@@ -33,7 +33,7 @@ for number in range(200):
 
 @pytest.fixture(autouse=True)
 def own_logging() -> Iterator[None]:
-    """A root logger without handlers; all is as it was afterwards."""
+    """Remove all handlers of the root logger; restore the logging after the test."""
     root, hook = logging.getLogger(), sys.excepthook
     handlers, level = root.handlers[:], root.level
     levels = {
@@ -59,7 +59,7 @@ def parse(directory: Path, *lines: str) -> conf.Options:
 
 
 def configure(directory: Path, *lines: str, verbose: int = 0, file: str | None = None) -> Path:
-    """Set logging up with a file in the directory, and return the file."""
+    """Set up logging to the file ``log`` in the directory; return the file."""
     logging_setup.configure(
         parse(directory, *(lines or [f"log_file = {directory / 'log'}"])), verbose, file
     )
@@ -67,7 +67,7 @@ def configure(directory: Path, *lines: str, verbose: int = 0, file: str | None =
 
 
 def log_secrets() -> None:
-    """Log a secret in each way in which a line may have one."""
+    """Log a secret in each way in which a log line may contain one."""
     learn(SECRET)
     LOG.warning("message %s", SECRET)
     LOG.warning("at %s", "http://u:pa55word@host/x")
@@ -84,10 +84,10 @@ def log_secrets() -> None:
         LOG.exception("with a traceback")
 
 
-# Where it goes.
+# Destinations of log lines.
 
 
-def test_standard_error_without_options_has_bare_warnings_and_more_with_v(
+def test_standard_error_without_options_has_bare_warnings_and_info_lines_with_v(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for verbose, told in ((0, "W\n"), (1, "I\nW\n"), (2, "D\nI\nW\n"), (3, "D\nI\nW\n")):
@@ -98,7 +98,7 @@ def test_standard_error_without_options_has_bare_warnings_and_more_with_v(
         assert capsys.readouterr() == ("", told)
 
 
-def test_file_of_the_configuration_has_info_and_with_debug_more(
+def test_file_of_the_configuration_has_info_lines_and_with_debug_all_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = configure(tmp_path)
@@ -143,7 +143,7 @@ def test_use_stderr_and_use_json_without_a_file_write_to_standard_error(
     assert json.loads(text)["message"] == "object"
 
 
-def test_use_syslog_writes_masked_lines_of_its_priority_and_nothing_else(
+def test_use_syslog_writes_only_masked_lines_with_their_priority(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sent: list[tuple[int, str]] = []
@@ -163,7 +163,7 @@ def test_use_syslog_writes_masked_lines_of_its_priority_and_nothing_else(
 def test_use_journal_has_no_secret_in_any_field(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The handler is oslo.log's; the journal that it sends to is this test's."""
+    """The handler is that of oslo.log; the test replaces the journal."""
     sent: list[str] = []
 
     class Journal:
@@ -263,7 +263,7 @@ def test_every_option_reaches_oslo_log(tmp_path: Path, monkeypatch: pytest.Monke
 
     def look(options: conf.Options, *_args: object, **_more: object) -> None:
         found.update({option.dest: options[option.dest] for option in OPTIONS})
-        logging.getLogger().handlers[:] = []  # as oslo.log does first
+        logging.getLogger().handlers[:] = []  # oslo.log does this first, too
 
     monkeypatch.setattr("oslo_log.log.setup", look)
     configure(tmp_path, "rate_limit_burst = 7", "log_date_format = %H", "use_json = true")
@@ -273,7 +273,7 @@ def test_every_option_reaches_oslo_log(tmp_path: Path, monkeypatch: pytest.Monke
     assert found["use_json"] is True
 
 
-# A file of several processes.
+# Log files that several processes write.
 
 
 def test_two_processes_append_whole_lines_to_one_file(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_two_processes_append_whole_lines_to_one_file(tmp_path: Path) -> None:
     assert set(lines) == wanted
 
 
-def test_file_that_logrotate_renames_is_made_again(tmp_path: Path) -> None:
+def test_file_that_logrotate_renames_is_created_again(tmp_path: Path) -> None:
     file = configure(tmp_path)
     LOG.info("before")
     file.rename(tmp_path / "log.1")

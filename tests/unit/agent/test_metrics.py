@@ -1,4 +1,4 @@
-"""Metrics: what Prometheus reads of each status."""
+"""Metrics that Prometheus reads from each status."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from wharfinger.agent.metrics import REASONS, Metrics
 from wharfinger.agent.schedule import CycleType
 from wharfinger.agent.status import AgentStatus, InstanceReport, ReservationCount, State
 
-#: The clock when these are looked at, in seconds since the epoch.
+#: The time at which the metrics are read, in seconds since the epoch.
 CLOCK = 1_700_000_000.0
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
@@ -114,7 +114,9 @@ def reserved(*reasons: str) -> AgentStatus:
         ("", "other reasons"),
     ],
 )
-def test_reason_label_is_words_without_names(reason: str, label: str) -> None:
+def test_reason_label_of_a_reason_with_more_than_words_is_other_reasons(
+    reason: str, label: str
+) -> None:
     assert value(reserved(reason), "wharfinger_reservations", reason=label) == 1
 
 
@@ -125,7 +127,7 @@ def test_reasons_with_one_label_are_added_up() -> None:
     assert value(status, "wharfinger_reservation_oldest_age_seconds", reason="clean wait") == 3
 
 
-def test_reasons_have_few_labels_for_as_long_as_the_agent_runs() -> None:
+def test_reasons_have_a_limited_number_of_labels_over_time() -> None:
     words = [f"{a}{b}" for a in "abcdefghij" for b in "abcdefghij"]
     seen = set[str]()
     status = agent()

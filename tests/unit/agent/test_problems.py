@@ -1,4 +1,4 @@
-"""A problem is logged when it begins and when it is over."""
+"""A problem is logged when it begins and when it ends, and not between."""
 
 import logging
 import re
@@ -78,7 +78,7 @@ def test_problem_that_returns_is_logged_again(
     ]
 
 
-def test_problem_of_several_cycle_types_is_over_when_none_finds_it(
+def test_problem_of_several_cycle_types_ends_when_none_of_them_finds_it(
     problems: Problems, caplog: pytest.LogCaptureFixture
 ) -> None:
     problems.found("full", [error("no answer"), error("no answer")])
@@ -90,7 +90,9 @@ def test_problem_of_several_cycle_types_is_over_when_none_finds_it(
     assert told(caplog) == [("WARNING", "metal: over: no answer")]
 
 
-def test_partial_look_ends_no_problem(problems: Problems, caplog: pytest.LogCaptureFixture) -> None:
+def test_also_found_without_a_problem_ends_no_problem(
+    problems: Problems, caplog: pytest.LogCaptureFixture
+) -> None:
     problems.found("cycles", [error("no node")])
     for _ in range(2):
         problems.also_found("cycles", [error("no answer")])
@@ -105,7 +107,7 @@ def test_partial_look_ends_no_problem(problems: Problems, caplog: pytest.LogCapt
     ]
 
 
-def test_address_or_the_id_of_a_request_makes_no_other_problem(
+def test_error_with_another_address_or_request_id_is_the_same_problem(
     problems: Problems, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(3):
@@ -160,7 +162,7 @@ def database(problem: str) -> DatabaseUnavailable:
     ],
     ids=lambda errors: type(errors[0]).__name__,
 )
-def test_outage_is_one_problem_whatever_is_asked_and_however_it_fails(
+def test_outage_is_one_problem_for_all_requests_and_errors(
     problems: Problems,
     caplog: pytest.LogCaptureFixture,
     outage: tuple[WharfingerError, ...],
@@ -174,7 +176,7 @@ def test_outage_is_one_problem_whatever_is_asked_and_however_it_fails(
     assert told(caplog) == [("WARNING", f"metal: over: {outage[0]}")]
 
 
-def test_errors_of_parts_are_problems_of_their_own_but_for_outages(
+def test_errors_of_parts_are_separate_problems_except_outages(
     problems: Problems, caplog: pytest.LogCaptureFixture
 ) -> None:
     parts = [
@@ -192,7 +194,7 @@ def test_errors_of_parts_are_problems_of_their_own_but_for_outages(
     assert told(caplog) == [("WARNING", f"metal: {text}") for text in texts]
 
 
-def test_outages_of_two_dependencies_begin_and_end_by_themselves(
+def test_outages_of_two_dependencies_begin_and_end_independently(
     problems: Problems, caplog: pytest.LogCaptureFixture
 ) -> None:
     away, refused = placement(PlacementUnavailable, "refused"), backend("refused")

@@ -1,4 +1,4 @@
-"""Times at which the cycles of a driver instance are due, in seconds of the test's own clock."""
+"""Times at which the cycles of a driver instance are due, on a simulated clock."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ SECTION = AgentSection(2, 60, 300, health_socket=SOCKET)
 
 
 def run(timetable: Timetable, until: float, takes: float = 0.0) -> list[tuple[float, CycleType]]:
-    """Return the cycles until a time, with their starts; each cycle takes ``takes`` seconds."""
+    """Return the start and type of each cycle until this time; each takes ``takes`` seconds."""
     now, done = 0.0, []
     while now < until:
         cycle_type = timetable.due(now)
@@ -34,17 +34,19 @@ def test_cycle_is_due_when_its_interval_is_over() -> None:
     done = run(Timetable(SECTION), until=601)
 
     assert times(done, CycleType.FULL) == [0, 300, 600]
-    # A full cycle counts as one.
+    # A full cycle also counts as a drift cycle.
     assert times(done, CycleType.DRIFT) == [60, 120, 180, 240, 360, 420, 480, 540]
     every = [float(when) for when in range(0, 601, 2)]
-    assert [when for when, _cycle_type in done] == every  # and each of both as a poll
+    assert [
+        when for when, _cycle_type in done
+    ] == every  # full and drift cycles also count as polls
 
 
 def test_missed_cycles_are_not_caught_up() -> None:
     done = run(Timetable(SECTION), until=200, takes=50)
 
-    # A drift cycle is due 60 s after the end of the full one, at 110: a poll is under way then,
-    # and one that would have been due meanwhile is not run.
+    # A drift cycle is due at 110, which is 60 s after the end of the full one. A poll runs then;
+    # the polls that are due during a cycle are not run later.
     assert done == [
         (0, CycleType.FULL),
         (52, CycleType.POLL),
@@ -53,7 +55,7 @@ def test_missed_cycles_are_not_caught_up() -> None:
     ]
 
 
-def test_equal_intervals_leave_the_pace_that_does_most() -> None:
+def test_equal_intervals_run_only_full_cycles() -> None:
     done = run(Timetable(AgentSection(5, 5, 5, SOCKET)), until=20)
 
     assert done == [(when, CycleType.FULL) for when in (0, 5, 10, 15)]
@@ -80,11 +82,11 @@ def test_interval_of_a_retry_begins_with_the_attempt() -> None:
     assert timetable.next == 101
 
     assert timetable.due(101) is CycleType.FULL
-    timetable.ended(CycleType.FULL, 131, failed=True)  # it has waited for a timeout
+    timetable.ended(CycleType.FULL, 131, failed=True)  # the cycle has waited for a timeout
     assert timetable.next == 131
 
 
-def test_success_begins_with_the_shortest_backoff_again() -> None:
+def test_failure_after_a_success_waits_for_the_shortest_time() -> None:
     timetable = Timetable(SECTION)
     for now in (0, 1, 3):
         timetable.due(now)
@@ -99,7 +101,7 @@ def test_success_begins_with_the_shortest_backoff_again() -> None:
     assert timetable.next == 308
 
 
-def test_failures_of_one_pace_leave_the_others_alone() -> None:
+def test_failures_of_one_cycle_type_do_not_delay_the_others() -> None:
     timetable = Timetable(SECTION)
     timetable.due(0)
     timetable.ended(CycleType.FULL, 0)
@@ -124,7 +126,7 @@ def test_poll_that_fails_waits_for_its_interval_and_then_longer() -> None:
         timetable.ended(CycleType.POLL, now, failed=True)
         waited.append(timetable.next - now)
 
-    assert waited == [2, 2, 4, 8, 16, 26]  # a drift cycle is due then
+    assert waited == [2, 2, 4, 8, 16, 26]  # the last wait ends when a drift cycle is due
 
 
 def test_no_retry_waits_longer_than_the_interval_of_the_drift_cycles() -> None:
@@ -141,7 +143,7 @@ def test_no_retry_waits_longer_than_the_interval_of_the_drift_cycles() -> None:
 
 @pytest.mark.parametrize("takes", [0.0, 0.5, 7.0, 29.0, 30.0], ids=str)
 def test_work_after_ten_minutes_of_an_outage_goes_on_within_thirty_seconds(takes: float) -> None:
-    """Each attempt fails after ``takes`` seconds; whenever the outage ends, one begins soon."""
+    """Each attempt fails after ``takes`` seconds. The outage may end at any second."""
     timetable, now, begins = Timetable(SECTION), 0.0, []
     while now < 700:
         begins.append(now)

@@ -1,4 +1,4 @@
-"""Page of memory in which the process of a driver instance shows what it does."""
+"""The page of shared memory in which the process of a driver instance reports its state."""
 
 import os
 import time
@@ -40,7 +40,7 @@ def test_report_that_is_published_is_read(reader: ReportReader, writer: ReportWr
         assert reader.report() == InstanceReport(driver="ironic", problems=problems)
 
 
-def test_report_that_is_half_written_leaves_the_one_before(
+def test_report_that_is_half_written_leaves_the_previous_report(
     reader: ReportReader, writer: ReportWriter
 ) -> None:
     before = InstanceReport(driver="ironic")
@@ -54,7 +54,7 @@ def test_report_that_is_half_written_leaves_the_one_before(
 
 
 @pytest.mark.parametrize("length", [0, 5, 2**32 - 1])
-def test_page_that_the_driver_overwrites_leaves_the_report_before(
+def test_page_that_the_driver_overwrites_leaves_the_previous_report(
     reader: ReportReader, writer: ReportWriter, length: int
 ) -> None:
     before = InstanceReport(driver="ironic")
@@ -69,7 +69,7 @@ def test_page_that_the_driver_overwrites_leaves_the_report_before(
     assert isinstance(reader.call()[0], str)
 
 
-def test_call_in_progress_is_read_with_its_begin(
+def test_call_in_progress_is_read_with_its_start(
     reader: ReportReader, writer: ReportWriter
 ) -> None:
     before = time.monotonic()
@@ -96,7 +96,7 @@ def test_writer_closes_its_descriptor(page: BinaryIO) -> None:
         os.fstat(descriptor)
 
 
-def test_sign_of_life_is_read_with_its_moment(reader: ReportReader, writer: ReportWriter) -> None:
+def test_sign_of_life_is_read_with_its_time(reader: ReportReader, writer: ReportWriter) -> None:
     assert reader.alive_at() is None
     before = time.monotonic()
 
@@ -108,7 +108,7 @@ def test_sign_of_life_is_read_with_its_moment(reader: ReportReader, writer: Repo
 
 
 @pytest.mark.parametrize("moment", [float("nan"), float("inf"), -float("inf"), -1.0, 1e300])
-def test_moment_that_cannot_be_reads_as_long_ago(
+def test_impossible_time_is_read_as_long_ago(
     reader: ReportReader, writer: ReportWriter, moment: float
 ) -> None:
     shared_report._ALIVE.pack_into(writer._page, 0, moment)

@@ -1,4 +1,4 @@
-"""Notifications to systemd: a datagram socket of the test is the stand-in for systemd."""
+"""Notifications to systemd, for which a datagram socket stands in."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ MINUTE = "60000000"
 
 
 class StandInForSystemd:
-    """A datagram socket that receives notifications, as systemd's does."""
+    """A datagram socket that receives notifications as systemd does."""
 
     def __init__(self, notify_socket: str) -> None:
         self.notify_socket = notify_socket
@@ -26,7 +26,7 @@ class StandInForSystemd:
         self._socket.setblocking(False)
 
     def received(self) -> list[str]:
-        """Return the messages since the last call. They are complete: a send is synchronous."""
+        """Return the messages since the last call; a message arrives before its send returns."""
         messages = []
         while True:
             try:
@@ -78,7 +78,7 @@ def test_reloading_sends_the_moment_of_the_monotonic_clock(
     assert before <= int(message.rpartition("=")[2]) <= after
 
 
-def test_status_with_lines_of_another_author_sends_one_line(
+def test_status_whose_text_has_several_lines_sends_one_line(
     systemd: StandInForSystemd, notifier: SystemdNotifier
 ) -> None:
     notifier.status("metal: no answer\nSTOPPING=1")
@@ -94,7 +94,7 @@ def test_status_of_any_length_fits_into_a_message_of_systemd(
     assert systemd.received() == ["STATUS=x" + "é" * 1023]
 
 
-def test_status_that_is_the_same_is_sent_once(
+def test_unchanged_status_is_sent_once(
     systemd: StandInForSystemd, notifier: SystemdNotifier
 ) -> None:
     for text in ("starting", "starting", "running", "starting"):
@@ -147,7 +147,7 @@ def test_notifier_without_systemd_sends_nothing_and_logs_nothing(
         (None, "of this process", None),
     ],
 )
-def test_watchdog_of_another_process_is_not_ours(
+def test_watchdog_of_another_process_is_ignored(
     systemd: StandInForSystemd,
     caplog: pytest.LogCaptureFixture,
     usec: str | None,
@@ -170,7 +170,7 @@ def test_watchdog_of_another_process_is_not_ours(
 
 
 @pytest.mark.parametrize("usec", ["", "0", "-1", "30s", "1.5", "٣", "9" * 5000])
-def test_watchdog_of_no_time_is_logged_and_not_kept(
+def test_watchdog_interval_of_zero_is_logged_and_ignored(
     caplog: pytest.LogCaptureFixture, usec: str
 ) -> None:
     notifier = SystemdNotifier({"WATCHDOG_USEC": usec})
@@ -200,7 +200,7 @@ def test_socket_without_a_reader_is_logged_once_and_raises_nothing(
     assert "NOTIFY_SOCKET" in line
 
 
-def test_socket_that_vanishes_is_logged_once_and_used_when_it_is_back(
+def test_socket_that_vanishes_is_logged_once_and_used_again_after_its_return(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -224,7 +224,7 @@ def test_socket_that_vanishes_is_logged_once_and_used_when_it_is_back(
     systemd.close()
 
 
-def test_socket_with_a_full_queue_is_given_up_and_tried_again(
+def test_message_to_a_full_queue_is_dropped_and_the_next_one_is_sent(
     caplog: pytest.LogCaptureFixture, systemd: StandInForSystemd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wharfinger.agent.systemd._PATIENCE", 0.01)

@@ -1,4 +1,4 @@
-"""Errors of Placement to a write of allocations, and sums of allocations."""
+"""Errors of Placement when allocations are written, and sums of allocations."""
 
 import pytest
 
@@ -21,7 +21,7 @@ POST = "POST /allocations"
         (PlacementError, "GET /allocations", 500, False, False),
     ],
 )
-def test_write_of_allocations_is_done_refused_or_unsure(
+def test_write_of_allocations_is_done_refused_or_of_unknown_outcome(
     kind: type[PlacementError], request_: str, status: int, refused: bool, unsure: bool
 ) -> None:
     error = kind(request=request_, status=status, code="", detail="no.")

@@ -1,4 +1,4 @@
-"""States of claims and moves in their rows, and the number of attempts to read a row."""
+"""States of claims and moves in their rows, and how often a row is read again."""
 
 from datetime import timedelta
 from typing import Any
@@ -13,14 +13,14 @@ from wharfinger.objects.field_types import now
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
-#: Errors: another process claims the instance, and another process has saved it.
+#: Errors: another process is claiming the instance; another process has saved its row.
 LOOKS, ATTEMPTS = 20, 5
 CLAIMED = BeingClaimed(instance="one", problem="it is being claimed.", remedy="Wait.")
 SAVED = ConcurrentSave(kind="Instance", keys=["one"])
 
 
 def done(*errors: WharfingerError) -> int:
-    """Return the attempt at which a method succeeds after these errors."""
+    """Return the number of the attempt that succeeds after these errors."""
     left = iter(errors)
     attempts = 0
 
@@ -55,7 +55,7 @@ MINUTE = timedelta(minutes=1)
     ("state", "age", "refused"),
     [
         ("claiming", 0, BeingClaimed),
-        ("claiming", 60, None),  # interrupted: no save within that time
+        ("claiming", 60, None),  # the claim was interrupted: no save for 60 s
         ("claiming", None, None),
         ("releasing", 0, AllocationRefused),
         ("releasing", 60, AllocationRefused),

@@ -1,4 +1,4 @@
-"""``wharfinger agent status``, with a server that has a status and no agent."""
+"""``wharfinger agent status`` with a server that has a status, but no agent."""
 
 import socket
 import threading
@@ -29,7 +29,7 @@ def program(tmp_path: Path) -> Program:
 
 @pytest.fixture(autouse=True)
 def _now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the command run at the moment of the statuses."""
+    """Let the command run at the time of the statuses."""
     monkeypatch.setattr("wharfinger.cli.agent_status.monotonic", lambda: NOW)
 
 
@@ -195,7 +195,7 @@ def test_status_without_permission_fails(program: Program, monkeypatch: pytest.M
 
 @contextmanager
 def answering(program: Program, answer: bytes | None) -> Iterator[None]:
-    """A process that answers each request so, or not at all."""
+    """Answer a request on the agent's socket with these bytes; with None, do not answer."""
     with socket.socket(socket.AF_UNIX) as listener:
         bind(listener, program.directory / "agent.sock")
         listener.listen()

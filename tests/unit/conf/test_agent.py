@@ -1,4 +1,4 @@
-"""[agent], read from a real file."""
+"""Options of the section [agent], read from a real file."""
 
 from pathlib import Path
 

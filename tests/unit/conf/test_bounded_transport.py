@@ -1,4 +1,4 @@
-"""A request has one deadline, whatever it consists of; the service is a socket of the test's."""
+"""One deadline limits a whole request, with all its parts; a socket stands in for the service."""
 
 import socket
 import threading
@@ -14,16 +14,16 @@ from wharfinger import conf
 from wharfinger.conf import keystone
 from wharfinger.conf.bounded_transport import RequestTimedOut
 
-#: Seconds that a request may take, and between two bytes.
+#: The deadline of a request, and the pause between two bytes, in seconds.
 TIMEOUT, PAUSE = 0.6, 0.05
-#: Seconds that a request may take where it is not to fail.
+#: The deadline in seconds of requests that should succeed.
 LONG = 3.0
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
 Act = Callable[[socket.socket, threading.Event], None]
 
 
 def drip(content: bytes) -> Act:
-    """Send bytes one by one, none of them too late."""
+    """Return an act that sends the bytes one by one, with a short pause between them."""
 
     def act(connection: socket.socket, over: threading.Event) -> None:
         for byte in content:
@@ -39,7 +39,7 @@ def hang(_connection: socket.socket, over: threading.Event) -> None:
 
 
 class Service:
-    """Takes each connection, reads a request unless it is not to, and acts."""
+    """A service that accepts connections, reads a request if ``reads``, and performs ``act``."""
 
     def __init__(self, act: Act, *, reads: bool = True) -> None:
         self._act = act
@@ -102,7 +102,7 @@ def adapter_to(
     timeout: float = TIMEOUT,
     scheme: str = "http",
 ) -> Adapter:
-    """A client of the service, as that of Placement, Ironic and Cyborg is made."""
+    """Return an adapter to the service, made as those to Placement, Ironic and Cyborg."""
     url = f"{scheme}://127.0.0.1:{service.port}"
     lines = [f"auth_type = {auth}", f"timeout = {timeout}", f"endpoint_override = {url}", *more]
     if auth == "none":
@@ -120,14 +120,14 @@ def request(
     timeout: float = TIMEOUT,
     body: bytes = b"",
 ) -> bytes:
-    """Send a request, and return what is answered."""
+    """Send a request; return the content of the answer."""
     adapter = adapter_to(directory, service, *more, auth=auth, timeout=timeout)
     answer: bytes = adapter.put("/x", raise_exc=False, data=body).content
     return answer
 
 
 def redirect(connection: socket.socket, over: threading.Event) -> None:
-    """Redirect to the same place, after less than the time of a request."""
+    """Redirect to the same URL after a third of the deadline."""
     over.wait(TIMEOUT / 3)
     port = connection.getsockname()[1]
     head = f"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:{port}/x\r\nContent-Length: 0\r\n"
@@ -162,7 +162,7 @@ def test_request_that_takes_too_long_as_a_whole_is_an_error(
 
     assert isinstance(caught.value.original, RequestTimedOut)
     assert "timed out: no complete answer within [placement] timeout" in str(caught.value)
-    # keystoneauth follows 30 redirects, each of which would be in time.
+    # keystoneauth would follow 30 redirects; each of them alone takes less than the deadline.
     assert service.asked <= 5
 
 
@@ -176,7 +176,7 @@ def test_request_that_is_not_read_is_an_error(
 
 
 @pytest.mark.parametrize("act", [hang, drip(b"\x16\x03\x03\x40\x00" + b"x" * 1000)])
-def test_handshake_of_tls_belongs_to_the_request(
+def test_deadline_of_a_request_includes_the_tls_handshake(
     tmp_path: Path, serve: Callable[..., Service], act: Act
 ) -> None:
     adapter = adapter_to(tmp_path, serve(act, reads=False), "insecure = true", scheme="https")
@@ -187,8 +187,10 @@ def test_handshake_of_tls_belongs_to_the_request(
     assert isinstance(caught.value.original, RequestTimedOut)
 
 
-def test_token_belongs_to_the_request(tmp_path: Path, serve: Callable[..., Service]) -> None:
-    """Keystone answers a first time when more than half of the time is over."""
+def test_deadline_of_a_request_includes_its_token(
+    tmp_path: Path, serve: Callable[..., Service]
+) -> None:
+    """Keystone redirects each request for a token after a third of the deadline."""
     keystone_service = serve(redirect)
 
     with pytest.raises(UnknownConnectionError) as caught:
@@ -205,7 +207,7 @@ def test_token_belongs_to_the_request(tmp_path: Path, serve: Callable[..., Servi
     assert keystone_service.asked <= 5
 
 
-def test_retries_of_keystoneauth_end_with_the_time(
+def test_deadline_of_a_request_includes_retries_of_keystoneauth(
     tmp_path: Path, serve: Callable[..., Service]
 ) -> None:
     service = serve(hang)
@@ -226,10 +228,10 @@ def test_answer_that_is_slow_and_in_time_is_read(
     assert request(tmp_path, serve(act), timeout=LONG) == b"read"
 
 
-def test_each_request_of_a_connection_has_the_whole_time(
+def test_each_request_of_a_connection_has_its_own_deadline(
     tmp_path: Path, serve: Callable[..., Service]
 ) -> None:
-    """Three requests take longer than one may."""
+    """Three requests together take longer than one deadline."""
 
     def act(connection: socket.socket, over: threading.Event) -> None:
         for _ in range(3):

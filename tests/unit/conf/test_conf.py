@@ -1,4 +1,4 @@
-"""The configuration's sections, each read from a real file."""
+"""Sections of the configuration, each read from a real file."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ from wharfinger.exceptions import ConfigurationError, ConfigurationFileError, Wh
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home directory without configuration."""
+    """A home directory without a configuration."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -31,7 +31,7 @@ def read(directory: Path, text: str) -> conf.Options:
 
 
 def source(opts: conf.Options, section: str, key: str) -> str:
-    """Return the source that is shown for an option's value."""
+    """Return the source that the program shows for an option's value."""
     (found,) = (value.source for value in opts.effective(section) if value.key == key)
     return found
 
@@ -111,7 +111,7 @@ def test_missing_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
         conf.load([], [str(tmp_path / "nothing.d")])
 
 
-#: Prints the errors of the configuration, with little memory for endless files.
+#: A program that prints the errors of the configuration; endless files would exceed its memory.
 LOADING = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
@@ -138,7 +138,7 @@ def test_file_that_is_no_regular_file_is_refused_by_name(home: Path, tmp_path: P
         timeout=20,
         check=True,
     )
-    # The named files, the one in the directory, and the one that is found.
+    # The files that are named, the file in the directory, and the file in the home directory.
     assert done.stdout.splitlines() == [
         f"{name} is not a regular file." for name in (*files, fifo, found)
     ]

@@ -1,4 +1,4 @@
-"""Configuration files of any content: each error is one line of ours."""
+"""Configuration files with any content: each error is one line from Wharfinger."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ from wharfinger.conf import (
 from wharfinger.exceptions import WharfingerError
 
 EXAMPLES = 50
-#: Values with a meaning for one of the sections or interpolations.
+#: Number of examples of files with known sections and options.
 STRUCTURED_EXAMPLES = 80
 
 SECTIONS = (
@@ -87,7 +87,7 @@ VALUES = (
     *("a\u202eb", "\u2028", "\x85", "\x1b[31m", "\ufeff", "\U0010ffff", "none", "None", "null"),
 )
 
-#: Enables the instance, so that the section [gpus] is read.
+#: A configuration that enables the instance gpus, so that the section [gpus] is read.
 ENABLED = "[DEFAULT]\nenabled_drivers = gpus\n"
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -104,7 +104,7 @@ line_ends = st.sampled_from(["\n", "\n", "\r\n", "\r", "\n\n"])
 
 @st.composite
 def right_places(draw: st.DrawFn) -> str:
-    """Known options, each once in its section, with any values."""
+    """Draw known options, each once and in its section, with any values."""
     chosen = draw(st.dictionaries(keys, values, min_size=1, max_size=6))
     return ENABLED + "\n".join(
         f"[{section}]\n"
@@ -115,7 +115,7 @@ def right_places(draw: st.DrawFn) -> str:
 
 @st.composite
 def near_files(draw: st.DrawFn) -> str:
-    """Sections and options in any order and number."""
+    """Draw sections and options in any order and number."""
     return draw(line_ends).join(draw(st.lists(lines, max_size=12)))
 
 
@@ -126,7 +126,7 @@ def directory() -> Iterator[Path]:
 
 
 def read_everything(directory: Path, content: bytes) -> list[WharfingerError]:
-    """Read a file and all its sections; return our errors."""
+    """Read a file with this content and all its sections; return the errors."""
     path = directory / "wharfinger.conf"
     path.write_bytes(content)
     errors = []

@@ -1,4 +1,4 @@
-"""oslo.log's options in [DEFAULT], read from a real file."""
+"""Options of oslo.log in the section [DEFAULT], read from a real file."""
 
 from importlib.metadata import entry_points
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""[scheduling] and [accelerator], each read from a real file."""
+"""Options of the sections [scheduling] and [accelerator], read from a real file."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -189,7 +189,7 @@ def test_invalid_authentication_option_is_reported(tmp_path: Path) -> None:
     assert problem.startswith("[accelerator] timeout = soon: ")
 
 
-#: Both services use the same credentials.
+#: A configuration in which Placement and Cyborg use the same credentials.
 SHARED = """
 [placement]
 embedded = false

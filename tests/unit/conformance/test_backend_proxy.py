@@ -1,4 +1,4 @@
-"""Calls that a proxy passes on, calls that it breaks, and its report of them."""
+"""The proxy before a backend: calls that it passes on, calls that it breaks, and its reports."""
 
 import socket
 import threading
@@ -15,13 +15,13 @@ import requests
 from wharfinger.conformance.backend_proxy import Proxy
 from wharfinger.conformance.harness import COMMON_FAULTS, Fault
 
-#: Seconds after which a test gives up.
+#: Seconds to wait for an event before a test fails.
 TIMEOUT = 10
 BODY = b'{"nodes": ["n1", "n2"]}'
 
 
 class Backend(ThreadingHTTPServer):
-    """Says the same to each request, and what it was asked."""
+    """A backend that gives the same answer to each request and records the requests."""
 
     daemon_threads = True
 
@@ -29,7 +29,7 @@ class Backend(ThreadingHTTPServer):
         self.status, self.reason, self.body = 200, "Fine", BODY
         self.more: list[tuple[str, str]] = []
         self.is_chunked = False
-        #: As many as are asked at once before one of them is answered.
+        #: Waits until this number of requests has arrived; then all of them are answered.
         self.together = threading.Barrier(1)
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         super().__init__(("127.0.0.1", port), _Asked)
@@ -46,7 +46,9 @@ class _Asked(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         backend = self.server
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        answer = backend.body  # a test may set the next one as soon as it sees the request
+        answer = (
+            backend.body
+        )  # read it now: a test may set the next answer when it sees the request
         backend.asked.append((self.command, self.path, dict(self.headers), body))
         backend.together.wait(TIMEOUT)
         self.send_response_only(backend.status, backend.reason)
@@ -102,7 +104,7 @@ def get(proxy: Proxy, path: str = "/v1/nodes?limit=2") -> requests.Response:
 
 
 def is_reset(proxy: Proxy) -> bool:
-    """Whether a connection breaks without a byte of an answer."""
+    """Return whether the proxy resets a request before the first byte of an answer."""
     with socket.create_connection(("127.0.0.1", urlsplit(proxy.url).port or 0), TIMEOUT) as asking:
         asking.sendall(b"GET / HTTP/1.1\r\nHost: there\r\n\r\n")
         try:
@@ -113,7 +115,7 @@ def is_reset(proxy: Proxy) -> bool:
 
 @contextmanager
 def hanging(proxy: Proxy) -> Iterator["Future[bool]"]:
-    """A call that hangs; its future has whether the connection was reset."""
+    """Start a request that hangs; its future returns whether the connection was reset."""
     proxy.expect(fault=Fault.HANG)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(is_reset, proxy)
@@ -125,7 +127,7 @@ def hanging(proxy: Proxy) -> Iterator["Future[bool]"]:
             proxy.expect()
 
 
-def test_call_and_its_answer_pass_as_they_are(backend: Backend, proxy: Proxy) -> None:
+def test_call_and_its_answer_pass_unchanged(backend: Backend, proxy: Proxy) -> None:
     backend.status, backend.reason, backend.more = 404, "Not Here", [("X-A", "1"), ("X-A", "2")]
     answer = requests.request(
         *("PATCH", f"{proxy.url}/v1/nodes/n%201?fields=uuid%2Cname"),
@@ -159,7 +161,7 @@ def test_url_keeps_its_path(backend: Backend) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE"])
 @pytest.mark.parametrize("status", [200, 204])
-def test_bodies_are_only_where_there_are_any(
+def test_proxy_adds_no_body_to_messages_without_one(
     backend: Backend, proxy: Proxy, method: str, status: int
 ) -> None:
     backend.status = status
@@ -169,7 +171,7 @@ def test_bodies_are_only_where_there_are_any(
     assert answer.headers.get("Content-Length") == bare.headers.get("Content-Length")
 
 
-def test_answer_in_chunks_comes_whole(backend: Backend, proxy: Proxy) -> None:
+def test_answer_in_chunks_arrives_completely(backend: Backend, proxy: Proxy) -> None:
     backend.is_chunked = True
     assert get(proxy).content == BODY
 
@@ -180,7 +182,7 @@ def test_body_in_chunks_is_refused(backend: Backend, proxy: Proxy) -> None:
     assert not backend.asked
 
 
-def test_calls_are_written_down_since_the_last_expect_each_with_its_connection(
+def test_calls_are_recorded_since_the_last_expect_with_their_connections(
     proxy: Proxy,
 ) -> None:
     with requests.Session() as session:
@@ -192,7 +194,9 @@ def test_calls_are_written_down_since_the_last_expect_each_with_its_connection(
     assert not proxy.calls
 
 
-def test_call_that_is_refused_is_reset_and_not_made(backend: Backend, proxy: Proxy) -> None:
+def test_call_that_is_refused_is_reset_and_does_not_reach_the_backend(
+    backend: Backend, proxy: Proxy
+) -> None:
     proxy.expect(fault=Fault.RAISE)
     assert is_reset(proxy)
     assert is_reset(proxy)
@@ -200,7 +204,7 @@ def test_call_that_is_refused_is_reset_and_not_made(backend: Backend, proxy: Pro
     assert len(proxy.calls) == 2
 
 
-def test_answer_that_breaks_off_is_a_whole_message(backend: Backend, proxy: Proxy) -> None:
+def test_answer_that_breaks_off_is_a_complete_http_message(backend: Backend, proxy: Proxy) -> None:
     backend.more = [("X-A", "1")]
     proxy.expect(fault=Fault.HALF)
     answer = get(proxy)
@@ -210,7 +214,7 @@ def test_answer_that_breaks_off_is_a_whole_message(backend: Backend, proxy: Prox
 
 
 @pytest.mark.parametrize("status", [200, 204, 304])
-def test_half_of_an_answer_without_a_body_is_a_reset(
+def test_truncated_answer_without_a_body_is_a_reset(
     backend: Backend, proxy: Proxy, status: int
 ) -> None:
     backend.status, backend.body = status, b""
@@ -238,7 +242,7 @@ def test_call_that_hangs_is_reset_when_the_proxy_stops(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("fault", sorted(COMMON_FAULTS))
-def test_only_the_call_of_an_index_meets_a_fault(proxy: Proxy, fault: Fault) -> None:
+def test_only_the_call_with_the_given_index_meets_the_fault(proxy: Proxy, fault: Fault) -> None:
     proxy.expect(1, fault)
     assert get(proxy).content == BODY
     patience = 0.2 if fault is Fault.HANG else TIMEOUT
@@ -259,7 +263,9 @@ def test_stale_answer_is_the_last_one_to_the_same_request(backend: Backend, prox
     assert get(proxy, "/a").content == backend.body
 
 
-def test_request_without_an_earlier_answer_has_no_stale_one(backend: Backend, proxy: Proxy) -> None:
+def test_request_without_an_earlier_answer_gets_no_stale_answer(
+    backend: Backend, proxy: Proxy
+) -> None:
     get(proxy, "/a")
     requests.get(f"{proxy.url}/b", headers={"If-None-Match": "1"}, timeout=TIMEOUT)
     backend.body = b"new"
@@ -279,7 +285,7 @@ def test_request_that_changes_something_has_no_stale_answer(backend: Backend, pr
     assert len(backend.asked) == 2
 
 
-def test_late_answer_was_made_before_and_comes_with_the_next_expect(
+def test_late_answer_is_read_at_once_and_sent_after_the_next_expect(
     backend: Backend, proxy: Proxy
 ) -> None:
     proxy.expect(0, Fault.LATE)
@@ -294,7 +300,7 @@ def test_late_answer_was_made_before_and_comes_with_the_next_expect(
         assert waiting.result(TIMEOUT).content == BODY
 
 
-def test_late_answer_is_dropped(
+def test_late_answer_to_a_client_that_has_given_up_is_dropped(
     backend: Backend, proxy: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proxy.expect(0, Fault.LATE)
@@ -334,7 +340,7 @@ def test_proxy_without_its_backend_resets_calls() -> None:
     proxy.stop()
 
 
-def test_client_that_has_given_up_is_no_news(
+def test_client_that_has_given_up_is_not_logged(
     backend: Backend, proxy: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     backend.body = b"x" * 10_000_000

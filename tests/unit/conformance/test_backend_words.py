@@ -1,4 +1,4 @@
-"""Whether a uuid is the hardware's: the backend, or the machine, says it."""
+"""Whether a uuid comes from the hardware: from the backend, or from the machine itself."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ class Machine:
 
 @dataclass
 class Rack:
-    """A harness of a rack; ``placement`` has the texts that its driver has published."""
+    """A harness of a rack; ``placement`` has the texts that the driver has published."""
 
     directory: Path
     text: str = "[rack]\n"
@@ -46,7 +46,7 @@ def says(harness: object) -> bool:
         {"answers": [f'{{"uuid": "{UUID}"}}'.encode()]},
     ],
 )
-def test_says_finds_a_uuid_in_what_the_harness_has(
+def test_says_finds_a_uuid_in_the_attributes_of_the_harness(
     attributes: dict[str, Any], tmp_path: Path
 ) -> None:
     assert says(Rack(tmp_path, **attributes))
@@ -59,11 +59,11 @@ def test_says_finds_a_uuid_in_the_files_of_the_harness(tmp_path: Path) -> None:
     assert says(Rack(tmp_path))
 
 
-def test_says_passes_over_what_has_been_published(tmp_path: Path) -> None:
+def test_says_ignores_texts_that_the_driver_has_published(tmp_path: Path) -> None:
     assert not says(Rack(tmp_path, placement=[UUID]))
 
 
-def test_says_of_the_machine_is_found_without_a_harness(
+def test_says_finds_the_uuid_of_the_machine_without_a_harness(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "machine-id").write_text(f"{UUID.replace('-', '')}\n")
@@ -72,7 +72,7 @@ def test_says_of_the_machine_is_found_without_a_harness(
     assert says(None)
 
 
-def test_configurations_of_a_given_node_name_have_another_one() -> None:
+def test_configurations_with_a_node_name_have_a_copy_with_another_name() -> None:
     text = "[rack]\nurl = http://node-1/\nname = node-1\n"
 
     assert [*_configurations(text, ["node-1", "node-2"])] == [

@@ -1,4 +1,4 @@
-"""Clocks that are set ahead: those that were imported before, and in any thread."""
+"""Clocks that the kit sets ahead, in all threads and in modules that were imported before."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The driver's time: what runs in the driver counts, and nothing else."""
+"""The driver's time counts only while calls of the driver run."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from wharfinger.conformance.driver_clock import DriverClock, RunningCalls
 
 
 class Machine:
-    """The time of a machine, and how long threads have waited for a processor."""
+    """A simulated clock, and the time for which threads have waited for a processor."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -49,7 +49,7 @@ def passes(machine: Machine, clock: DriverClock, seconds: float) -> None:
     clock.read()
 
 
-def test_clock_counts_the_time_of_calls_to_the_driver_alone(
+def test_clock_counts_only_the_time_of_calls_to_the_driver(
     machine: Machine, clock: DriverClock, calls: RunningCalls
 ) -> None:
     passes(machine, clock, 5)
@@ -74,14 +74,14 @@ def test_clock_leaves_out_the_time_without_a_processor(
     assert clock.used == 1
 
 
-def test_clock_without_calls_that_begin_or_end_is_still(
+def test_clock_is_still_since_the_last_call_began_or_ended(
     machine: Machine, clock: DriverClock, calls: RunningCalls
 ) -> None:
     calls.before("get_available_nodes")
     for seconds in (1, 2, 3):
         passes(machine, clock, seconds)
 
-    assert clock.still == 5  # from the first look that saw the call
+    assert clock.still == 5  # counts from the first look at which the call ran
     calls.after("get_available_nodes")
     passes(machine, clock, 1)
     assert clock.still == 0

@@ -1,4 +1,4 @@
-"""Which faults are tried first, and what is compared where names differ between two runs."""
+"""The order in which faults are tried, and comparisons of two runs whose names differ."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Abilities that a harness has without declaring them."""
+"""Faults that a harness can make although it does not declare them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from wharfinger.conformance.harness import COMMON_FAULTS, Fault, Harness
 
 
 class OldHarness(Harness):
-    """Written before there were other faults, by an author with a proxy, or without."""
+    """A harness from before the later faults existed, with or without a proxy."""
 
     def __init__(self, proxy: Proxy | None) -> None:
         super().__init__(Path(), None)  # type: ignore[arg-type]

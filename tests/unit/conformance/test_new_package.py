@@ -1,4 +1,4 @@
-"""The package of a new driver: its names, and that nothing is overwritten."""
+"""The package for a new driver: its names, and that it overwrites no file."""
 
 import ast
 import tomllib
@@ -21,7 +21,7 @@ GROUPS = ("wharfinger.drivers", "wharfinger.conformance_harness", "oslo.config.o
         ("x" * 64, "x" * 64, "X" + 63 * "x"),
     ],
 )
-def test_package_of_name_has_it_in_modules_classes_and_entry_points(
+def test_package_has_its_name_in_modules_classes_and_entry_points(
     name: str, module: str, kind: str
 ) -> None:
     texts = new_package.render(name)
@@ -48,7 +48,7 @@ def test_package_of_name_has_it_in_modules_classes_and_entry_points(
     "name",
     ["", "Shelf", "2shelf", "-shelf", "shelf-", "a--b", "a b", "a.b", "x" * 65, "é", "placement"],
 )
-def test_name_of_no_instance_or_module_is_refused(name: str) -> None:
+def test_name_that_no_instance_or_module_can_have_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot name a driver: use"):
         new_package.check_name(name)
 

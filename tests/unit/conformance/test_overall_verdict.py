@@ -1,4 +1,4 @@
-"""The verdict of each profile, and the exit code of a run, by its results."""
+"""The verdict on each profile and the exit code of a run, by the results of the rules."""
 
 import pytest
 
@@ -10,7 +10,7 @@ MUST, SHOULD, MAY = Level
 CORE, EXTENDED = Profile
 
 TABLE = [
-    # Level of a rule of the core; its status; the verdict of the core.
+    # Level of a rule in the core profile; its status; the verdict on the profile.
     (MUST, Status.PASSED, Word.CONFORMS),
     (MUST, Status.EXEMPT, Word.CONFORMS),
     (MUST, Status.FAILED, Word.FAILED),
@@ -49,7 +49,7 @@ def test_verdict_of_a_profile(level: Level, status: Status, word: Word) -> None:
     assert exit_code([core, extended]) == CODES[word]
 
 
-def test_failure_counts_more_than_missing_or_known_results() -> None:
+def test_failure_takes_precedence_over_missing_or_known_results() -> None:
     statuses = (Status.NOT_RUN, Status.KNOWN, Status.FAILED)
     results = [
         Result(_rule(f"WHF-{number}", CORE), status) for number, status in enumerate(statuses)
@@ -77,7 +77,9 @@ def test_verdict_without_rules_never_conforms() -> None:
     ("status", "word"),
     [(Status.NOT_ASKED, Word.NOT_ASKED), (Status.UNEXPECTED, Word.FAILED)],
 )
-def test_verdict_of_the_core_alone_lacks_no_other_rule(status: Status, word: Word) -> None:
+def test_verdict_on_the_core_alone_needs_no_rule_of_other_profiles(
+    status: Status, word: Word
+) -> None:
     results = [
         Result(_rule("WHF-1", CORE), Status.PASSED),
         Result(_rule("WHF-2"), status),
@@ -98,7 +100,7 @@ def test_verdict_of_the_core_alone_lacks_no_other_rule(status: Status, word: Wor
         ((Word.PARTIAL, Word.FAILED), 1),
     ],
 )
-def test_run_exits_with_the_worst(words: tuple[Word, ...], code: int) -> None:
+def test_run_exits_with_the_code_of_the_worst_verdict(words: tuple[Word, ...], code: int) -> None:
     verdicts = [Verdict(profile, word, {}) for profile, word in zip(Profile, words, strict=True)]
     assert exit_code(verdicts) == code
 

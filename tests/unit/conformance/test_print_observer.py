@@ -1,4 +1,4 @@
-"""Observers of what calls to a driver print, and how they sleep."""
+"""Observers of what a driver prints and how it sleeps."""
 
 import logging
 import os
@@ -14,10 +14,10 @@ from wharfinger.conformance.sleep_observer import SleepObserver
 
 
 class Backend:
-    """A harness whose backend answers in the thread that asks."""
+    """A harness whose backend answers in the thread of the caller."""
 
     def answer(self) -> None:
-        """Take a while."""
+        """Sleep for a short time."""
         time.sleep(0.12)
 
 

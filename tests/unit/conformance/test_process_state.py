@@ -1,4 +1,4 @@
-"""Snapshots of the process, and their repair."""
+"""Snapshots of the state of the process, and its repair."""
 
 import decimal
 import gc
@@ -69,7 +69,7 @@ def test_snapshot_after_a_change_names_it_and_is_restored(
 
 def test_snapshot_with_a_new_logger_and_a_filter_of_a_library_is_the_same() -> None:
     class LibraryWarning(Warning):
-        """A warning of one library."""
+        """A warning of a library."""
 
     before = process_state.snapshot()
 

@@ -1,4 +1,4 @@
-"""Reports as Markdown and as a badge are well-formed for any text of a driver or backend."""
+"""Reports as Markdown and as a badge are well-formed with any text of a driver or backend."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ from wharfinger.exceptions import printable
 MARKS = r"|*_`<>[]&~$\/-+#"
 TEXTS = st.text() | st.text(alphabet=f"a {MARKS}\n\r\t\x1b")
 WORDS = st.sampled_from(list(Word))
-#: Cells of a row: at a bar that nothing escapes.
+#: Splits a row into cells at each bar that is not escaped.
 BAR = re.compile(r"(?<!\\)(?:\\\\)*\|")
 
 
@@ -23,19 +23,19 @@ def test_tables_are_well_formed_for_any_text(found: str, reason: str, name: str)
     lines = report.as_markdown(_facts(found, reason, name)).splitlines()
 
     tables = [line for line in lines if line.startswith("|")]
-    assert len(tables) == 8 + 3 + 3  # each with its head and a rule below that
+    assert len(tables) == 8 + 3 + 3  # each table also has a heading row and a line below it
     assert {len(BAR.findall(line)) for line in tables} == {3, 5}
     assert [line for line in lines if line.startswith("#")][1:] == ["## Capabilities", "## MUST"]
 
 
 @given(TEXTS)
-def test_text_is_read_as_it_was_written_and_no_mark(text: str) -> None:
+def test_text_is_shown_as_written_and_makes_no_markup(text: str) -> None:
     cell = _row(text).removeprefix("| WHF-101 | core | failed | ").removesuffix(" |")
     assert re.sub(r"\\(\W|_)", r"\1", cell) == printable(text)
     assert not set("*`<>[]&~$|\\") & set(re.sub(r"\\.", "", cell))
 
 
-def test_underscore_within_a_word_is_one() -> None:
+def test_underscore_within_a_word_is_not_escaped() -> None:
     assert _row("CUSTOM_CARD_UNIT: total 3").endswith("| CUSTOM_CARD_UNIT: total 3 |")
     assert _row("__init__ of <Driver>").endswith(r"| \_\_init\_\_ of \<Driver\> |")
 
@@ -65,7 +65,7 @@ def _row(found: str) -> str:
 
 
 def _facts(found: str, reason: str, name: str) -> dict[str, Any]:
-    """Return facts for a report on a driver, with these texts in them."""
+    """Return the facts for a report on a driver, which contain these texts."""
     return {
         "kit": "1.0",
         "wharfinger": "0.1",

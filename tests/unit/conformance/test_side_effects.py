@@ -1,4 +1,4 @@
-"""Side effects that a watch leaves behind in its process."""
+"""Side effects of an observer after its end."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ late = Late()
 """
 
 
-def test_ended_watch_prints_nothing_when_the_process_ends() -> None:
+def test_ended_observer_prints_nothing_when_the_process_ends() -> None:
     done = subprocess.run([sys.executable, "-c", _ENDS], capture_output=True, text=True, check=True)
 
     assert done.stderr == ""

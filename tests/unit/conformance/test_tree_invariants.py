@@ -1,4 +1,4 @@
-"""Invariants after each cycle, by made-up contents; and the providers that a change concerns."""
+"""Invariants of Placement's contents after each cycle, and the providers that a change concerns."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ def contents(*providers: Provider) -> dict[str, Provider]:
 
 
 class Driver(ComputeDriver):
-    """One node with so much memory."""
+    """A driver of one node with ``memory_mb`` of memory."""
 
     host = "here"
     memory_mb = 1024
@@ -69,7 +69,7 @@ def test_see_untagged_provider_from_before_is_of_another_program() -> None:
     invariants(theirs).see(Driver(), contents(provider("node"), theirs), [])
 
 
-def test_see_provider_with_another_owner_raises_for_a_thing_alone() -> None:
+def test_see_provider_with_another_owner_raises_only_for_things_of_the_backend() -> None:
     foreign = provider("node_foreign", "node", traits=frozenset({"OWNER_NOVA"}))
     found = contents(provider("node"), foreign)
 
@@ -146,7 +146,7 @@ def test_see_agreement_node_with_another_uuid_raises() -> None:
         see_agreement(node, provider("node"))
 
 
-def test_concerned_are_parents_and_sharing_providers_and_no_siblings() -> None:
+def test_concerned_by_a_change_are_parents_children_and_sharing_providers_and_no_siblings() -> None:
     pool = provider("pool", traits=frozenset({"MISC_SHARES_VIA_AGGREGATE"}))
     found = contents(
         provider("node"),

@@ -1,4 +1,4 @@
-"""Deployables in Cyborg's format, and a Cyborg with answers that a test sets."""
+"""Deployables in Cyborg's format, and a simulated Cyborg whose answers a test sets."""
 
 import json
 from typing import Any, Final
@@ -15,12 +15,12 @@ FUNCTION: Final = "CUSTOM_FPGA_FUNCTION_ID_INTEL_LOOP"
 
 
 def attributes(*pairs: tuple[str, str]) -> str:
-    """Return an attributes_list of these keys and values."""
+    """Return an ``attributes_list`` with these keys and values."""
     return json.dumps([{key: value} for key, value in pairs])
 
 
 def deployable(number: int = 0, **fields: Any) -> Deployable:
-    """Return an FPGA with one region, published by Cyborg, with these fields changed."""
+    """Return an FPGA with one region that Cyborg has published, with these fields changed."""
     one = Deployable(
         uuid=uuid(f"deployable {number}"),
         name=f"{HOST}_0000:{number:02x}:00.0",
@@ -40,9 +40,9 @@ def request(number: int = 0, **fields: Any) -> AcceleratorRequest:
 
 
 class ScriptedCyborg:
-    """A Cyborg with answers in memory; ``fails`` are errors by the name of the question.
+    """A Cyborg in memory.
 
-    ``asked`` are the questions, in order.
+    ``fails`` has the errors by name of the listing; ``asked`` has the listings in order.
     """
 
     def __init__(self, *deployables: Deployable) -> None:

@@ -1,4 +1,4 @@
-"""Snapshots of a Cyborg, their changes, and listings that are rejected."""
+"""Snapshots of Cyborg's accelerators, their changes, and listings that are rejected."""
 
 import pytest
 
@@ -12,7 +12,7 @@ PROVIDERS = [uuid(f"provider {number}") for number in range(4)]
 
 
 class Clock:
-    """The time, which a test sets; Cyborg takes ``slowness`` seconds for each question."""
+    """The time, which a test sets; each listing of Cyborg takes ``slowness`` seconds."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -23,7 +23,7 @@ class Clock:
 
 
 class SlowCyborg(ScriptedCyborg):
-    """A Cyborg whose questions take time on a clock."""
+    """A Cyborg whose listings advance the clock."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(deployable(0), deployable(1))
@@ -48,7 +48,7 @@ def cyborg(clock: Clock) -> SlowCyborg:
 
 @pytest.fixture
 def accelerators(cyborg: SlowCyborg) -> Accelerators:
-    """Accelerators after their first snapshot."""
+    """The accelerators after their first snapshot."""
     accelerators = Accelerators(cyborg, "fpga")
     accelerators.refresh()
     return accelerators
@@ -65,7 +65,7 @@ def test_listing_reads_everything_and_asks_for_hosts_last(
     assert accelerators.snapshot == Snapshot(
         frozenset({HOST}), {PROVIDERS[0]: deployable(0), PROVIDERS[1]: deployable(1)}, {}
     )
-    # A device that appears in between has a known host, too.
+    # Hosts come last, so that a device which appears meanwhile has a known host, too.
     assert cyborg.asked == ["deployables", "binding", "hosts"]
 
 
@@ -130,7 +130,7 @@ def test_added_removed_and_changed_deployables_are_reported_once(
     changed, after = accelerators.changed_since(mark)
     assert changed == set(PROVIDERS[:3])
     assert accelerators.changed_since(after)[0] == set()
-    # The old mark reports them again.
+    # The old mark reports the changes again.
     assert accelerators.changed_since(mark)[0] == changed
 
 
@@ -197,10 +197,10 @@ def test_request_without_a_device_concerns_none(
         assert accelerators.snapshot.being_bound(provider) == []
 
 
-# Frequency of questions.
+# Frequency of listings.
 
 
-def test_polls_take_a_tenth_of_the_time_at_most(
+def test_polls_list_for_at_most_a_tenth_of_the_time(
     clock: Clock, cyborg: SlowCyborg, accelerators: Accelerators
 ) -> None:
     clock.slowness = 1.0
@@ -217,7 +217,7 @@ def test_polls_take_a_tenth_of_the_time_at_most(
     assert len(cyborg.asked) == 3
 
 
-def test_listing_is_made_at_any_time(
+def test_complete_listing_is_not_delayed(
     clock: Clock, cyborg: SlowCyborg, accelerators: Accelerators
 ) -> None:
     clock.slowness = 2.0
@@ -226,7 +226,7 @@ def test_listing_is_made_at_any_time(
     assert cyborg.asked.count("deployables") == 3
 
 
-def test_slow_cyborg_is_asked_again_after_a_minute(
+def test_slow_cyborg_is_listed_again_after_a_minute(
     clock: Clock, cyborg: SlowCyborg, accelerators: Accelerators
 ) -> None:
     clock.slowness = 30.0

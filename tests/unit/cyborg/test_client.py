@@ -1,4 +1,4 @@
-"""The Cyborg client with wrong answers, over real sockets: each is an error."""
+"""The Cyborg client with wrong answers over real sockets: each wrong answer is an error."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -23,9 +23,8 @@ from wharfinger_cyborg.config import CyborgSection
 
 LISTED: Final = [deployable(0), deployable(1)]
 IMAGE: Final = uuid("image")
-#: A secret.
 SECRET: Final = "s3cret"
-#: The requests of a listing in order, with the operation that an error names.
+#: The requests of a listing in order, and the operation that an error of each names.
 DEPLOYABLES, REQUESTS, HOSTS = range(3)
 OPERATIONS: Final = {
     DEPLOYABLES: "listing the deployables",
@@ -33,18 +32,18 @@ OPERATIONS: Final = {
     HOSTS: "listing the devices",
 }
 LISTING: Final = ("/v2/deployables", "/v2/accelerator_requests", "/v2/devices")
-#: The key of each list in its answer.
+#: The key of the list in the answer to each request.
 LISTS: Final = {DEPLOYABLES: "deployables", REQUESTS: "arqs", HOSTS: "devices"}
 
 
 def refusal(status: int, message: str) -> Answer:
-    """An error in Cyborg's format: a document in a document."""
+    """Return an error in Cyborg's format: JSON in a text of a JSON document."""
     error = json.dumps({"faultcode": "Client", "faultstring": message})
     return Answer(status, json.dumps({"error_message": error}).encode())
 
 
 def serve(path: str, query: dict[str, str]) -> tuple[int, Any]:
-    """Serve Cyborg's answers."""
+    """Return Cyborg's answer to this path."""
     if path == "/v2":
         links = [{"rel": "self", "href": path}]
         return 200, {"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]}
@@ -85,7 +84,7 @@ def accelerators(cyborg: Cyborg) -> Accelerators:
 
 
 def fails(service: StubService, accelerators: Accelerators, at: int) -> str:
-    """Return the error of a listing; the snapshot stays, and the next listing succeeds."""
+    """Return the error of a listing; assert that the snapshot stays and the next one succeeds."""
     before = accelerators.snapshot
     with pytest.raises(BackendError) as caught:
         accelerators.refresh()
@@ -101,7 +100,7 @@ def fails(service: StubService, accelerators: Accelerators, at: int) -> str:
 
 
 def in_turn(names: Iterable[str]) -> list[tuple[str, int]]:
-    """Return cases that combine each of these with one of the requests."""
+    """Return cases: each name with one of the requests, in turn."""
     return [*zip(names, cycle(OPERATIONS), strict=False)]
 
 
@@ -116,7 +115,7 @@ def test_listing_reads_cyborgs_answers(service: StubService, accelerators: Accel
 # Answers that the client does not understand.
 
 
-#: For any of the requests: the change, and words of the error.
+#: By name, for any request: the change of the answer, and words of the error.
 NONSENSE: Final[dict[str, tuple[Change, str]]] = {
     "HTML": (lambda answer: Answer(200, HTML, "text/html"), "Sign in"),
     "empty": (body(b""), "truncated"),
@@ -155,7 +154,7 @@ def without(key: str) -> Callable[[dict[str, Any]], object]:
     return lambda entry: entry.pop(key)
 
 
-#: Invalid entries of lists: the change to the first entry, and words of the error.
+#: By name: the change of the first entry of a list, and words of the error.
 BAD: Final[dict[str, tuple[int, Callable[[dict[str, Any]], object], str]]] = {
     **{
         f"no {key}": (DEPLOYABLES, without(key), f"missing required field `{key}`")
@@ -231,7 +230,7 @@ def test_find_with_an_unclear_404_is_an_error(service: StubService, cyborg: Cybo
             cyborg.find(missing)
 
 
-#: Cyborg's answers to a request to program, and the error of each.
+#: Cyborg's answers to a request to program a device, and the error of each.
 PROGRAMMED: Final[dict[str, tuple[Answer, type[Exception]]]] = {
     **{str(status): (refusal(status, "no"), ProgrammingRefused) for status in (400, 403, 404, 409)},
     "408": (refusal(408, "late"), BackendError),

@@ -1,4 +1,4 @@
-"""Options of an instance's section, and the errors of invalid ones."""
+"""Options of a driver instance's section, and errors of invalid options."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -11,7 +11,7 @@ from wharfinger.providers import PublishingMode
 from wharfinger.reconcile import driver_instance_loader
 from wharfinger_cyborg.config import OPTIONS, CyborgSection, list_opts
 
-#: A Cyborg without Keystone.
+#: A configuration of a Cyborg without Keystone.
 BARE = "[fpga]\ndriver = cyborg\nauth_type = none\nendpoint = http://127.0.0.1:6666/v2\n"
 KEYSTONE = """\
 auth_type = password
@@ -34,7 +34,7 @@ def read(directory: Path, text: str) -> CyborgSection:
 
 
 def problems(directory: Path, text: str) -> list[WharfingerError]:
-    """Return the errors of a check of the configuration."""
+    """Return the errors that a check of the configuration reports."""
     return list(driver_instance_loader.check(parse([written(directory, text)])).problems)
 
 

@@ -1,4 +1,4 @@
-"""A deployable: its inventory and traits, and its host."""
+"""Inventory, traits and host of a deployable."""
 
 from uuid import NAMESPACE_DNS, uuid3
 
@@ -11,7 +11,7 @@ from tests.unit.cyborg.samples import FUNCTION, HOST, VENDOR_TRAIT, attributes, 
 from wharfinger.providers import Inventory
 from wharfinger_cyborg.deployable import Deployable, host_of
 
-#: An answer of Cyborg, from its API documentation.
+#: An answer of Cyborg from the documentation of its API.
 ANSWER = {
     "attributes_list": '[{"traits1": "CUSTOM_FPGA_INTEL"}, {"rc": "FPGA"}]',
     "created_at": "2020-10-08T06:07:06+00:00",
@@ -168,7 +168,7 @@ def test_host_of_a_generated_name_is_found_or_unknown(
 ) -> None:
     host = data.draw(st.sampled_from(sorted(hosts)))
     found = host_of(f"{host}_{rest}", hosts)
-    # A host name may be another one without its domain; and a longer host name may fit the rest.
+    # If two hosts have the same name without their domains, the host may be unknown.
     if len({one.partition(".")[0] for one in hosts}) == len(hosts):
         assert found == host
     assert found is None or found in hosts

@@ -1,4 +1,4 @@
-"""The driver's contract, with a Cyborg whose answers a test sets."""
+"""The driver's methods, with a Cyborg whose answers a test sets."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +33,7 @@ IN_OWN_MODE = pytest.mark.parametrize("publish", ["own"], indirect=True)
 
 
 class ProgrammingCyborg(ScriptedCyborg):
-    """A Cyborg that also accepts images, and records them."""
+    """A Cyborg that also accepts images to program, and records them."""
 
     def __init__(self, *deployables: Deployable) -> None:
         super().__init__(*deployables)
@@ -59,7 +59,7 @@ class ProgrammingCyborg(ScriptedCyborg):
 
 @pytest.fixture
 def cyborg(monkeypatch: pytest.MonkeyPatch) -> ProgrammingCyborg:
-    """The Cyborg of every driver instance."""
+    """The Cyborg to which every driver instance connects."""
     cyborg = ProgrammingCyborg(deployable(0), deployable(1))
 
     def connect(*_: object) -> ProgrammingCyborg:
@@ -71,7 +71,7 @@ def cyborg(monkeypatch: pytest.MonkeyPatch) -> ProgrammingCyborg:
 
 @pytest.fixture
 def publish(request: pytest.FixtureRequest) -> str:
-    """The option that selects the publisher."""
+    """The value of the option ``publish``."""
     return getattr(request, "param", "overlay")
 
 
@@ -87,14 +87,14 @@ def unconnected(tmp_path: Path, publish: str) -> CyborgDriver:
 
 @pytest.fixture
 def driver(unconnected: CyborgDriver, cyborg: ProgrammingCyborg) -> CyborgDriver:
-    """A driver with a snapshot."""
+    """A driver with a first snapshot."""
     unconnected.init_host(service(None))
     unconnected.get_available_nodes(refresh=True)
     return unconnected
 
 
 def tree(*numbers: int, host: str = HOST, **others: str) -> ProviderTree:
-    """Return a host's tree in Placement with the providers of deployables, and of others."""
+    """Return a host's tree in Placement with providers of these deployables and other providers."""
     children = {PROVIDERS[number]: deployable(number).name for number in numbers} | {
         uuid(serial): name for name, serial in others.items()
     }
@@ -116,7 +116,7 @@ def asked(driver: CyborgDriver, edited: ProviderTree, host: str = HOST) -> Provi
 
 
 def stated(edited: ProviderTree) -> dict[str, PublishingMode]:
-    """Return the publishing modes of the providers that the driver has stated, by uuid."""
+    """Return the publishing mode of each provider that the driver has edited, by uuid."""
     return {one.provider.uuid: one.mode for one in edited.desired() if one.stated}
 
 
@@ -132,7 +132,7 @@ OF_ALL: dict[str, Callable[[CyborgDriver], object]] = {
     "available": lambda driver: driver.node_is_available(HOST),
     "provider available": lambda driver: driver.provider_is_available(PROVIDERS[0], "a"),
 }
-#: Questions about one deployable, which Cyborg does not have.
+#: Calls of the driver about a provider for which Cyborg has no deployable.
 OF_A_PROVIDER: dict[str, Callable[[CyborgDriver], object]] = {
     "program": lambda driver: driver.program(PROVIDERS[3], IMAGE),
     "function": lambda driver: driver.current_function(PROVIDERS[3]),
@@ -185,7 +185,7 @@ def test_unpublished_deployable_is_reported_and_skipped(
     unpublished = deployable(1, rp_uuid=None)
     cyborg.listed = [deployable(0), unpublished]
     driver.get_available_nodes(refresh=True)
-    # Even if a provider has that uuid: Cyborg does not claim it.
+    # A provider with the deployable's name is not overlaid: Cyborg does not name its uuid.
     edited = asked(driver, tree(0, of_that_name="x"))
     assert stated(edited) == {PROVIDERS[0]: OVERLAY}
     [problem] = driver.get_problems()
@@ -345,7 +345,7 @@ def test_change_is_reported_for_its_host(driver: CyborgDriver, cyborg: Programmi
     changed, mark = driver.changed_nodes(mark)
     assert changed == {HOST}
 
-    # The host of a new deployable is unknown until all hosts were read.
+    # A new deployable changes all hosts, because its host is unknown.
     cyborg.listed.append(deployable(2))
     driver._connected().refresh()
     changed, mark = driver.changed_nodes(mark)
@@ -429,7 +429,7 @@ def test_unknown_deployable_is_an_error(
     assert not cyborg.programmed
 
 
-# Questions for one host or deployable.
+# Calls about one host or deployable.
 
 
 def test_node_is_available_asks_cyborg_and_not_the_snapshot(
@@ -442,7 +442,7 @@ def test_node_is_available_asks_cyborg_and_not_the_snapshot(
     assert cyborg.asked == ["has_host"] * 2
 
 
-def test_provider_is_available_asks_for_a_deployable_that_was_seen(
+def test_provider_is_available_asks_for_a_deployable_of_the_snapshot(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     gone = cyborg.listed.pop(0)

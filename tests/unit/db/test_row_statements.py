@@ -1,4 +1,4 @@
-"""Locks of rows and their order; on SQLite, which locks the whole file."""
+"""Rows that a change locks, and their order; on SQLite, which locks the whole file."""
 
 import uuid
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from wharfinger.db.row_statements import Change, Rows, StaleError
 
-#: More keys than one statement takes, in random order.
+#: More keys than one statement may have, in random order.
 KEYS: Final = [str(uuid.uuid5(uuid.NAMESPACE_OID, str(number))) for number in range(1100)]
 TABLE: Final = sa.Table(
     "things",
@@ -23,7 +23,7 @@ TABLE: Final = sa.Table(
 
 
 class Locking(Session):
-    """A session that records the rows that would be locked, in order."""
+    """A session that records the rows that other databases would lock, in order."""
 
     locked: list[str]
 
@@ -62,7 +62,7 @@ def locked(session: Locking, keys: Iterable[str], *, delete: bool = False) -> li
 
 @pytest.mark.parametrize("delete", [False, True], ids=["update", "delete"])
 def test_rows_of_two_changes_are_locked_in_the_same_order(session: Locking, delete: bool) -> None:
-    """The changes name the rows in different orders, and the second lacks some of the first."""
+    """The changes name the rows in different orders, and the second lacks some rows."""
     some = [key for number, key in enumerate(KEYS) if number % 3]
 
     first = locked(session, KEYS)

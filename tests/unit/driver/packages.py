@@ -10,8 +10,8 @@ import pytest
 import stevedore._cache
 from stevedore import ExtensionManager
 
-#: A driver with everything that the contract requires. The methods of a test come first in the
-#: class body, so these are only for methods that it does not define.
+#: The module of a driver that meets the contract. The text of a test is inserted into the class
+#: body.
 _MODULE = """
 from wharfinger.driver import SUPPORTED, Capabilities, Capability, ComputeDriver, unsupported
 
@@ -35,7 +35,7 @@ class Driver(ComputeDriver):
 
 
 class Packages:
-    """Installs packages with entry points into a directory of their own."""
+    """Installs packages with entry points into a directory."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._site = directory / "site"
@@ -59,13 +59,13 @@ class Packages:
         self.install(name, _MODULE + indent(dedent(body), "    "), package=package)
 
     def register(self, package: str, entry_point: str, *, seconds: int = 0) -> None:
-        """Write the package's metadata, so many seconds after it was first written."""
+        """Write the package's metadata; the file time is ``seconds`` later than the first."""
         info = self._site / f"{package.replace('-', '_')}-1.0.dist-info"
         info.mkdir(exist_ok=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
         entry_points = info / "entry_points.txt"
         entry_points.write_text(f"[wharfinger.drivers]\n{entry_point}\n")
-        # An even number of the 128 seconds that stevedore can tell apart.
+        # stevedore's cache compares times in steps of 128 s; this time begins such a step.
         for path in (entry_points, self._site):
             os.utime(path, (1_720_000_000, 1_720_000_000 + seconds))
 
@@ -74,9 +74,9 @@ class Packages:
         shutil.rmtree(self._site / f"{package.replace('-', '_')}-1.0.dist-info")
 
     def as_in_a_new_process(self) -> None:
-        """Forget what stevedore keeps in memory."""
+        """Clear what stevedore keeps in memory, as in a new process."""
         cache = stevedore._cache.Cache(str(self._cache))
-        # It writes no files for a Python below /tmp, where tests may run.
+        # By default, stevedore writes no cache for a Python below /tmp, where tests may run.
         cache._disable_caching = False
         self._monkeypatch.setattr(stevedore._cache, "get_group_all", cache.get_group_all)
         self._monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})

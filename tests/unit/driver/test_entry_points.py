@@ -1,4 +1,4 @@
-"""Entry points are read again when a package has changed, and only then."""
+"""Entry points are read again only after a package has changed."""
 
 from importlib import metadata
 from typing import Any
@@ -12,7 +12,7 @@ from wharfinger.driver.loader import NAMESPACE
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record the groups for which all metadata were read."""
+    """Record the groups for which the metadata of all packages are read."""
     read, groups = metadata.entry_points, list[str]()
 
     def noted(group: str) -> Any:

@@ -1,4 +1,4 @@
-"""Drivers are loaded through real entry points, by the real stevedore."""
+"""Drivers that stevedore loads through entry points of installed packages."""
 
 from collections.abc import Callable
 
@@ -84,7 +84,7 @@ def test_object_that_is_no_compute_driver_is_refused(packages: Packages, module:
 
 
 def test_recently_changed_entry_point_is_found(packages: Packages) -> None:
-    # stevedore's files have times with a precision of 128 seconds.
+    # stevedore's cache compares file times only in steps of 128 seconds.
     packages.install_driver("acme", package="acme-driver")
     loader.load("acme")
     packages.register("acme-driver", "acme2 = acme_driver:Driver", seconds=2)
@@ -204,7 +204,7 @@ def test_our_update_provider_tree_gets_migrations(packages: Packages) -> None:
 
 
 def declaring(**changed: str) -> str:
-    """A class body with other capabilities; each is the text of an expression."""
+    """Return a class body with other capabilities; the values are Python expressions as text."""
     changes = ", ".join(f"{name}={text}" for name, text in changed.items())
     return f"import dataclasses\ncapabilities = dataclasses.replace(capabilities, {changes})"
 

@@ -1,4 +1,4 @@
-"""An Ironic in memory, for the driver's listings of nodes."""
+"""A simulated Ironic in memory for the driver's listings of nodes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,13 +14,13 @@ from wharfinger_ironic import feed, fleet
 from wharfinger_ironic.client import Latest
 from wharfinger_ironic.node import Node
 
-#: The start of the model, by a correct clock.
+#: The correct time at the start of the model.
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass
 class Row:
-    """A node in Ironic's database, and all its former states."""
+    """A node in Ironic's database, with all its former states."""
 
     number: int
     uuid: str
@@ -33,10 +33,10 @@ class Row:
 
 
 class Model:
-    """Ironic's nodes and the requests for them; a Source.
+    """Ironic's nodes, and the requests for them, which the driver calls a Source.
 
-    ``now`` are the seconds since the start, by our clock and by a correct one; ``skew`` is how far
-    the API's clock is ahead. ``asked`` are the requests with the number of their rows.
+    ``now`` are the correct seconds since the start; ``skew`` is how far the API's clock is ahead.
+    ``asked`` has the requests, each with its number of rows.
     """
 
     def __init__(self, *, nulls_first: bool = False, has_date: bool = True, page: int = 8) -> None:
@@ -55,7 +55,7 @@ class Model:
     # Changes in Ironic.
 
     def create(self, count: int = 1) -> list[str]:
-        """Enroll nodes that were never updated."""
+        """Enroll ``count`` nodes that were never updated."""
         made = []
         for _ in range(count):
             self._count += 1
@@ -67,7 +67,7 @@ class Model:
     def update(
         self, uuid: str, reason: str | None, *, skew: float = 0.0, whole: bool = False
     ) -> None:
-        """Update a node, with the time of a clock that is that many seconds ahead."""
+        """Update a node; the time of the update is ``skew`` seconds ahead."""
         self.date(uuid, BEGINNING + timedelta(seconds=self.now + skew), whole=whole)
         row = self.rows[uuid]
         row.history.append(node(uuid=uuid, maintenance=reason is not None, last_error=reason))
@@ -117,7 +117,7 @@ class Model:
             nodes=tuple(row.node for row in found),
             updated=tuple(row.updated for row in found),
             answered=date.replace(microsecond=0) if self.has_date else None,
-            has_more=len(found) == limit,  # true for a full last page, too
+            has_more=len(found) == limit,  # also true if the last page is full
         )
 
     def never_updated_come_last(self) -> bool:
@@ -127,7 +127,7 @@ class Model:
         return any(row.updated is None for row in found)
 
     def _begin(self) -> None:
-        """Begin a request: other actors act before it, and then it may fail."""
+        """Begin a request: first other actors act, and then the request may fail."""
         self.now += self.takes
         due = [act for when, act in self.meanwhile if when <= 0]
         self.meanwhile = [(when - 1, act) for when, act in self.meanwhile if when > 0]
@@ -156,7 +156,7 @@ def failed(reason: str) -> BackendError:
 
 @contextmanager
 def sizes(small: int, middle: int, page: int) -> Iterator[None]:
-    """Set the size of answers; fewer nodes are enough then."""
+    """Set the sizes of answers, so that few nodes are enough for a test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(feed, "SIZES", (small, middle, page))
         patch.setattr(feed, "PAGE", page)
@@ -165,7 +165,7 @@ def sizes(small: int, middle: int, page: int) -> Iterator[None]:
 
 @contextmanager
 def clock(model: Model) -> Iterator[None]:
-    """Use the model's time."""
+    """Let the driver use the model's time."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (feed, fleet):
             patch.setattr(module, "monotonic", lambda: model.now)

@@ -30,12 +30,12 @@ def node(**fields: Any) -> Node:
 
 
 INSTANCE: Final = "00000000-0000-4000-8000-00000000000f"
-#: States that Ironic does not have, though some resemble its states.
+#: States that Ironic does not have; some resemble its states.
 UNKNOWN: Final = ("", "Available", "AVAILABLE", " available", "available ", "available\n", "odd")
 
 
 def nova_reserves(given: Node) -> bool:
-    """Return whether nova 34 reserves the node: it is in use, or in no state for use."""
+    """Return whether nova 34 reserves the node because of its use, power or state."""
     used = given.instance_uuid is not None
     no_power = given.power_state is None or given.power_state == "error"
     good_state = given.provision_state is None or given.provision_state == "available"

@@ -1,4 +1,4 @@
-"""The Ironic client with wrong answers, over real sockets: each is an error."""
+"""The Ironic client with wrong answers over real sockets: each wrong answer is an error."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ STAMP: Final = "2026-01-01T00:00:00+00:00"
 NODES: Final = [
     {**msgspec.to_builtins(node(uuid=one)), "updated_at": STAMP, "driver": "lab"} for one in UUIDS
 ]
-#: The requests of a listing in order, with the operation that an error names.
+#: The requests of a listing in order, and the operation that an error of each names.
 CHECK, LAST, *PAGES = range(6)
 OPERATIONS: Final = {
     CHECK: "checking that all nodes are listed",
@@ -39,13 +39,13 @@ OPERATIONS: Final = {
 
 
 def refusal(status: int, message: str) -> Answer:
-    """An error in Ironic's format: a document in a document."""
+    """Return an error in Ironic's format: JSON in a text of a JSON document."""
     error = json.dumps({"faultcode": "Client", "faultstring": message})
     return Answer(status, json.dumps({"error_message": error}).encode())
 
 
 def serve(path: str, query: dict[str, str]) -> tuple[int, Any]:
-    """Serve Ironic's answers, with up to 10 nodes on a page."""
+    """Return Ironic's answer to this path, with at most 10 nodes on a page."""
     if path == "/v1/nodes/detail":
         return 200, {"nodes": NODES[: int(query["limit"])], "next": "more"}
     if path != "/v1/nodes":
@@ -94,7 +94,7 @@ def fails(fleet: Fleet, at: int) -> str:
 
 
 def in_turn(names: Any, *places: int) -> list[tuple[str, int]]:
-    """Return cases that combine each of these with one of the requests."""
+    """Return cases: each name with one of the requests, in turn."""
     return [*zip(names, cycle(places or OPERATIONS), strict=False)]
 
 
@@ -122,7 +122,7 @@ def first(change: Callable[[dict[str, Any]], object]) -> Change:
     return edited(lambda content: change(content["nodes"][0]))
 
 
-#: The answer, and words of the error.
+#: By name: the change of the answer, and words of the error.
 NONSENSE: Final[dict[str, tuple[Change, str]]] = {
     "HTML": (lambda answer: Answer(200, HTML, "text/html"), "Sign in"),
     "empty": (body(b""), "truncated: b''"),
@@ -157,7 +157,7 @@ WRONG: Final = NONSENSE | NO_NODES | BAD_NODES
     ("what", "at"),
     [
         *in_turn(NONSENSE),
-        *in_turn(NO_NODES, LAST, PAGES[1]),  # nodes do not matter for the check
+        *in_turn(NO_NODES, LAST, PAGES[1]),  # the first request of a listing does not read nodes
         *in_turn(BAD_NODES, PAGES[1]),
     ],
 )
@@ -173,7 +173,9 @@ def test_unreadable_answer_is_an_error(
     fleet.refresh()
 
 
-def test_page_without_an_end_marker_costs_a_request(service: StubService, fleet: Fleet) -> None:
+def test_page_without_an_end_marker_needs_one_more_request(
+    service: StubService, fleet: Fleet
+) -> None:
     service.replace(PAGES[0], edited(lambda content: content["nodes"].pop()))
     fleet.refresh()
     assert list(fleet.nodes) == UUIDS
@@ -247,7 +249,7 @@ def test_redirect_to_nowhere_is_an_error(
 
 # One node.
 
-#: Answers that do not show whether Ironic has a node.
+#: Answers that do not tell whether Ironic has the node.
 NEITHER: Final[dict[str, Answer]] = {
     "a page of a proxy": Answer(404, f"<p>no {UUIDS[0]} here".encode(), "text/html"),
     "no such path": refusal(404, "The resource could not be found."),

@@ -1,4 +1,4 @@
-"""Options of an instance's section, and the errors of invalid ones."""
+"""Options of a driver instance's section, and errors of invalid options."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -10,7 +10,7 @@ from wharfinger.exceptions import ConfigurationError, WharfingerError
 from wharfinger.reconcile import driver_instance_loader
 from wharfinger_ironic.config import OPTIONS, FleetSection, list_opts
 
-#: An Ironic without Keystone.
+#: A configuration of an Ironic without Keystone.
 BARE = "[metal]\ndriver = ironic\nauth_type = none\nendpoint = http://127.0.0.1:6385\n"
 KEYSTONE = """\
 auth_type = password
@@ -33,7 +33,7 @@ def read(directory: Path, text: str) -> FleetSection:
 
 
 def problems(directory: Path, text: str) -> list[WharfingerError]:
-    """Return the errors of a check of the configuration."""
+    """Return the errors that a check of the configuration reports."""
     return list(driver_instance_loader.check(parse([written(directory, text)])).problems)
 
 
@@ -51,7 +51,7 @@ def test_all_nodes_are_selected_by_default(tmp_path: Path) -> None:
     )
 
 
-# By option: the line, and the filter of the request.
+#: By line of the configuration: the filter in the request to Ironic.
 SELECTED = {
     "conductor_group = rack-1": ("conductor_group", "rack-1"),
     "conductor_group =": ("conductor_group", ""),
@@ -150,7 +150,7 @@ def test_unknown_auth_type_is_reported(tmp_path: Path) -> None:
         read(tmp_path, BARE.replace("= none", "= passwort"))
 
 
-# Lines, and words of their errors.
+#: By line of the configuration: words of its error.
 UNKNOWN = {
     "conductor_groups = a": "conductor_group?",
     "owner_of_nodes = a": "option owner_of_nodes of section [metal] is unknown",

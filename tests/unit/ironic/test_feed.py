@@ -1,4 +1,4 @@
-"""The change feed: its requests to Ironic, and its results with wrong clocks."""
+"""The change feed: its requests to Ironic, and its results if clocks differ."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,14 +12,14 @@ from wharfinger_ironic.client import PAGE
 from wharfinger_ironic.feed import OVERLAP
 from wharfinger_ironic.fleet import Fleet
 
-#: Seconds after which no update can have been missed.
+#: Seconds after which the feed cannot have missed an update.
 LONG = 60
-#: More nodes than the shortest answer has, so that the content of the answer matters.
+#: More nodes than the shortest answer has.
 MORE = 15
 
 
 class Followed:
-    """A fleet at rest, and the results of its feed."""
+    """A fleet without recent updates, and the changes that its feed reports."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -45,7 +45,7 @@ class Followed:
 def followed(
     count: int, *, dated: bool = True, nulls_first: bool = False, has_date: bool = True
 ) -> Iterator[Followed]:
-    """A fleet whose nodes were all updated long ago, or never."""
+    """Yield a fleet whose nodes were all updated long ago, or were never updated."""
     model = Model(nulls_first=nulls_first, has_date=has_date, page=PAGE)
     for index, uuid in enumerate(model.create(count)):
         model.date(uuid, BEGINNING - timedelta(days=1, seconds=LONG * index) if dated else None)
@@ -62,19 +62,21 @@ def update(
     return set(uuids)
 
 
-# Cost.
+# Number and size of requests.
 
 
 @pytest.mark.parametrize("count", [1, 9, 10, 11, 99, 100, 1000, 1600])
 @pytest.mark.parametrize("nulls_first", [False, True])
-def test_poll_of_a_fleet_at_rest_is_one_request_of_ten_rows(count: int, nulls_first: bool) -> None:
+def test_poll_of_an_unchanged_fleet_is_one_request_of_ten_rows(
+    count: int, nulls_first: bool
+) -> None:
     with followed(count, nulls_first=nulls_first) as fleet:
         for _ in range(3):
             assert fleet.poll() == set()
             assert fleet.model.asked == [("latest", min(10, count))]
 
 
-# By number of nodes that change at once: the sizes of the answers, and those of the next poll.
+#: By number of changed nodes: the sizes of the answers to this poll, and to the next one.
 COSTS = {
     1: [[10], [10]],
     9: [[10], [10]],
@@ -123,11 +125,11 @@ def test_fleet_that_fits_into_an_answer_needs_no_listing() -> None:
         assert fleet.model.asked == [("latest", 7)]
 
 
-# Rows with one time.
+# Rows with the same time.
 
 
 @pytest.mark.parametrize("count", [10, 100, 1600])
-def test_rows_with_one_time_are_all_seen(count: int) -> None:
+def test_rows_with_the_same_time_are_all_reported(count: int) -> None:
     with followed(1600) as fleet:
         stamp = BEGINNING + timedelta(seconds=fleet.model.now)
         changed = update(fleet.model, count)
@@ -136,7 +138,7 @@ def test_rows_with_one_time_are_all_seen(count: int) -> None:
         assert fleet.poll() == set()
 
 
-def test_fleet_with_one_old_time_is_at_rest() -> None:
+def test_fleet_whose_rows_have_the_same_old_time_needs_one_short_request() -> None:
     model = Model(page=PAGE)
     for uuid in model.create(1600):
         model.date(uuid, BEGINNING - timedelta(days=1))
@@ -149,7 +151,7 @@ def test_fleet_with_one_old_time_is_at_rest() -> None:
 @pytest.mark.parametrize(("less", "are_all_seen"), [(0.0, True), (0.001, False)])
 def test_rows_at_the_limit_of_the_overlap_are_seen(less: float, are_all_seen: bool) -> None:
     with followed(200) as fleet:
-        # Only the date of this answer shows Ironic's time.
+        # The feed knows Ironic's time only from the date of this answer.
         update(fleet.model, 1)
         latest = fleet.model.now
         fleet.poll()
@@ -163,7 +165,7 @@ def test_rows_at_the_limit_of_the_overlap_are_seen(less: float, are_all_seen: bo
 
 @pytest.mark.parametrize("nulls_first", [False, True])
 @pytest.mark.parametrize("count", [10, 100, 2000])
-def test_fleet_without_updates_costs_one_more_request(count: int, nulls_first: bool) -> None:
+def test_fleet_without_updates_needs_one_more_request(count: int, nulls_first: bool) -> None:
     with followed(count, dated=False, nulls_first=nulls_first) as fleet:
         assert fleet.poll() == set()
         assert fleet.model.asked == [("latest", 10), ("nulls", 1)]
@@ -173,13 +175,13 @@ def test_fleet_without_updates_costs_one_more_request(count: int, nulls_first: b
 
 
 def never_updated_too(fleet: Followed, count: int) -> None:
-    """Add nodes that were never updated, and list them."""
+    """Add ``count`` nodes that were never updated, and list them."""
     fleet.model.create(count)
     fleet.fleet.refresh()
     fleet.rest()
 
 
-def test_never_updated_nodes_that_come_last_cost_nothing() -> None:
+def test_never_updated_nodes_that_come_last_need_no_larger_answer() -> None:
     with followed(100) as fleet:
         never_updated_too(fleet, 2000)
         assert fleet.poll() == set()
@@ -187,7 +189,7 @@ def test_never_updated_nodes_that_come_last_cost_nothing() -> None:
 
 
 @pytest.mark.parametrize(("count", "size"), [(5, 10), (9, 10), (50, 100), (998, 1000)])
-def test_never_updated_nodes_that_come_first_cost_as_many_rows(count: int, size: int) -> None:
+def test_never_updated_nodes_that_come_first_need_as_many_more_rows(count: int, size: int) -> None:
     with followed(2000, nulls_first=True) as fleet:
         never_updated_too(fleet, count)
         assert fleet.poll() == set()
@@ -204,10 +206,10 @@ def test_more_never_updated_nodes_than_a_page_need_a_listing() -> None:
         assert [what for what, _ in fleet.model.asked][-3:] == ["page"] * 3
 
 
-# Listings because no answer is short.
+# Listings that are necessary because no answer is short.
 
 
-def test_listings_for_lack_of_a_short_answer_leave_ironic_time() -> None:
+def test_listings_for_lack_of_a_short_answer_have_pauses_between_them() -> None:
     with followed(100, nulls_first=True) as fleet:
         never_updated_too(fleet, PAGE + 200)
         fleet.model.takes = 1.0
@@ -217,7 +219,7 @@ def test_listings_for_lack_of_a_short_answer_leave_ironic_time() -> None:
         while fleet.model.now < began + 1000:
             fleet.poll()
             listings += ("check", 0) in fleet.model.asked
-        # Each takes 5 s, and a pause of 10 times that follows.
+        # Each listing takes 5 s and is followed by a pause of 50 s.
         assert 15 <= listings <= 1000 // 55
 
 
@@ -241,9 +243,9 @@ def test_change_before_the_pause_is_read_again_after_it() -> None:
         many = update(fleet.model, 1500)
         assert fleet.poll() == many
         few = update(fleet.model, 1500, reason="b")
-        early = fleet.poll()  # a listing has just ended
+        early = fleet.poll()  # a listing has just ended, so this poll makes none
         assert early < few
-        # Meanwhile a conductor writes 3 nodes, so that the earlier ones are no longer the latest.
+        # The other changes are reported after the pause.
         fleet.model.now += 200
         assert early | fleet.poll() == few
 
@@ -281,7 +283,7 @@ def test_clocks_may_differ_a_little(skew: float, has_date: bool) -> None:
             assert fleet.poll() == changed
 
 
-def test_row_of_a_clock_far_behind_appears_with_the_listing() -> None:
+def test_row_of_a_clock_far_behind_is_reported_by_the_next_listing() -> None:
     with followed(200) as fleet:
         update(fleet.model, 1)
         fleet.poll()
@@ -291,7 +293,7 @@ def test_row_of_a_clock_far_behind_appears_with_the_listing() -> None:
         assert fleet.fleet.nodes == fleet.model.nodes()
 
 
-def test_answers_without_a_date_cost_no_more() -> None:
+def test_answers_without_a_date_need_no_more_requests() -> None:
     with followed(2000, has_date=False) as fleet:
         assert fleet.poll() == set()
         assert fleet.model.asked == [("latest", 10)]

@@ -1,7 +1,7 @@
-"""A change feed of a fleet with random events in any order.
+"""A change feed of a fleet with random events.
 
-Clocks differ, requests and cycles fail, nodes change between two requests. A successful poll has
-reported all updates before it, and reports nothing twice without a cause.
+Clocks differ, requests and cycles fail, and nodes change between two requests. After a successful
+poll, the feed has reported all earlier updates, and no unchanged node twice.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ SMALL, MIDDLE, PAGE = 2, 4, 8
 EXAMPLES = 80
 STEPS = 40
 
-#: Seconds by which clocks are ahead. A time of whole seconds loses less than one more, and all is
-#: within OVERLAP then.
+#: Seconds by which clocks are ahead. With less than one more second, which times of whole seconds
+#: lose, they stay within OVERLAP.
 skews = st.floats(-4, 5)
 assert OVERLAP.total_seconds() >= 5 + 5
 Answer = TypeVar("Answer")
@@ -34,7 +34,7 @@ changes = st.tuples(which, reasons, skews, st.booleans())
 
 
 class Following(RuleBasedStateMachine):
-    """A fleet, its Ironic, and the state that a publisher has of it."""
+    """A fleet, its Ironic, and the state that a publisher has from the reports."""
 
     @initialize(
         nulls_first=st.booleans(),
@@ -99,14 +99,14 @@ class Following(RuleBasedStateMachine):
         since = {row.uuid: len(row.history) - 1 for row in self._dated()}
         found = self._ask(fails_at, meanwhile, partial(self.fleet.changed_since, self.mark))
         if found is None or not is_kept:
-            return  # the old mark is used again
+            return  # the next poll uses the old mark again
         names, self.mark = found
         assert names <= self.fleet.nodes.keys()
         self.published |= {uuid: self.fleet.nodes[uuid] for uuid in names}
         self._has_seen(since)
         again, _ = self.fleet.changed_since(self.mark)
         newer = {uuid for uuid in again if self.fleet.nodes[uuid] != self.published.get(uuid)}
-        assert again == newer  # changes since then
+        assert again == newer  # it reports only nodes that have changed since
 
     @rule(
         fails_at=st.one_of(st.none(), st.integers(0, 8)),
@@ -130,7 +130,7 @@ class Following(RuleBasedStateMachine):
     @precondition(lambda self: any(self._dated()) or not self.model.nulls_first)
     @rule()
     def rest(self) -> None:
-        """After a while without a change, a poll is one short request."""
+        """After a time without a change, assert that a poll sends one short request."""
         for seconds in (0, 30, 2):
             self.model.now += seconds
             names, self.mark = self.fleet.changed_since(self.mark)
@@ -138,7 +138,7 @@ class Following(RuleBasedStateMachine):
         self.model.asked.clear()
         assert self.fleet.changed_since(self.mark) == (set(), self.mark)
         if not any(self._dated()):
-            # No row has a time of an update: a request checks whether any node has one.
+            # If no row has a time, one more request checks whether any node has one.
             assert [what for what, _ in self.model.asked] == ["latest", "nulls"]
         elif not self.model.nulls_first or self._dated() == list(self.model.rows.values()):
             assert self.model.asked == [("latest", min(SMALL, len(self.model.rows)))]
@@ -154,7 +154,7 @@ class Following(RuleBasedStateMachine):
         meanwhile: list[tuple[int, tuple[int, str | None, float, bool]]],
         asking: Callable[[], Answer],
     ) -> Answer | None:
-        """Return the answer, or None if the request fails and everything is unchanged."""
+        """Return the answer; if the request fails, assert no change and return None."""
         before = dict(self.fleet.nodes)
         self.model.fails_at = fails_at
         self.model.meanwhile += [(at, partial(self._change, *change)) for at, change in meanwhile]
@@ -174,7 +174,7 @@ class Following(RuleBasedStateMachine):
         return True
 
     def _has_seen(self, since: dict[str, int]) -> None:
-        """Assert that every existing node was published in its current state."""
+        """Assert that every existing node was published in its ``since`` state or a later one."""
         for uuid, index in since.items():
             if uuid in self.model.rows:
                 states: list[Node] = self.model.rows[uuid].history[index:]

@@ -1,4 +1,4 @@
-"""Complete listings: a part of the nodes is never taken for all of them."""
+"""Complete listings: a listing that misses nodes is an error and not a smaller fleet."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from wharfinger_ironic.node import Node
 
 @pytest.fixture
 def model() -> Model:
-    """An Ironic with 25 nodes, 8 on a page."""
+    """An Ironic with 25 nodes and 8 nodes on a page."""
     model = Model()
     model.create(25)
     return model
@@ -29,7 +29,7 @@ def fleet(model: Model) -> Fleet:
 def page_is(
     monkeypatch: pytest.MonkeyPatch, model: Model, index: int, made: Callable[[list[Node]], object]
 ) -> None:
-    """Replace one of the pages."""
+    """Replace the page with this index."""
     real, pages = model.page, list[None]()
 
     def page(after: str | None) -> object:
@@ -94,7 +94,7 @@ def test_failed_request_leaves_the_fleet_unchanged(model: Model, fleet: Fleet, a
 
 
 @pytest.mark.parametrize("at", range(8))
-def test_nodes_added_during_a_listing_do_no_harm(model: Model, fleet: Fleet, at: int) -> None:
+def test_nodes_added_during_a_listing_cause_no_error(model: Model, fleet: Fleet, at: int) -> None:
     before = set(model.rows)
     model.meanwhile = [(at, lambda: model.create(3))]
     fleet.refresh()
@@ -117,7 +117,7 @@ def test_last_node_of_a_page_deleted_before_the_next_page_is_an_error(
     model: Model, fleet: Fleet, which: int, at: int
 ) -> None:
     before = fleet.nodes
-    uuid = list(model.rows)[which]  # the next page begins after it
+    uuid = list(model.rows)[which]  # the next page would begin after this node
     model.meanwhile = [(at, lambda: model.delete(uuid))]
     with pytest.raises(BackendError, match=f"node {uuid} could not be found"):
         fleet.refresh()

@@ -1,4 +1,4 @@
-"""A node's resource class in Placement, and its name in messages."""
+"""A node's resource class in Placement, and the node's name in messages."""
 
 import os_resource_classes
 import pytest
@@ -28,7 +28,7 @@ CLASSES = {
 @pytest.mark.parametrize("given", CLASSES)
 def test_custom_class_has_novas_name(given: str) -> None:
     assert node(resource_class=given).custom_class == CLASSES[given]
-    # This is nova's normalize_rc_name.
+    # The same as nova's normalize_rc_name.
     assert os_resource_classes.normalize_name(given) == CLASSES[given]
 
 

@@ -1,4 +1,4 @@
-"""Reasons that reserve a node: the driver's table, nova's rule, and the text of a reason.
+"""Reasons to reserve a node: the driver's table, nova's rule, and texts of reasons.
 
 tests/functional/ironic compares the table with Ironic's own states.
 """
@@ -13,7 +13,7 @@ from tests.unit.ironic.samples import FREE, INSTANCE, UNKNOWN, is_stricter, node
 from wharfinger_ironic.node import Node
 from wharfinger_ironic.states import PROVISION_STATES, reasons
 
-#: The maximum length of a reason, whatever Ironic's text is.
+#: The maximum length of a reason.
 LONGEST = 300
 
 
@@ -92,7 +92,7 @@ ALL: dict[str, Any] = {
     [
         (ALL, ["active", "a fan", "power failure", "sold", "power state", INSTANCE]),
         (FAILED, ["clean failed: no disk"]),
-        # A text that Ironic has twice is shown once; an operator's text is shown beside Ironic's.
+        # Ironic's text is shown once; an operator's text is shown, too.
         (
             {**FAILED, "maintenance": True, "maintenance_reason": "no disk"},
             ["clean failed: no disk", "maintenance"],
@@ -101,14 +101,14 @@ ALL: dict[str, Any] = {
             {**FAILED, "maintenance": True, "maintenance_reason": "INC-7"},
             ["clean failed: no disk", "maintenance: INC-7"],
         ),
-        # Power was lost while it was available: Ironic's only text is the maintenance reason.
+        # The available node lost power: Ironic's only text is the maintenance reason.
         (
             {"maintenance": True, "maintenance_reason": "lost", "last_error": "lost"},
             ["maintenance: lost"],
         ),
         ({"power_state": "error"}, ["is an error"]),
         ({"power_state": None}, ["is unknown"]),
-        # Unprintable text counts as text.
+        # A text that has only unprintable characters is shown escaped.
         ({"retired": True, "retired_reason": "\x00\u202e"}, ["retired: \\x00\\u202e"]),
     ],
 )
@@ -137,6 +137,6 @@ def test_long_text_of_many_lines_becomes_one_short_line() -> None:
         maintenance=True, maintenance_reason="a\n\n  b\x1b[31m\r\n" + "c" * 1000 + "no PXE"
     )
     assert reason.startswith("maintenance: a b\\x1b[31m ccc")
-    assert reason.endswith("cccno PXE")  # the last error
+    assert reason.endswith("cccno PXE")  # the end of the last error
     assert "ccc...ccc" in reason
     assert len(reason) <= LONGEST

@@ -1,4 +1,4 @@
-"""Whether a process works on a job, and the job's state in words."""
+"""Whether a process still works on a job, and the job's state as text."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -25,7 +25,7 @@ def test_process_is_at_work_while_its_last_sign_of_life_is_recent(state: str) ->
 
 
 @pytest.mark.parametrize("seconds", [-1, 0, 1, 3])
-def test_process_counts_as_dead_only_after_seconds(seconds: int) -> None:
+def test_process_is_regarded_as_dead_only_after_several_seconds(seconds: int) -> None:
     job = samples.device_job(None, state="programming", seen_at=SEEN)
     down_time = timedelta(seconds=seconds)
     assert is_at_work(job, down_time, SEEN + timedelta(seconds=3))

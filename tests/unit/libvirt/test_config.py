@@ -1,4 +1,4 @@
-"""Options of the libvirt driver, and the errors of invalid ones."""
+"""Options of the libvirt driver, and errors of invalid options."""
 
 from pathlib import Path
 from textwrap import dedent

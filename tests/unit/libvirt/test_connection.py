@@ -1,4 +1,4 @@
-"""Conversion of libvirt's answers and errors; the calls themselves are simulated."""
+"""Conversion of libvirt's answers and errors; the calls of libvirt are simulated."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -22,15 +22,15 @@ GUEST = "6c3f7d0e-41d1-4d4b-b2ac-0e5b1f0a9c01"
 
 
 def refusal(code: int) -> libvirt.libvirtError:
-    """Return the error that libvirt raises with a code."""
-    libvirt.virResetLastError()  # a connection that failed earlier in this thread
+    """Return the error that libvirt raises with this code."""
+    libvirt.virResetLastError()  # clears the error of an earlier test in this thread
     error = libvirt.libvirtError("refused")
     error.err = (code, 0, "refused", 0, "", None, None, -1, -1)
     return error
 
 
 class Handle:
-    """virNodeDevice."""
+    """A simulated virNodeDevice."""
 
     def __init__(self, xml: str | Exception, active: int | Exception = 1) -> None:
         self._xml = xml
@@ -47,7 +47,7 @@ class Handle:
 
 
 class Host:
-    """virConnect; its domains are described in the same way as its devices."""
+    """A simulated virConnect; its domains have the same descriptions as its devices."""
 
     def __init__(
         self, *devices: Handle | Exception, info: list[str | int] | Exception | None = None

@@ -1,4 +1,4 @@
-"""Libvirt's domain XML: the fields that are read, and XML that is refused."""
+"""Domain XML of libvirt: the fields that are read, and XML that is refused."""
 
 import pytest
 from hypothesis import given

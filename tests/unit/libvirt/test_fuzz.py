@@ -1,4 +1,4 @@
-"""Any answer of libvirt is understood completely, or refused with a reason."""
+"""Any answer of libvirt is read completely, or refused with a reason."""
 
 import re
 from collections import Counter
@@ -29,7 +29,7 @@ TAGS = (
     *("device", "name", "parent", "capability", "type", "availableInstances", "domain", "bus"),
     *("slot", "function", "vendor", "product", "numa", "deviceAPI", "uuid", "path", "x"),
 )
-#: Values that are valid in some place, and values that are valid nowhere.
+#: Texts of elements: some are valid in a place, and some are valid in none.
 VALUES = (
     *(
         "0",
@@ -75,7 +75,7 @@ values = st.sampled_from(VALUES) | xml_text
 
 @st.composite
 def elements(draw: st.DrawFn, depth: int = 3) -> Element:
-    """Known elements in unusual places."""
+    """Draw known elements in unusual places."""
     element = Element(draw(st.sampled_from(TAGS)))
     _fill(draw, element)
     if depth:
@@ -94,7 +94,7 @@ def _fill(draw: st.DrawFn, element: Element) -> None:
 
 @st.composite
 def near_devices(draw: st.DrawFn) -> str:
-    """A valid device with parts missing, doubled, changed or unusual."""
+    """Draw a valid device with missing, doubled, changed or unusual parts."""
     device = Element("device")
     _maybe(draw, device, "name", "pci_0000_84_00_0")
     _maybe(draw, device, "parent", "computer")
@@ -125,7 +125,7 @@ def _maybe(draw: st.DrawFn, parent: Element, tag: str, text: str | None, **attri
 
 
 def parsed(xml: str) -> NodeDevice | None:
-    """Return the device, or None if it is refused; assert that libvirt could have meant it."""
+    """Return the device, or None if it is refused; assert that its fields are valid."""
     try:
         device = parse(xml)
     except InvalidXML as error:
@@ -259,7 +259,7 @@ def test_deeply_nested_elements_are_read_or_refused(tag: str) -> None:
 
 
 def test_device_of_very_many_types_is_read() -> None:
-    """Quadratic time would be minutes."""
+    """A parser that takes quadratic time would need minutes."""
     count = 10_000
     types = "".join(
         f"<type id='t{number}'><availableInstances>1</availableInstances></type>"
@@ -335,7 +335,7 @@ def test_share_is_at_least_the_active_and_at_most_the_possible_mdevs(
 
 
 class Readings:
-    """A host that returns these readings in order, and then the last one again and again."""
+    """A host that returns these readings in order, and then the last one repeatedly."""
 
     def __init__(self, readings: Sequence[Sequence[NodeDevice] | None]) -> None:
         self._readings = list(readings)
@@ -424,5 +424,5 @@ def test_options_are_accepted_or_refused_by_name(
         assert error.key in {**values, **type_values}
         assert error.section in ("gpus", "gpus:nvidia-35")
         assert str(error).isprintable()
-    except WharfingerError as error:  # the file itself
+    except WharfingerError as error:  # the file cannot be read
         assert str(error).isprintable()

@@ -1,4 +1,4 @@
-"""Devices that are added or removed while they are read."""
+"""Devices and domains that are added or removed while the driver reads them."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ MDEV = NodeDevice(name="mdev_1", parent=GPU.name, mdev=Mdev(type_id="a", active=
 
 
 class Readings:
-    """Readings of a changing host in order; an error is raised."""
+    """A host that returns these readings in order; an exception among them is raised."""
 
     def __init__(self, *readings: list[NodeDevice] | Exception) -> None:
         self._readings: Iterator[list[NodeDevice] | Exception] = iter(readings)
@@ -39,7 +39,7 @@ def test_two_empty_readings_are_accepted() -> None:
     assert read_devices(Readings([], []), "gpus") == ()
 
 
-def test_mdev_created_meanwhile_is_seen() -> None:
+def test_mdev_created_during_the_reading_is_returned() -> None:
     assert read_devices(Readings([GPU], [GPU, MDEV], [GPU, MDEV]), "gpus") == (MDEV, GPU)
 
 
@@ -56,12 +56,12 @@ def test_reading_with_a_vanished_device_is_repeated() -> None:
         [[GPU], Vanished("mdev_1")] * MAX_READINGS,
     ],
 )
-def test_host_that_never_rests_is_an_error(readings: list[list[NodeDevice] | Exception]) -> None:
+def test_host_that_always_changes_is_an_error(readings: list[list[NodeDevice] | Exception]) -> None:
     with pytest.raises(BackendError, match=r"driver gpus: reading the host's devices failed"):
         read_devices(Readings(*readings), "gpus")
 
 
-# With domains.
+# Readings of devices and domains.
 
 IDLE = Domain(uuid="00000000-0000-0000-0000-000000000001")
 BUSY = Domain(uuid="00000000-0000-0000-0000-000000000001", mdevs=("mdev",))
@@ -69,7 +69,7 @@ OTHER = Domain(uuid="00000000-0000-0000-0000-000000000002")
 
 
 class Moments:
-    """Devices and domains of a host at consecutive moments."""
+    """A host with these devices and domains, one pair for each reading."""
 
     def __init__(
         self, *moments: tuple[list[NodeDevice] | Exception, list[Domain] | Exception]
@@ -85,13 +85,13 @@ class Moments:
         self.count += 1
         reading = next(self._domains)
         if isinstance(reading, Exception):
-            # The devices of this moment are not read.
+            # The reading fails before its devices are read; skip them.
             self._devices.devices()
             raise reading
         return reading
 
 
-def test_devices_and_domains_are_of_one_moment() -> None:
+def test_devices_and_domains_are_those_of_the_same_moment() -> None:
     source = Moments(
         ([GPU], [IDLE]),
         ([GPU, MDEV], [IDLE]),
@@ -108,7 +108,7 @@ def test_reading_with_a_vanished_domain_is_repeated() -> None:
     assert read_devices_and_domains(source, "gpus") == ((GPU,), ())
 
 
-def test_domains_that_never_rest_are_an_error() -> None:
+def test_domains_that_always_change_are_an_error() -> None:
     source = Moments(*[([GPU], [IDLE]), ([GPU], [BUSY])] * MAX_READINGS)
     with pytest.raises(BackendError, match=r"gpus: reading the host's devices and domains failed"):
         read_devices_and_domains(source, "gpus")

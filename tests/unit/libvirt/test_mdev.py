@@ -1,4 +1,4 @@
-"""The shares of devices in the limits of mdev types."""
+"""Shares: how many mdevs of a type each device offers within the limit of the type."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ LIMITS = st.none() | st.integers(0, 60)
 
 
 def gpu(bus: int, **available: int) -> NodeDevice:
-    """Return a GPU with available instances by type."""
+    """Return a GPU; ``available`` are the numbers of available mdevs by type."""
     return NodeDevice(
         name=f"pci_0000_{bus:02x}_00_0",
         pci=PciFunction(address=address(bus), vendor_id="10de", product_id="1eb8"),
@@ -48,7 +48,7 @@ def of_type(
 
 
 def offers(devices: list[NodeDevice], *mdev_types: MdevTypeSection) -> list[tuple[str, str, int]]:
-    """Return device, type and total of each share."""
+    """Return device, mdev type and total of each share."""
     return [
         (share.device.name, share.mdev_type.type_id, share.total)
         for share in shares(devices, mdev_types, "gpus")

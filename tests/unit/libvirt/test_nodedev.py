@@ -1,4 +1,4 @@
-"""Libvirt's device XML: the fields that are read, and XML that is refused."""
+"""Device XML of libvirt: the fields that are read, and XML that is refused."""
 
 from pathlib import Path
 

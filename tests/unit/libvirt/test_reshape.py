@@ -1,4 +1,4 @@
-"""The move of the root's allocations to the providers of its devices."""
+"""The reshape that moves allocations from the root to the providers of its devices."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from wharfinger_libvirt.nodedev import Mdev, NodeDevice
 from wharfinger_libvirt.reshape import Move
 
 ROOT, DISK = "root", "disk"
-#: Devices by the uuids of their providers: here, by their names.
+#: Devices. In these tests, the uuid of a device's provider is the device's name.
 FIRST, SECOND, THIRD = "pci_1", "pci_2", "pci_3"
 
 
@@ -74,7 +74,7 @@ def move(
 
 
 def held(**consumers: dict[str, dict[str, int]]) -> Allocations:
-    """Return allocations by consumer, provider and class."""
+    """Return the allocations of consumers, by provider and class."""
     return {
         consumer: {
             "allocations": {uuid: {"resources": dict(use)} for uuid, use in providers.items()},
@@ -87,12 +87,12 @@ def held(**consumers: dict[str, dict[str, int]]) -> Allocations:
 
 
 def on_root(**amounts: int) -> Allocations:
-    """Return consumers with VGPU on the root only."""
+    """Return consumers that have VGPU only on the root."""
     return held(**{consumer: {ROOT: {"VGPU": amount}} for consumer, amount in amounts.items()})
 
 
 def moved(moving: Move, allocations: Allocations) -> dict[str, dict[str, int]]:
-    """Return each consumer's amounts of the class by device, after the move."""
+    """Move the allocations; return each consumer's amounts of the class by device."""
     moving.apply(allocations)
     return {
         consumer: {
@@ -340,10 +340,10 @@ def test_move_without_allocations_changes_nothing() -> None:
     assert allocations == held(one={ROOT: {"VCPU": 1}})
 
 
-# Devices that can take nothing.
+# Devices to which no allocation can move.
 
 
-def test_blocked_device_takes_only_its_own_mdevs() -> None:
+def test_blocked_device_gets_only_allocations_of_its_own_mdevs() -> None:
     moving = move(
         share(FIRST, 0, blocked=True),
         share(SECOND, 4),
@@ -356,7 +356,7 @@ def test_blocked_device_takes_only_its_own_mdevs() -> None:
     }
 
 
-def test_blocked_device_takes_no_defined_mdev() -> None:
+def test_blocked_device_gets_no_allocation_of_a_defined_mdev() -> None:
     moving = move(
         share(FIRST, 0, blocked=True),
         share(SECOND, 4),
@@ -366,7 +366,7 @@ def test_blocked_device_takes_no_defined_mdev() -> None:
     assert moved(moving, on_root(one=1)) == {"one": {SECOND: 1}}
 
 
-def test_device_beyond_the_limit_takes_nothing() -> None:
+def test_device_beyond_the_limit_gets_no_allocation() -> None:
     moving = move(
         share(FIRST, 0),
         share(SECOND, 1),
@@ -459,7 +459,7 @@ def worlds(draw: st.DrawFn) -> tuple[Move, Allocations]:
 
 
 def amounts(allocations: Allocations) -> Counter[tuple[str, str]]:
-    """Return each consumer's amounts of each class, over all providers but the disk."""
+    """Return each consumer's amounts by class: together for the tree, apart for the disk."""
     found: Counter[tuple[str, str]] = Counter()
     for consumer, its in allocations.items():
         for uuid, part in its["allocations"].items():
@@ -471,7 +471,7 @@ def amounts(allocations: Allocations) -> Counter[tuple[str, str]]:
 
 
 @given(worlds())
-def test_random_move_loses_and_doubles_nothing(world: tuple[Move, Allocations]) -> None:
+def test_random_move_keeps_the_amounts_of_each_consumer(world: tuple[Move, Allocations]) -> None:
     moving, allocations = world
     before = deepcopy(allocations)
     try:

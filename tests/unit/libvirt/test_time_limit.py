@@ -1,4 +1,4 @@
-"""Calls to libvirt that take too long."""
+"""Time limits for calls of libvirt."""
 
 import threading
 from collections.abc import Iterator

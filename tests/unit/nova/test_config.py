@@ -1,4 +1,4 @@
-"""Options of a section of the nova driver, and the errors of invalid ones."""
+"""Options of the nova driver's section, and errors of invalid options."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The registered objects by name, and the values that their fields accept and refuse."""
+"""The registered objects by name, and values that their fields accept or refuse."""
 
 import math
 from datetime import UTC, datetime, timedelta, timezone
@@ -15,7 +15,7 @@ from wharfinger.objects.field_base import Dict, List, ObjectField, UnspecifiedDe
 OURS: Final = dict(sorted(REGISTERED.items()))
 
 
-#: One value of each type, by description.
+#: Values of many types, by description.
 ANYTHING: dict[str, Any] = {
     "text": "text",
     "no text": "",
@@ -46,12 +46,12 @@ ANYTHING: dict[str, Any] = {
 
 
 def of(name: str) -> type[WharfingerObject]:
-    """Return the class of a name."""
+    """Return the class with this name."""
     return OURS[name]
 
 
 def is_needed(field: Any) -> bool:
-    """Return whether a field refuses None: None does not select its default."""
+    """Return whether the field refuses None and has no default."""
     return not field.nullable and field.default is UnspecifiedDefault
 
 
@@ -68,7 +68,7 @@ _TIMES = st.datetimes(
 
 
 def values(name: str, field: str) -> st.SearchStrategy[Any]:
-    """Return a strategy for valid values of a field."""
+    """Return a strategy for valid values of the field."""
     taken = _values(type_of(name, field))
     return st.none() | taken if of(name).fields[field].nullable else taken
 
@@ -101,13 +101,13 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one for eac
 
 
 def objects(name: str) -> st.SearchStrategy[Any]:
-    """Return a strategy for objects of a class with any of their fields."""
+    """Return a strategy for objects of the class with any of their fields set."""
     fields = {field: st.deferred(lambda f=field: values(name, f)) for field in of(name).fields}  # type: ignore[misc]
     return st.fixed_dictionaries({}, optional=fields).map(lambda some: of(name)(**some))
 
 
 def sorted_changes(primitive: Any) -> Any:
-    """Return the primitive with sorted changes, whose order has no meaning."""
+    """Return the primitive with its lists of changed fields sorted."""
     match primitive:
         case list():
             return [sorted_changes(each) for each in primitive]

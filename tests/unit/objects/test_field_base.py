@@ -1,4 +1,4 @@
-"""Each field accepts values of its type, and converts no others."""
+"""Each field accepts values of its type, and does not convert other values."""
 
 import json
 import pickle
@@ -29,7 +29,7 @@ from wharfinger.objects.remote_objects import Serializer
 
 
 def takes(kind: Any, what: str) -> bool:  # noqa: PLR0911 - one for each kind
-    """Return whether a type of field accepts a value of ANYTHING."""
+    """Return whether a field of this type accepts the value with this name in ANYTHING."""
     match kind:
         case field_types.Word() | field_types.Identifier() | field_types.Moment():
             return False
@@ -115,7 +115,7 @@ def test_text_is_limited_to_its_column_and_to_characters_that_databases_accept(n
             assert longest == COLUMNS[table].get(field, longest)
 
 
-#: Whole documents, and texts of backends.
+#: Fields without a maximum length: JSON documents and texts of backends.
 UNBOUNDED = [
     *product(["ProviderRecord"], ["applied", "intended", "live", "undone"]),
     ("DeviceJob", "problem"),

@@ -53,7 +53,7 @@ def test_device_job_is_about_the_device_and_its_siblings() -> None:
     assert job(siblings=parts).scope == (samples.uuid("device 0"), *parts)
 
 
-def test_device_job_that_lacks_a_field_is_not_whole() -> None:
+def test_is_whole_of_a_device_job_without_one_field_is_false() -> None:
     whole = job(started_at=NOW, seen_at=NOW, revision=1)
     assert whole.is_whole
     del whole.problem

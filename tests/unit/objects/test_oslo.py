@@ -1,7 +1,7 @@
-"""Our versioned objects have the wire format of oslo.versionedobjects.
+"""Wharfinger's versioned objects have the wire format of oslo.versionedobjects.
 
-Each of our classes has a twin on that library here: same name, same fields, the same values
-accepted. Both have the same primitives after the same operations.
+Each class has a twin here: a class of that library with the same name, fields and accepted values.
+After the same operations, both have the same primitives.
 """
 
 import json
@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oslo_utils.versionutils import convert_version_to_tuple
 
-# The library brings eventlet, so the extra "unit" is without it.
+# The library requires eventlet, so the extra "unit" does not contain it.
 pytest.importorskip("oslo_versionedobjects")
 with warnings.catch_warnings():
-    # The library warns about eventlet, and would use it.
+    # The library would use eventlet, and warns about it.
     warnings.simplefilter("ignore")
     import oslo_service.backend
 
@@ -36,7 +36,7 @@ DATA: Final = "wharfinger_object.data"
 
 
 class _One(oslo_fields.FieldType[Any]):
-    """A field of the library for one value, with the check of our field."""
+    """A field of the library for one value, which the field of Wharfinger checks."""
 
     def __init__(self, field: Any) -> None:
         self.field = field
@@ -49,7 +49,7 @@ class _One(oslo_fields.FieldType[Any]):
 
 
 def _theirs(field: Any) -> Any:
-    """The library's field for one of ours."""
+    """Return the library's field for a field of Wharfinger."""
     settings = {
         "nullable": field.nullable,
         "default": oslo_fields.UnspecifiedDefault
@@ -69,7 +69,7 @@ def _theirs(field: Any) -> Any:
 
 
 class _Twin(oslo.VersionedObject):
-    """An object of the library that leaves out the fields of later versions."""
+    """An object of the library that omits the fields of later versions."""
 
     OBJ_SERIAL_NAMESPACE = WharfingerObject.OBJ_SERIAL_NAMESPACE
     OBJ_PROJECT_NAMESPACE = WharfingerObject.OBJ_PROJECT_NAMESPACE
@@ -83,7 +83,7 @@ class _Twin(oslo.VersionedObject):
 
 
 def _twin(name: str) -> Any:
-    """The library's class for one of ours, registered with the library."""
+    """Return the library's class for a class of Wharfinger, and register it."""
     ours: Any = of(name)
     bases = (oslo.ObjectListBase, _Twin) if issubclass(ours, ObjectList) else (_Twin,)
     members = {
@@ -99,7 +99,7 @@ TWINS: Final = {name: _twin(name) for name in OURS}
 
 
 def twin_of(one: Any) -> Any:
-    """The library's object with the values of one of ours."""
+    """Return the library's object with the values of an object of Wharfinger."""
     twin = TWINS[one.obj_name()]()
     for name in one.fields:
         if one.obj_attr_is_set(name):
@@ -118,7 +118,7 @@ def _twin_value(value: Any) -> Any:
 
 
 def primitive(one: Any, *versions: Any) -> Any:
-    """A primitive as JSON has it; the order of changes has no meaning."""
+    """Return the primitive of an object after a conversion to JSON, with its changes sorted."""
     return sorted_changes(json.loads(json.dumps(one.obj_to_primitive(*versions))))
 
 
@@ -211,7 +211,7 @@ def test_field_accepts_what_the_library_accepts_with_our_types(name: str) -> Non
             try:
                 setattr(one, field, given_value)
                 results.append(primitive(one)[DATA])
-            # The library raises a TypeError for a key that is no text.
+            # The library raises TypeError for a key that is not a text.
             except (ValueError, oslo_fields.KeyTypeError):
                 results.append("refused")
         if results[0] != results[1]:

@@ -1,4 +1,4 @@
-"""Remotable methods: the same for the caller, in this process and through a server."""
+"""Remotable methods behave the same in this process and through a server."""
 
 from datetime import UTC, datetime
 from typing import Any, Self

@@ -1,4 +1,4 @@
-"""Invalid messages between processes: each is an error, and affects nothing else."""
+"""Invalid messages between processes: each is an error that affects no other message."""
 
 import json
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def stats(**parts: Any) -> dict[str, Any]:
 
 
 def device(**parts: Any) -> dict[str, Any]:
-    """Return the primitive with one device whose parts are replaced."""
+    """Return the primitive in which one PCI device has these parts replaced."""
     [first, second] = stats()["wharfinger_object.data"]["objects"]
     first |= {f"wharfinger_object.{name}": part for name, part in parts.items()}
     return data(pci_stats=stats(data={"objects": [second, first]}))
@@ -47,7 +47,7 @@ def without(part: str) -> dict[str, Any]:
     return whole
 
 
-#: Mistakes of a primitive, and words of their errors.
+#: By name: a wrong primitive, and words of its error.
 WRONG: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     "an unknown field": (lambda: data(colour="red"), "colour"),
     "a later field": (lambda: data(rack="R7"), "rack"),
@@ -145,7 +145,7 @@ def test_third_part_of_a_version_is_ignored() -> None:
 
 
 def error_of(question: Any, context: Context = NOWHERE) -> Exception:
-    """Return the error that a question raises in the asking process."""
+    """Return the error that this request causes in the process that sends it."""
 
     def send(_: bytes) -> bytes:
         asked = question if isinstance(question, bytes) else json.dumps(question).encode()
@@ -262,7 +262,7 @@ def test_object_is_backported_for_an_older_client() -> None:
 
 
 def ask(answer: bytes | Exception) -> Any:
-    """Call a method that gets this answer."""
+    """Call a method that gets this answer from the other process."""
 
     def send(_: bytes) -> bytes:
         if isinstance(answer, Exception):

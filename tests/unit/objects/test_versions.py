@@ -1,4 +1,4 @@
-"""A changed field requires a new version of its object, and earlier versions stay."""
+"""A changed field requires a new version of its object; earlier versions stay unchanged."""
 
 import hashlib
 import inspect
@@ -119,13 +119,13 @@ def test_history_describes_each_version(name: str) -> None:
     assert set(brought) <= kind.fields.keys()
     assert not kind.HISTORY[0].fields
     assert all(step.brought for step in kind.HISTORY)
-    # In its own class, and not in one that others share.
+    # HISTORY must be in the class itself, and not in a base class.
     assert len(kind.HISTORY) == 1 or "HISTORY" in vars(kind)
 
 
-#: The host and driver instance of a record.
+#: Host and driver instance of a record.
 SCOPE: dict[str, Any] = {"host": "host-1", "driver_instance": "metal"}
-#: The fields of records that are younger than their first version.
+#: Values of the fields of records that later versions have added.
 LATER_IN_RECORDS: dict[str, Any] = {
     "reserved_since": {"cleaning": 5.5},
     "absence": "{}",
@@ -192,7 +192,7 @@ def test_earlier_version_has_only_its_fields(name: str, version: str) -> None:
     assert primitive["wharfinger_object.version"] == version
     assert primitive["wharfinger_object.data"].keys() == kind.fields.keys() - later
     assert not set(primitive.get("wharfinger_object.changes", ())) & later
-    # A newer process reads it unchanged.
+    # A newer process reads this primitive unchanged.
     back = kind.obj_from_primitive(primitive)
     assert {field for field in kind.fields if back.obj_attr_is_set(field)} == (
         kind.fields.keys() - later
@@ -200,7 +200,7 @@ def test_earlier_version_has_only_its_fields(name: str, version: str) -> None:
 
 
 class Crane(WharfingerObject):
-    """An object of three versions, which is not registered."""
+    """An object with three versions, which is not registered."""
 
     HISTORY = (
         Step("1.0", "first version"),
@@ -229,7 +229,7 @@ def test_later_fields_are_left_out(version: str, has: set[str]) -> None:
     primitive = one.obj_to_primitive(target_version=version)
     assert primitive["wharfinger_object.data"].keys() == has
     assert set(primitive["wharfinger_object.changes"]) == has
-    # An object that arrived in an earlier version is sent in it, whatever was set since.
+    # An object that arrived in an earlier version is sent in that version again.
     one.VERSION = version
     primitive = one.obj_to_primitive()
     assert primitive["wharfinger_object.version"] == version
@@ -263,11 +263,11 @@ def test_list_of_an_earlier_version_has_objects_of_its_version(name: str, versio
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_list_has_a_version_of_its_objects_for_each_of_its_own(name: str) -> None:
+def test_each_version_of_a_list_names_a_version_of_its_objects(name: str) -> None:
     kind: Any = of(name)
     child = of(kind.fields["objects"].objname)
     assert list(kind.child_versions) == [step.version for step in kind.HISTORY]
-    # A list may get a new version with unchanged objects.
+    # A new version of a list may contain objects of the same version.
     children = list(dict.fromkeys(kind.child_versions.values()))
     assert children == [step.version for step in child.HISTORY]
     if issubclass(kind, RowList):
@@ -275,7 +275,7 @@ def test_list_has_a_version_of_its_objects_for_each_of_its_own(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_object_in_an_object_has_a_version_for_each_of_its(name: str) -> None:
+def test_each_version_of_an_object_names_a_version_of_the_object_in_its_field(name: str) -> None:
     kind = of(name)
     for field, pairs in kind.obj_relationships.items():
         child = of(vars(kind.fields[field])["objname"])
@@ -298,7 +298,7 @@ UNWANTED = ("eventlet", "oslo_messaging", "oslo_service", "oslo_versionedobjects
 
 
 def test_import_of_objects_does_not_import_eventlet() -> None:
-    # In a process of its own, since other tests may have imported them.
+    # Use another process, because other tests may have imported these modules.
     code = (
         "import sys, wharfinger.objects, wharfinger.objects.remote_objects\n"
         f"print([name for name in {UNWANTED!r} if name in sys.modules])\n"

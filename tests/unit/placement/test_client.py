@@ -1,4 +1,4 @@
-"""The client and a Keystone whose catalog does not have Placement yet."""
+"""The client with a Keystone whose catalog does not contain Placement yet."""
 
 from collections.abc import Iterable
 from pathlib import Path

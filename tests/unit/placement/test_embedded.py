@@ -1,4 +1,4 @@
-"""Check whether the embedded Placement is installed, without its import."""
+"""Checks whether the embedded Placement is installed, without importing it."""
 
 import sys
 from pathlib import Path
@@ -20,7 +20,7 @@ from wharfinger.placement import embedded
 def test_check_installed_names_each_missing_distribution(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modules: list[str], missing: str
 ) -> None:
-    for module in ("placement", "webob"):  # whether or not they are installed here
+    for module in ("placement", "webob"):  # the check must find no installed module
         (tmp_path / f"{module}.py").touch()
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,4 +1,4 @@
-"""The exceptions for answers of Placement, and for answers that are not its own."""
+"""Exceptions for answers of Placement, and for answers of other programs such as proxies."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Features that a query needs, and the equivalent query for a server without named groups."""
+"""Features that a query needs, and the same query for a server without named groups."""
 
 import re
 
@@ -95,8 +95,8 @@ def test_numbered_groups_keep_their_numbers_and_names_get_free_ones() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["01", "0", "\u00b2", "\u0661", "_1", "-1"])
-def test_suffix_that_resembles_a_number_gets_one(suffix: str) -> None:
-    # An old server accepts only suffixes of the form [1-9][0-9]*.
+def test_suffix_that_resembles_a_number_is_numbered(suffix: str) -> None:
+    # An old server accepts only the suffixes [1-9][0-9]*.
     assert list(numbered([(f"resources{suffix}", "VGPU:1")])) == [("resources1", "VGPU:1")]
 
 
@@ -126,7 +126,7 @@ queries = st.lists(st.one_of(conditions, others), max_size=12)
 
 
 def parts(key: str) -> tuple[str, str | None]:
-    """Return the condition and the suffix of its group; None outside of groups."""
+    """Return the condition and the suffix of its group; the suffix is None outside of groups."""
     match = GROUPED.match(key)
     return (match[1], match[2]) if match else (key, None)
 

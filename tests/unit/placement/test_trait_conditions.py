@@ -1,4 +1,4 @@
-"""Conditions on traits: their meaning, parsing and encoding."""
+"""Conditions on traits: their meaning, and how they are parsed and encoded."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ TRAITS = st.frozensets(st.sampled_from([f"T{number}" for number in range(6)]), m
 
 @st.composite
 def conditions(draw: st.DrawFn) -> TraitConditions:
-    """Conditions that a provider could meet."""
+    """Draw conditions that a provider can meet."""
     required, forbidden = draw(TRAITS), draw(TRAITS)
     choices = draw(st.frozensets(TRAITS.filter(bool), max_size=3))
     return TraitConditions(

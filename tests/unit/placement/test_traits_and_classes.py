@@ -1,4 +1,4 @@
-"""Names are created once, and again after a refusal or a possible deletion."""
+"""Traits and resource classes are created once, and again after a refusal or a deletion."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ WRONG: Final = PlacementError(request="PUT", status=400, code="", detail="no suc
 
 
 class Names(PlacementModel):
-    """Records created names; refuses all with an error, if there is one."""
+    """Records the created names; refuses all names with ``error``, if it is set."""
 
     def __init__(self, error: PlacementError | None = None) -> None:
         super().__init__((), Fuse())

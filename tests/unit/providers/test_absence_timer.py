@@ -1,4 +1,4 @@
-"""Absent providers: the reasons for which a removal waits."""
+"""Absent providers, and the reasons why their removal waits."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -24,7 +24,7 @@ DUE: Final = Removals(now=1000.0, policy=RemovalPolicy(delay=60.0), uptime=NOW)
 
 
 def since(when: float, *, boot_id: str = BOOT) -> Absence:
-    """Return an absence since that uptime; the wall clock is 500 s ahead of it."""
+    """Return an absence that began at this wall clock time; the uptime was 500 s less."""
     return Absence(when, Uptime(boot_id, when - 500.0))
 
 
@@ -52,7 +52,7 @@ def absent(
     allocated: frozenset[str] = frozenset(),
     **remembered: Any,
 ) -> TreeDraft:
-    """Return the draft for a provider that was absent for long."""
+    """Plan the removal of a provider that has been absent for long; return the draft."""
     record = Record(**{"applied": live, "absence": since(900.0), **remembered})
     providers = {one.uuid: one for one in (live, *others)}
     draft = TreeDraft(
@@ -83,7 +83,7 @@ def test_remove_of_a_due_provider_deletes_it_and_its_record() -> None:
 
 
 def test_remove_of_a_provider_of_another_owner_keeps_it_and_resets_its_absence() -> None:
-    """If it becomes ours again, its absence begins anew."""
+    """If it becomes ours again, its absence begins at that time."""
     live = child(traits=frozenset(["OWNER_CYBORG"]))
     draft = absent(live, root())
     assert "OWNER_CYBORG" in waits_for(draft)
@@ -93,8 +93,10 @@ def test_remove_of_a_provider_of_another_owner_keeps_it_and_resets_its_absence()
     assert record.live == live
 
 
-def test_absent_provider_that_is_held_keeps_the_figures_from_before_its_reshape() -> None:
-    """A reshape has left one unit reserved; the own figure is 0."""
+def test_absent_provider_with_a_stored_reservation_keeps_its_own_amount_from_before_a_reshape() -> (
+    None
+):
+    """The reshape has left a reserved amount of 1; the driver's own amount is 0."""
     live = child(inventories={"VGPU": Inventory(total=4, reserved=1)}, generation=3)
     known = Record(applied=live, live=replace(live, generation=None), own_reserved={"VGPU": 0})
     draft = TreeDraft(US, HOST, held=[GPU], live={GPU: live}, known={GPU: known})
@@ -137,7 +139,7 @@ def test_remove_of_an_intended_provider_with_one_of_our_traits_keeps_it(mark: st
 
 @pytest.mark.parametrize("traits", [(), ("OWNER_NOVA",)])
 def test_absent_provider_without_our_instance_trait_is_kept(traits: tuple[str, ...]) -> None:
-    """Another program may have created it anew under the same uuid, and a deletion is final."""
+    """Another program may have created it again with the same uuid; a deletion is final."""
     draft = absent(child(traits=frozenset(traits)), root())
     assert "lost the trait" in waits_for(draft)
 
@@ -153,7 +155,7 @@ def test_remove_of_a_node_while_a_node_is_unknown_deletes_it() -> None:
 
 
 @pytest.mark.parametrize("before", [None, since(1000.0), since(940.5)])
-def test_remove_before_the_delay_counts_on(before: Absence | None) -> None:
+def test_remove_before_the_delay_waits(before: Absence | None) -> None:
     draft = absent(child(), root(), absence=before)
     assert waits_for(draft).startswith("absent for ")
     record = draft.records[GPU]
@@ -172,7 +174,7 @@ def test_is_due_without_a_delay_needs_a_second_listing() -> None:
     assert policy.is_due(Record(absence=since(999.999)), NOW)
 
 
-#: Former absences whose length is unknown.
+#: Recorded absences whose length is unknown, by name.
 UNCOUNTED: Final = {
     "of an old release": Absence(0.0),
     "of another boot": replace(since(600.0, boot_id=OTHER_BOOT), since=0.0),
@@ -181,7 +183,7 @@ UNCOUNTED: Final = {
 
 
 @pytest.mark.parametrize("what", UNCOUNTED)
-def test_remove_with_an_absence_that_cannot_be_compared_counts_anew(what: str) -> None:
+def test_remove_with_an_absence_of_unknown_length_restarts_the_absence(what: str) -> None:
     draft = absent(child(), root(), absence=UNCOUNTED[what])
     assert waits_for(draft).startswith("absent for 0 s")
     record = draft.records[GPU]
@@ -190,7 +192,7 @@ def test_remove_with_an_absence_that_cannot_be_compared_counts_anew(what: str) -
 
 
 @pytest.mark.parametrize("wall_clock", [0.0, 1e10])
-def test_remove_with_any_wall_clock_counts_uptime(wall_clock: float) -> None:
+def test_remove_measures_the_absence_in_uptime(wall_clock: float) -> None:
     removals = replace(DUE, now=wall_clock)
     short, long = Absence(wall_clock, Uptime(BOOT, 441.0)), Absence(1e9, Uptime(BOOT, 440.0))
     assert waits_for(absent(child(), root(), removals=removals, absence=short)).startswith(
@@ -223,7 +225,7 @@ def test_remove_of_a_provider_that_the_driver_still_has_changes_nothing(
 
 
 def test_remove_that_waits_records_the_current_state() -> None:
-    """Otherwise each cycle would read it again."""
+    """Without the record, each cycle would read the provider again."""
     live = child(generation=7)
     record = absent(live, root(), absence=None).records[GPU]
     assert record is not None

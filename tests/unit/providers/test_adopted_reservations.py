@@ -1,4 +1,4 @@
-"""Full reservations of providers that an instance adopts."""
+"""Full reservations of providers at their adoption by a driver instance."""
 
 from typing import Any, Final
 
@@ -46,7 +46,7 @@ def planned(
     record: Record | None = None,
     **more: Any,
 ) -> TreePlan:
-    """Return the plan for a provider; the driver reports ``reports`` as reserved."""
+    """Return the plan for the provider; the driver reports ``reports`` as its reserved amount."""
     [(kind, inventory)] = live.inventories.items()
     said = provider(reports, kind=kind, total=inventory.total, parent=live.parent_uuid)
     [plan] = plan_trees(
@@ -63,7 +63,7 @@ def planned(
 
 
 def outcome(plan: TreePlan) -> tuple[int, dict[str, int], bool]:
-    """Return ``reserved`` after the plan, the own figures, and whether it counts as foreign."""
+    """Return the reserved amount after the plan, the own amounts, and whether it is foreign."""
     record = plan.records[NODE]
     assert record
     assert record.live
@@ -84,7 +84,7 @@ POOL: Final[dict[str, Any]] = {"kind": "CUSTOM_POOL", "total": 8}
 def test_adoption_of_a_fully_reserved_provider_decides_who_reserved_it(
     shape: dict[str, Any], traits: frozenset[str], is_allocated: bool, reasons: tuple[str, ...]
 ) -> None:
-    """The driver if it has a reason, nova on its bare metal, and another program otherwise."""
+    """The driver if it has a reason, nova on its bare metal, otherwise another program."""
     total = shape["total"]
     [kind] = {shape["kind"]}
 
@@ -99,15 +99,15 @@ def test_adoption_of_a_fully_reserved_provider_decides_who_reserved_it(
 
 
 @pytest.mark.parametrize("traits", [NOVA, NONE])
-def test_adoption_of_a_provider_that_the_driver_reports_as_full_keeps_it_as_the_drivers(
+def test_adoption_of_a_provider_that_the_driver_reports_as_full_records_the_drivers_amount(
     traits: frozenset[str],
 ) -> None:
-    """A driver may report ``reserved == total`` without a reason: that is its own figure."""
+    """A driver may report ``reserved == total`` without a reason."""
     assert outcome(planned(provider(1, traits), reports=1)) == (1, {}, False)
 
 
-def test_adoption_with_a_reason_ends_with_it_and_restores_the_figure_of_the_driver() -> None:
-    """The own figure is the driver's report, and not the value of the other program."""
+def test_reservation_of_an_adopted_provider_ends_with_its_reason_and_the_drivers_amount() -> None:
+    """The own amount is the driver's, and not the value of the other program."""
     live = provider(4, NOVA, **GPU)
     first = planned(live, "cleaning", reports=1).records[NODE]
     assert first
@@ -119,9 +119,7 @@ def test_adoption_with_a_reason_ends_with_it_and_restores_the_figure_of_the_driv
 
 
 def test_adoption_of_an_overlaid_provider_decides_by_the_same_rule() -> None:
-    """Another program wrote the inventory until now, though our instance trait is on the
-    provider.
-    """
+    """Another program wrote the inventory until now, despite our instance trait."""
     live = provider(1, US.traits)
     applied = Provider(uuid=NODE, name="node", root_uuid=NODE, traits=US.traits)
     record = Record(applied=applied, live=live, mode=PublishingMode.OVERLAY)
@@ -133,11 +131,11 @@ def test_adoption_of_an_overlaid_provider_decides_by_the_same_rule() -> None:
 def test_provider_with_our_trait_and_a_lost_record_keeps_a_foreign_reservation(
     reasons: tuple[str, ...],
 ) -> None:
-    """It is not adopted: the reservation may be a stored one, which is read late."""
+    """The provider is not adopted: a stored reservation of ours may be read later."""
     found = outcome(planned(provider(1, US.traits), *reasons))
     assert found == (1, {}, True)
 
 
-def test_adoption_of_a_held_provider_keeps_it_reserved_and_notes_the_figure_of_the_driver() -> None:
-    """A stored reservation goes on after the adoption, and ends with the driver's figure."""
+def test_adoption_of_a_provider_with_a_stored_reservation_records_the_drivers_amount() -> None:
+    """The stored reservation goes on, and ends with the driver's amount."""
     assert outcome(planned(provider(1, NOVA), held={NODE})) == (1, {GOLD: 0}, False)

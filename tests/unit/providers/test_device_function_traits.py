@@ -1,4 +1,7 @@
-"""Traits of device functions: their names, and which writer of a trait counts."""
+"""Traits of device functions: their names, and which program's trait is published.
+
+A held function is the function that the last job has programmed.
+"""
 
 import re
 from uuid import UUID
@@ -30,7 +33,7 @@ HELD, FORMER, OTHER = (f"{PREFIX}{name}" for name in ("HELD", "FORMER", "OTHER")
 STALE = frozenset({FORMER})
 HARDWARE = "CUSTOM_FPGA_INTEL"
 VALID = re.compile(r"CUSTOM_FPGA_FUNCTION_ID_[A-Z0-9]+(_[A-Z0-9]+)*")
-#: Text that has a letter or digit of ASCII somewhere, and is not too long for a trait.
+#: Texts that contain an ASCII letter or digit and are short enough for a trait.
 NAMEABLE = st.builds(
     "{}{}{}".format,
     st.text(max_size=30),
@@ -54,7 +57,7 @@ def said(mode: PublishingMode, *traits: str) -> DesiredProvider:
 def published(
     wanted: DesiredProvider, live: Provider | None, record: Record, held: HeldFunction
 ) -> tuple[Provider, Record]:
-    """Return provider and record after a cycle of a device that was programmed."""
+    """Return provider and record after a cycle of a device that a job has programmed."""
     [record] = with_claims({DEVICE: record}, {DEVICE: held}).values()
     superseded = bool(reported_since(wanted, live, record, held))
     wanted = with_function(wanted, record, held, superseded=superseded)
@@ -123,7 +126,7 @@ def test_function_traits_ignores_other_traits() -> None:
     assert function_traits([HELD, HARDWARE, "CUSTOM_FPGA_FUNCTION", "HW_CPU_X86_VMX"]) == {HELD}
 
 
-# Which writer of a function counts.
+# Which program's function is published.
 
 
 @MODES
@@ -137,7 +140,7 @@ def test_held_function_is_published_on_a_device_without_another(mode: Publishing
 
 
 @MODES
-def test_held_function_that_is_published_already_changes_nothing(mode: PublishingMode) -> None:
+def test_held_function_that_is_already_published_changes_nothing(mode: PublishingMode) -> None:
     wanted = said(mode, HELD)
     held = HeldFunction(HELD)
     assert not reported_since(wanted, provider(HELD), remembered(HELD), held)
@@ -187,7 +190,7 @@ def test_third_function_from_the_driver_replaces_the_held_one() -> None:
 
 
 @pytest.mark.parametrize("there", [{FORMER}, {FORMER, HELD}, set()], ids=len)
-def test_stale_function_from_the_driver_is_removed_when_the_held_one_is_unknown(
+def test_former_function_from_the_driver_is_removed_if_the_held_one_is_unknown(
     there: set[str],
 ) -> None:
     held = HeldFunction(None, frozenset({FORMER, HELD}))
@@ -196,7 +199,7 @@ def test_stale_function_from_the_driver_is_removed_when_the_held_one_is_unknown(
 
 
 @MODES
-def test_function_written_by_another_client_counts_when_the_held_one_is_unknown(
+def test_function_written_by_another_client_is_published_if_the_held_one_is_unknown(
     mode: PublishingMode,
 ) -> None:
     held = HeldFunction(None, frozenset({FORMER, HELD}))
@@ -205,7 +208,7 @@ def test_function_written_by_another_client_counts_when_the_held_one_is_unknown(
 
 
 @pytest.mark.parametrize("held", [HeldFunction(HELD, STALE), HeldFunction(None, STALE)])
-def test_stale_function_that_we_put_on_an_overlay_is_removed(held: HeldFunction) -> None:
+def test_former_function_that_we_put_on_an_overlay_is_removed(held: HeldFunction) -> None:
     live, record = provider(FORMER), remembered(FORMER, mode=OVERLAY)
     # The driver of an overlay returns the traits that it was given.
     after, remembers = published(said(OVERLAY, FORMER), live, record, held)
@@ -231,7 +234,7 @@ _FUNCTIONS = st.sets(st.sampled_from([HELD, FORMER, OTHER, f"{PREFIX}MORE"]))
         HeldFunction, st.sampled_from([None, HELD]), st.sampled_from([frozenset[str](), STALE])
     ),
 )
-def test_device_has_one_function_of_ours_and_keeps_those_of_others(
+def test_device_has_one_function_of_ours_and_keeps_those_of_other_clients(
     mode: PublishingMode,
     reports: str | None,
     there: set[str] | None,
@@ -241,7 +244,7 @@ def test_device_has_one_function_of_ours_and_keeps_those_of_others(
     known = {held.trait} if held.trait else set[str]()
     live = None if there is None else provider(HARDWARE, *there)
     if reports not in {None, *known, *held.stale}:
-        reports = None  # that would be a third one
+        reports = None  # not a third function
     said_too = {reports} if reports else set[str]()
     if mode is OVERLAY:
         # The driver of an overlay returns the traits that it was given, and adds no function.
@@ -263,7 +266,7 @@ def test_device_has_one_function_of_ours_and_keeps_those_of_others(
     assert again.traits == after.traits
 
 
-# Function traits that we may remove.
+# Claimed function traits, which we may remove.
 
 
 def test_trait_of_a_finished_job_is_claimed() -> None:

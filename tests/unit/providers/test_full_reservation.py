@@ -1,4 +1,4 @@
-"""Figures of a full reservation: their owners, and the values to restore."""
+"""Reserved amounts of fully reserved providers: who has set them, and what a release restores."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,7 +34,7 @@ def vcpu(reserved: int, total: int = 8) -> dict[str, Inventory]:
 
 
 def published(*, full: bool = False, intended: bool = False, **rest: Any) -> Record:
-    """Return the record of eight CPUs that we published, or intended to."""
+    """Return the record of 8 VCPUs that we have published, or intended to publish."""
     side = provider(vcpu(8 if full else 0))
     return Record(**{"intended" if intended else "applied": side, **rest})
 
@@ -54,13 +54,13 @@ def inventories(draw: st.DrawFn) -> dict[str, Inventory]:
 
 
 def remembered(before: dict[str, Inventory], record: Record | None = None) -> Record:
-    """Return the record after a reservation."""
+    """Return the record after the provider with these inventories is reserved."""
     record = record or Record()
     return replace(record, own_reserved=own_reserved(before, record))
 
 
 @given(inventories())
-def test_full_reservation_leaves_nothing_in_any_class_and_changes_nothing_else(
+def test_full_reservation_fills_each_class_and_changes_nothing_else(
     before: dict[str, Inventory],
 ) -> None:
     after = reserve_fully(before)
@@ -76,7 +76,7 @@ def test_release_undoes_a_reservation(before: dict[str, Inventory]) -> None:
 
 
 @given(inventories())
-def test_repeated_reservation_keeps_the_recorded_figures(
+def test_repeated_reservation_keeps_the_recorded_amounts(
     before: dict[str, Inventory],
 ) -> None:
     once = remembered(before)
@@ -84,7 +84,7 @@ def test_repeated_reservation_keeps_the_recorded_figures(
 
 
 @given(inventories(), st.sets(st.sampled_from(CLASSES)))
-def test_class_that_was_full_before_us_is_foreign_through_our_reservation(
+def test_class_that_was_full_before_our_reservation_is_foreign_during_it(
     before: dict[str, Inventory], classes: set[str]
 ) -> None:
     before = {**before, **reserve_fully({name: before[name] for name in classes & before.keys()})}
@@ -98,7 +98,7 @@ def test_class_that_was_full_before_us_is_foreign_through_our_reservation(
 
 
 @given(inventories(), inventories())
-def test_release_writes_only_reserved_and_never_more_than_the_total(
+def test_release_changes_only_reserved_and_not_above_the_total(
     before: dict[str, Inventory], later: dict[str, Inventory]
 ) -> None:
     after = release(later, remembered(before))
@@ -108,13 +108,13 @@ def test_release_writes_only_reserved_and_never_more_than_the_total(
         assert 0 <= after[name].reserved <= inventory.total
 
 
-def test_figure_that_the_owner_wrote_since_is_the_new_own_figure() -> None:
+def test_amount_that_the_owner_wrote_since_is_the_new_own_amount() -> None:
     record = Record(own_reserved={"VCPU": 1})
     assert own_reserved(vcpu(3), record) == {"VCPU": 3}
     assert release(vcpu(3), record) == vcpu(3)
 
 
-def test_full_figure_without_a_record_is_foreign_and_stays() -> None:
+def test_full_amount_without_a_record_is_foreign_and_stays() -> None:
     for record in (Record(), published()):
         assert foreign(vcpu(8), record) == {"VCPU"}
         assert own_reserved(vcpu(8), record) == {}
@@ -122,20 +122,20 @@ def test_full_figure_without_a_record_is_foreign_and_stays() -> None:
 
 
 @pytest.mark.parametrize("intended", [False, True])
-def test_full_figure_that_we_wrote_or_intended_is_ours(intended: bool) -> None:
+def test_full_amount_that_we_wrote_or_intended_is_ours(intended: bool) -> None:
     record = published(full=True, intended=intended)
     assert foreign(vcpu(8), record) == frozenset()
     assert own_reserved(vcpu(8), record) == {"VCPU": 8}
 
 
-def test_full_figure_with_one_to_restore_is_ours() -> None:
-    """The write was requested before a crash, and may have been carried out."""
+def test_full_amount_with_a_recorded_own_amount_is_ours() -> None:
+    """We sent the write before a crash; Placement may have carried it out."""
     record = published(own_reserved={"VCPU": 0})
     assert foreign(vcpu(8), record) == frozenset()
     assert release(vcpu(8), record) == vcpu(0)
 
 
-def test_full_figure_before_an_intended_release_is_ours() -> None:
+def test_full_amount_before_an_intended_release_is_ours() -> None:
     full, free = provider(vcpu(8)), provider(vcpu(0))
     record = Record(applied=full, intended=free, own_reserved={"VCPU": 0})
     assert foreign(vcpu(8), record) == frozenset()
@@ -151,26 +151,26 @@ def test_foreign_is_decided_for_each_class() -> None:
     assert release(live, record) == {**vcpu(8), "VGPU": Inventory(total=4, reserved=1)}
 
 
-def test_class_added_during_a_reservation_has_its_own_figure() -> None:
+def test_class_added_during_a_reservation_has_its_own_amount() -> None:
     live = {**vcpu(8), "VGPU": Inventory(total=4, reserved=1)}
     assert own_reserved(live, Record(own_reserved={"VCPU": 2})) == {"VCPU": 2, "VGPU": 1}
 
 
-def test_figure_of_a_removed_class_is_forgotten() -> None:
+def test_amount_of_a_removed_class_is_deleted() -> None:
     assert own_reserved(vcpu(8), Record(own_reserved={"VCPU": 2, "VGPU": 1})) == {"VCPU": 2}
 
 
-def test_own_figure_above_the_total_becomes_the_total() -> None:
+def test_own_amount_above_the_total_becomes_the_total() -> None:
     record = Record(own_reserved={"VCPU": 6})
     assert release(vcpu(4, total=4), record) == vcpu(4, total=4)
 
 
-def test_own_figure_that_fits_again_is_restored() -> None:
+def test_own_amount_that_fits_again_is_restored() -> None:
     record = remembered(vcpu(4, total=4), Record(own_reserved={"VCPU": 6}))
     assert release(vcpu(8), record) == vcpu(6)
 
 
-def test_figure_left_by_a_reshape_is_neither_foreign_nor_the_owners() -> None:
+def test_amount_left_by_a_reshape_is_neither_foreign_nor_the_owners() -> None:
     left = provider(vcpu(5), generation=None)
     record = published(own_reserved={"VCPU": 1}, live=left)
     assert own_reserved(vcpu(5), record) == {"VCPU": 1}
@@ -179,12 +179,12 @@ def test_figure_left_by_a_reshape_is_neither_foreign_nor_the_owners() -> None:
     assert own_reserved(vcpu(5, total=9), record) == {"VCPU": 5}, "its owner has written the total"
 
 
-def test_figure_read_since_a_reshape_is_the_owners() -> None:
+def test_amount_read_since_a_reshape_is_the_owners() -> None:
     record = published(own_reserved={"VCPU": 1}, live=provider(vcpu(5)))
     assert own_reserved(vcpu(5), record) == {"VCPU": 5}
 
 
-def test_full_figure_left_by_a_reshape_is_ours() -> None:
+def test_full_amount_left_by_a_reshape_is_ours() -> None:
     left = provider(vcpu(8), generation=None)
     assert foreign(vcpu(8), published(full=True, intended=True, live=left)) == frozenset()
 
@@ -195,7 +195,7 @@ def test_provider_without_classes_is_reserved_and_released() -> None:
     assert reserve_fully({}) == release({}, Record()) == {}
 
 
-def test_figures_of_several_reservations_are_the_first_recorded() -> None:
+def test_amounts_of_several_reservations_are_those_of_the_first_in_each_class() -> None:
     assert figures_of([]) == {}
     assert figures_of([{"VCPU": 1}, {"VCPU": 8, "VGPU": 2}, {"VGPU": 4}]) == {"VCPU": 1, "VGPU": 2}
 

@@ -83,7 +83,7 @@ def test_allocation_ratio_above_placements_limit_is_refused(ratio: float) -> Non
 
 @pytest.mark.parametrize("ratio", [3.5e38, -3.5e38, float("nan"), float("-inf")])
 def test_allocation_ratio_that_placement_cannot_store_is_refused_unchecked(ratio: float) -> None:
-    """It is refused in an answer of Placement as well, which has no further checks."""
+    """Answers of Placement, which have no further checks, are refused, too."""
     with pytest.raises(InvalidInventory, match="allocation_ratio"):
         Inventory(total=1, allocation_ratio=ratio)
 

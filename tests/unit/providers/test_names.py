@@ -89,7 +89,7 @@ def test_aggregates_are_uuids_in_their_canonical_form() -> None:
 
 
 class Text(str):
-    """A string type that a driver's backend may use."""
+    """A string type that a driver's backend may return."""
 
     __slots__ = ()
 
@@ -112,7 +112,7 @@ def test_text_of_a_derived_type_becomes_a_plain_string() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["CUSTOM_A", b"CUSTOM_B", {"CUSTOM_A": True}, 5, None, [[]]])
-def test_names_that_are_no_list_of_them_are_refused(wrong: Any) -> None:
+def test_names_in_another_type_than_a_collection_are_refused(wrong: Any) -> None:
     with pytest.raises(InvalidName, match="must be a list or set of names"):
         names.several(wrong, "trait")
 

@@ -1,4 +1,4 @@
-"""Providers that exchange names; one name belongs to one provider at a time."""
+"""Providers that exchange names; at each time, a name belongs to only one provider."""
 
 from dataclasses import replace
 from uuid import NAMESPACE_OID, uuid5
@@ -29,7 +29,7 @@ def provider(name: str) -> Provider:
 
 
 class World:
-    """Nodes that were published under their first names."""
+    """Nodes that were published with these names."""
 
     def __init__(self, names: list[str]) -> None:
         self.live = {one.uuid: one for one in map(provider, names)}
@@ -39,7 +39,7 @@ class World:
         }
 
     def plan(self, names: dict[str, str]) -> Plan:
-        """Return the plan that gives each uuid its name."""
+        """Return the plan that gives each provider the name in ``names``, by uuid."""
         trees = plan_trees(
             US,
             [
@@ -83,7 +83,7 @@ def test_any_exchange_of_names_completes(names: list[str]) -> None:
     assert not plan.problems
 
 
-def test_exchange_of_two_names_gives_one_provider_its_uuid_as_a_name_meanwhile() -> None:
+def test_exchange_of_two_names_first_gives_one_provider_its_uuid_as_a_name() -> None:
     world = World(NAMES[:2])
     one, other = sorted(world.live)
     wanted = {one: world.names[other], other: world.names[one]}

@@ -133,7 +133,7 @@ FORMER: Final = "CUSTOM_OWNER_BEFORE"
 
 
 def published_before(*owners: str, mode: PublishingMode = PublishingMode.OWN) -> Record:
-    """Return the record of a provider that was published with these owner traits."""
+    """Return the record of a provider that we published with these owner traits."""
     return Record(applied=provider(MARK, *owners), mode=mode)
 
 
@@ -173,7 +173,7 @@ def test_standing_of_a_former_owner_without_full_proof_is_foreign(
     assert standing(provider(*traits), US, record) is Standing.FOREIGN
 
 
-# A provider that was deleted, and created again with its uuid.
+# A provider that was deleted and created again with the same uuid.
 
 
 def at(generation: int | None, *traits: str) -> Provider:
@@ -206,7 +206,7 @@ def test_without_lost_otherwise_keeps_the_record(
     assert without_lost(record, live, US) is record
 
 
-# Providers that operators and jobs may reserve, whichever instance publishes them.
+# Providers of any driver instance, which operators and jobs may reserve.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A provider and its record while the provider is reserved."""
+"""A provider and its record while it is reserved, after a merge with Placement's state."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ OWN, OVERLAY = PublishingMode.OWN, PublishingMode.OVERLAY
 
 
 def provider(generation: int | None = None, **figures: tuple[int, int]) -> Provider:
-    """Return our provider with total and reserved amounts by class."""
+    """Return our provider with (total, reserved) by class."""
     inventories = {
         name: Inventory(total=total, reserved=reserved)
         for name, (total, reserved) in figures.items()
@@ -67,7 +67,7 @@ def test_new_provider_that_is_reserved_is_full_from_the_start(
     assert record.reservations == reasons
 
 
-def test_held_provider_is_full_without_a_reason() -> None:
+def test_provider_with_a_stored_reservation_is_full_without_a_drivers_reason() -> None:
     after, record = merged(provider(VGPU=(4, 1)), None, is_held=True)
 
     assert figures(after) == {"VGPU": (4, 4)}
@@ -79,7 +79,7 @@ def test_held_provider_is_full_without_a_reason() -> None:
 @pytest.mark.parametrize(
     ("reasons", "is_held"), [(("cleaning",), False), ((), True), (("cleaning",), True)]
 )
-def test_provider_is_free_only_after_the_last_reason_and_hold(
+def test_provider_is_free_only_after_the_last_reason_and_stored_reservation(
     reasons: tuple[str, ...], is_held: bool
 ) -> None:
     said = provider(VGPU=(4, 1))
@@ -94,7 +94,7 @@ def test_provider_is_free_only_after_the_last_reason_and_hold(
     assert record.reservations == ()
 
 
-def test_foreign_full_figure_is_kept_in_every_cycle() -> None:
+def test_foreign_full_amount_is_kept_in_every_cycle() -> None:
     said, live = provider(VGPU=(4, 1)), provider(1, VGPU=(4, 4))
     _after, record = merged(said, provider(0, VGPU=(4, 1)))
     for _ in range(3):
@@ -104,7 +104,7 @@ def test_foreign_full_figure_is_kept_in_every_cycle() -> None:
         assert record.own_reserved == {}
 
 
-def test_foreign_full_figure_follows_the_drivers_total() -> None:
+def test_foreign_full_amount_follows_the_drivers_total() -> None:
     _after, record = merged(provider(VGPU=(4, 1)), None)
     after, record = merged(provider(VGPU=(6, 1)), provider(1, VGPU=(4, 4)), record)
 
@@ -137,7 +137,7 @@ def test_our_reservation_over_a_foreign_one_ends_and_leaves_it(mode: PublishingM
     assert foreign(after.inventories, record) == {"VGPU"}
 
 
-def test_foreign_figure_lowered_during_our_reservation_is_the_new_own_figure() -> None:
+def test_foreign_amount_lowered_during_our_reservation_is_the_new_own_amount() -> None:
     said = provider()
     after, record = merged(said, provider(1, VGPU=(4, 4)), None, "cleaning", mode=OVERLAY)
     assert figures(after) == {"VGPU": (4, 4)}
@@ -149,7 +149,7 @@ def test_foreign_figure_lowered_during_our_reservation_is_the_new_own_figure() -
     assert figures(after) == {"VGPU": (4, 3)}
 
 
-def test_full_figure_that_the_driver_reports_is_not_foreign() -> None:
+def test_full_amount_that_the_driver_reports_is_not_foreign() -> None:
     full, less = provider(VGPU=(4, 4)), provider(VGPU=(4, 1))
     after, record = merged(full, None)
     assert foreign(after.inventories, record) == frozenset()
@@ -189,7 +189,7 @@ def test_full_class_of_another_owner_on_our_provider_is_foreign() -> None:
     assert figures(after) == {"VGPU": (4, 1), "CUSTOM_THEIRS": (9, 9)}
 
 
-def test_figure_that_the_driver_changes_during_a_reservation_is_restored() -> None:
+def test_amount_that_the_driver_changes_during_a_reservation_is_restored() -> None:
     after, record = merged(provider(VGPU=(4, 1)), None, None, "cleaning")
     after, record = merged(provider(VGPU=(2, 2)), live_of(after), record, "cleaning")
     assert figures(after) == {"VGPU": (2, 2)}
@@ -209,7 +209,7 @@ def test_class_that_the_driver_adds_or_drops_during_a_reservation_changes() -> N
     assert record.own_reserved == {"FPGA": 1}
 
 
-def test_own_view_of_a_reserved_provider_has_the_drivers_figures() -> None:
+def test_own_view_of_a_reserved_provider_has_the_drivers_amounts() -> None:
     said = provider(VGPU=(4, 1))
     after, record = merged(said, None, None, "cleaning")
     assert figures(own_view(live_of(after), record)) == {"VGPU": (4, 1)}

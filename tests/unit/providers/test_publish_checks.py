@@ -1,4 +1,4 @@
-"""Checks before a provider is published, rule by rule; nothing is planned here."""
+"""Checks before a provider is published, one rule at a time and without a plan."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -67,7 +67,7 @@ def test_renamed_provider_with_the_name_of_another_is_refused() -> None:
 
 
 def test_provider_of_our_uuid_outside_our_listing_is_a_conflict_unless_it_has_our_mark() -> None:
-    """A provider with our trait was created after the listing was read."""
+    """With our trait, it was created after the listing was read."""
     there = provider(root_uuid=ANOTHER, traits=frozenset(["OWNER_NOVA"]))
     error = found(wanted(), None, elsewhere=there)
     assert isinstance(error, OwnershipConflict)
@@ -114,7 +114,7 @@ def test_provider_with_our_owner_and_another_is_refused_with_the_remedy(
 
 
 def test_provider_with_both_our_owners_is_refused_with_the_remedy() -> None:
-    """With its former owner the instance would still see both."""
+    """With the former owner's trait, an instance would still see both owners."""
     both = frozenset([US.owner, ACME.owner])
     error = found(wanted(), provider(traits=both), Record(applied=provider(traits=both)))
     assert isinstance(error, OwnershipConflict)
@@ -146,7 +146,7 @@ def test_untagged_provider_is_refused_unless_overlaid_or_published_before() -> N
 
 
 def test_intended_provider_created_by_another_program_is_refused() -> None:
-    """Between intent and write, another program may take the uuid."""
+    """Another program may create the uuid between our intent and our write."""
     live = provider(inventories={"FPGA": Inventory(total=1)})
     assert isinstance(found(wanted(), live, Record(intended=provider())), OwnershipConflict)
 

@@ -1,4 +1,4 @@
-"""Removal over several cycles: children, mistakes between two listings, and a change of owner."""
+"""Removals that take several cycles: children, mistakes between two listings, changes of owner."""
 
 from contextlib import suppress
 from typing import Final
@@ -19,7 +19,7 @@ DELAY: Final = 60
 
 
 def has(gpus: int = 0, *traits: str, reserve: bool = False) -> Driver:
-    """Return a host with a GPU of so many VGPUs; with 0 the GPU is absent."""
+    """Return a driver of a host with a GPU of ``gpus`` VGPUs; with 0 the GPU is absent."""
 
     def driver(tree: ProviderTree) -> None:
         if not tree.exists("host"):
@@ -50,7 +50,7 @@ def published(driver: Driver) -> World:
 
 
 def kinds(world: World, driver: Driver) -> list[tuple[type, str]]:
-    """Run a cycle after the removal delay; return its steps."""
+    """Run a cycle after the removal delay; return type and provider name of its steps."""
     world.now += DELAY
     return [(type(step), step.name) for step in world.cycle(driver).steps]
 
@@ -78,7 +78,7 @@ def test_remove_of_a_root_keeps_it_for_a_child_that_is_kept() -> None:
     assert kinds(world, is_empty) == [(DeleteProvider, "gpu"), (DeleteProvider, "host")]
 
 
-def test_absence_of_a_provider_that_returned_with_a_mistake_begins_anew() -> None:
+def test_absence_of_a_provider_that_returned_with_a_mistake_restarts() -> None:
     world = published(has(4))
     world.cycle(has())
     world.now += DELAY

@@ -1,6 +1,4 @@
-"""Contents of a reshape, the steps after it, and the reshapes that are refused before they are
-sent.
-"""
+"""Reshapes: their contents, the steps after them, and reshapes refused before they are sent."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -54,9 +52,7 @@ def holding(**consumers: Held) -> Allocations:
 
 
 class Tree:
-    """A host in Placement with the records of its providers, or without if ``is_known``
-    is false.
-    """
+    """A host in Placement; without ``is_known``, its providers have no records."""
 
     def __init__(self, *live: Provider, is_known: bool = True, **record: Any) -> None:
         self.live = {one.uuid: one for one in live}
@@ -67,7 +63,7 @@ class Tree:
         self.tree = ProviderTree.from_providers(seen)
 
     def has(self, uuid: str, **inventories: Inventory) -> None:
-        """Let the driver report the inventory of a provider."""
+        """Let the driver report these inventories of a provider."""
         if not self.tree.exists(uuid):
             self.tree.new_child(NAMES[uuid], HOST, uuid)
         self.tree.update_inventory(uuid, inventories)
@@ -91,17 +87,17 @@ def reshape_of(plan: Plan) -> Reshape:
 
 
 def sent(plan: Plan) -> dict[str, dict[str, Inventory]]:
-    """Return the inventories in the reshape, by name."""
+    """Return the inventories in the reshape, by provider name."""
     return {change.name: dict(change.after) for change in reshape_of(plan).inventories}
 
 
 def following(plan: Plan) -> dict[str, dict[str, Inventory]]:
-    """Return the inventories set after the reshape, by name."""
+    """Return the inventories that steps after the reshape set, by provider name."""
     steps = plan.steps[plan.steps.index(reshape_of(plan)) + 1 :]
     return {step.name: dict(step.after) for step in steps if isinstance(step, SetInventories)}
 
 
-# The reserved amount that leaves room for the used amount.
+# Reserved amounts that leave room for a used amount.
 
 
 @pytest.mark.parametrize(
@@ -159,7 +155,7 @@ def test_admitting_exactly_lowers_the_ratio_so_that_nothing_is_free(
 
 
 def moving(*reasons: str) -> tuple[Tree, Plan]:
-    """VGPUs move from a host to a reserved child; VCPUs stay."""
+    """Return the plan for VGPUs that move from a host to a reserved child; VCPUs stay."""
     tree = Tree(ours(HOST, VCPU=some(8), VGPU=some(4)))
     tree.has(HOST, VCPU=some(8))
     tree.has(GPU, VGPU=some(4))
@@ -207,7 +203,7 @@ def test_reshape_and_the_following_steps_belong_to_one_tree_in_order() -> None:
 
 
 def staying(mode: PublishingMode) -> Plan:
-    """A VGPU moves from one child to another; the consumer's VCPUs are on a reserved host."""
+    """Return the plan for a VGPU that moves between children; the VCPUs stay on a reserved host."""
     vcpus = some(8, reserved=8, allocation_ratio=4.0)
     tree = Tree(
         ours(HOST, VCPU=vcpus, MEMORY_MB=some(64, reserved=64)),
@@ -295,7 +291,7 @@ def test_reshape_excludes_consumers_that_the_driver_did_not_change() -> None:
 
 
 def unknown(**inventories: Inventory) -> Tree:
-    """Return a host with the classes of another program, or of our older release."""
+    """Return a host with classes that another program or an older release has published."""
     tree = Tree(ours(HOST, **inventories), is_known=False)
     tree.records[HOST] = Record(
         applied=replace(tree.live[HOST], inventories={}), live=tree.live[HOST]
@@ -315,7 +311,7 @@ def test_reshape_removes_a_class_that_moved_away_whatever_program_added_it(used:
 
 
 def to_a_card_that_has_some(*, left: int) -> Plan:
-    """Return the plan for VGPUs of another program that move to a child which had some before."""
+    """Return the plan for VGPUs that move from ``unknown`` to a child which already has VGPUs."""
     tree = unknown(VCPU=some(8), VGPU=some(4))
     card = ours(GPU, VGPU=some(4))
     tree.live[GPU], tree.records[GPU] = card, Record(applied=card, live=card)

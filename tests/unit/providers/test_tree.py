@@ -1,4 +1,4 @@
-"""Every operation of nova's ProviderTree, and our additions."""
+"""Every operation of nova's ProviderTree, and the additions of Wharfinger."""
 
 import copy
 import threading
@@ -28,7 +28,7 @@ SHARING = "MISC_SHARES_VIA_AGGREGATE"
 
 @pytest.fixture
 def tree() -> ProviderTree:
-    """Two roots: host (gpu (part), disk), other."""
+    """Two trees: host with the children gpu (which has the child part) and disk; and other."""
     tree = ProviderTree()
     tree.new_root("host", A, generation=1)
     tree.new_child("gpu", "host", B, 2)
@@ -346,7 +346,7 @@ def test_update_inventory_replaces_it_and_returns_whether_it_changed(
 
 
 def test_update_inventory_gives_missing_fields_placements_defaults(tree: ProviderTree) -> None:
-    # nova ignores missing fields: reserved would keep its value.
+    # In nova's tree, a missing field such as reserved would keep its value.
     tree.update_inventory("gpu", {"VGPU": {"total": 2, "reserved": 2}})
     assert tree.has_inventory_changed("gpu", {"VGPU": {"total": 2}})
     assert tree.update_inventory("gpu", {"VGPU": {"total": 2}})
@@ -517,7 +517,7 @@ def test_each_tree_has_a_lock_of_its_own(tree: ProviderTree) -> None:
         assert not thread.is_alive()
 
 
-# The framework's view.
+# Desired providers, which the framework reads from the tree.
 
 
 def test_desired_marks_only_edited_providers_as_stated(tree: ProviderTree) -> None:

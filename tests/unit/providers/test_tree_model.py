@@ -1,4 +1,4 @@
-"""ProviderTree against a simple model, in random operations."""
+"""ProviderTree compared with a simple model during random operations."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +26,7 @@ some_inventory = st.dictionaries(
 
 @dataclass
 class Simple:
-    """A provider in the model: its parent by name, and its contents."""
+    """A provider in the model: its parent's name, and its contents."""
 
     parent: str | None
     generation: int | None = None
@@ -36,7 +36,7 @@ class Simple:
 
 
 class TreeMachine(RuleBasedStateMachine):
-    """The model is a flat list in the order of creation, which is searched from end to end."""
+    """The model is a dict in the order of creation, which each look-up searches completely."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class TreeMachine(RuleBasedStateMachine):
         return found
 
     def known(self, name: str) -> bool:
-        """Return whether the model has the provider; otherwise the tree must refuse to read it."""
+        """Return whether the model has the provider; if not, assert that the tree lacks it, too."""
         if name not in self.model:
             with pytest.raises(ValueError):
                 self.tree.data(name)

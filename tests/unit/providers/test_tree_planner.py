@@ -1,4 +1,4 @@
-"""Rules of the three-way diff, one by one. For random trees: test_tree_planner_properties.py."""
+"""Rules of the three-way diff, one at a time; test_tree_planner_properties.py has random trees."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,7 +38,7 @@ from wharfinger.providers.removal import RemovalPolicy, Removals
 from wharfinger.providers.tree_planner import plan_trees
 
 US = Publisher("gpus", "OWNER_NOVA")
-#: The same instance with `adopt = matching`.
+#: The driver instance with `adopt = matching`.
 ADOPTING = replace(US, adopts_matching=True)
 CYBORGS = Publisher("fpgas", "OWNER_CYBORG")
 MARKS = frozenset(["OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"])
@@ -80,7 +80,7 @@ def says(
     reserve: tuple[str, ...] = (),
     **classes: int,
 ) -> Driver:
-    """Return a driver that states everything about one host, and VGPUs of its children."""
+    """Return a driver that states all facts of one host, and the VGPUs of its children."""
 
     def driver(tree: ProviderTree) -> None:
         if not tree.exists("host"):
@@ -117,11 +117,11 @@ def overlays(*, traits: tuple[str, ...] = (), reserve: bool = False) -> Driver:
 
 
 def is_silent(tree: ProviderTree) -> None:
-    """A driver that leaves the tree unchanged."""
+    """Leave the tree unchanged, as a driver that states nothing."""
 
 
 def published(driver: Driver, *providers: Provider, publisher: Publisher = US) -> World:
-    """Return a world after one cycle of a driver without problems."""
+    """Return a world after one cycle of the driver; assert that it had no problems."""
     world = World(publisher, providers)
     assert not world.cycle(driver).problems
     return world
@@ -233,7 +233,7 @@ def test_plan_lowers_inventories_before_it_raises_others(figures: dict[str, int]
         (SetInventories, "host"),
         (SetInventories, "b"),
     ]
-    # If the parent grows, it waits for its child.
+    # If the parent grows, the child is lowered first.
     assert kinds(world.plan(driver({"VGPU": 6}, 2))) == [
         (SetInventories, "b"),
         (SetInventories, "host"),
@@ -333,10 +333,10 @@ def test_reshape_with_a_problem_in_its_tree_is_not_planned() -> None:
     assert (plan.steps, planned_records(plan)) == ((), {})
 
 
-# Additions of others to our providers.
+# Additions of other programs to our providers.
 
 
-def test_plan_keeps_additions_of_others() -> None:
+def test_plan_keeps_additions_of_other_programs() -> None:
     world = published(says(VGPU=4, traits=("CUSTOM_A",), aggregates=(RACK,)))
     ours = world.by_name("host")
     world.change(
@@ -364,7 +364,7 @@ def test_plan_removes_our_unwanted_parts() -> None:
     assert after.inventories == {"VGPU": Inventory(total=4)}
 
 
-def test_plan_restores_parts_that_others_removed() -> None:
+def test_plan_restores_parts_that_other_programs_removed() -> None:
     driver = says(VGPU=4, traits=("CUSTOM_A",), aggregates=(RACK,))
     world = published(driver)
     before = world.contents()
@@ -373,7 +373,7 @@ def test_plan_restores_parts_that_others_removed() -> None:
     assert world.contents() == before
 
 
-def test_plan_never_removes_traits_and_aggregates_from_before_us() -> None:
+def test_plan_never_removes_traits_and_aggregates_that_were_there_before_ours() -> None:
     there = untagged("VGPU", traits=frozenset(["CUSTOM_A"]), aggregates=frozenset([RACK]))
     says_more = says(VGPU=4, traits=("CUSTOM_A", "CUSTOM_B"), aggregates=(RACK, ROW))
     world = published(says_more, there, publisher=ADOPTING)
@@ -418,7 +418,7 @@ def test_plan_restores_a_changed_name() -> None:
         driver(tree)
 
     world = published(driver)
-    # A new name does not raise a provider's generation.
+    # Placement raises no generation for a new name.
     world.live[GPU] = replace(world.live[GPU], name="renamed")
     plan = world.cycle(by_uuid)
     assert kinds(plan) == [(UpdateProvider, "gpu")]
@@ -450,7 +450,7 @@ def test_children_below_another_owners_provider_are_published() -> None:
 
 
 def fills(tree: ProviderTree) -> None:
-    """A driver that states no traits: those on the host stay."""
+    """Edit a host without a statement about its traits."""
     if not tree.exists("host"):
         tree.new_root("host")
     tree.update_inventory("host", {"VGPU": {"total": 4}})
@@ -536,7 +536,7 @@ def test_create_after_another_program_leaves_no_claim() -> None:
     assert world.contents() == before
 
 
-def test_create_of_a_deleted_provider_proves_nothing_about_a_new_one() -> None:
+def test_provider_created_by_another_program_before_our_write_is_a_conflict() -> None:
     world = published(says(VGPU=4))
     del world.live[HOST]
     plan = world.plan(says(VGPU=4))
@@ -553,7 +553,9 @@ def test_provider_created_again_by_another_program_under_our_uuid_is_a_conflict(
     before = world.contents()
     (problem,) = world.cycle(says(VGPU=4)).problems
     assert isinstance(problem, OwnershipConflict)
-    world.change("host", aggregates=frozenset([RACK]))  # its generation is now higher than ours
+    world.change(
+        "host", aggregates=frozenset([RACK])
+    )  # its generation is now higher than the recorded one
     world.change("host", aggregates=frozenset())
     (problem,) = world.cycle(says(VGPU=4)).problems
     assert isinstance(problem, OwnershipConflict)
@@ -661,7 +663,7 @@ def test_invalid_report_keeps_our_claims() -> None:
     assert world.by_name("host").traits == MARKS
 
 
-def test_invalid_report_keeps_the_figures_to_restore() -> None:
+def test_invalid_report_keeps_the_own_amounts() -> None:
     nova = untagged(inventories={"VCPU": Inventory(total=8, reserved=2)})
     world = published(overlays(reserve=True), nova)
     world.cycle(overlays(reserve=True, traits=("OWNER_CYBORG",)))
@@ -726,7 +728,7 @@ def test_children_of_an_overlay_are_published_once_it_exists() -> None:
     assert world.by_name("gpu").inventories == {"VGPU": Inventory(total=1)}
 
 
-def test_overlay_without_a_statement_stays_one() -> None:
+def test_overlay_without_a_statement_stays_an_overlay() -> None:
     world = published(overlays(), untagged("VCPU"))
     world.cycle(is_silent)
     assert world.memory.get(HOST).mode is PublishingMode.OVERLAY
@@ -755,7 +757,7 @@ def test_reserved_provider_is_full_in_every_class() -> None:
     } == {"VGPU": (4, 4), "CUSTOM_X": (2, 2), "CUSTOM_THEIR_CLASS": (3, 3)}
 
 
-def test_released_provider_regains_each_figure() -> None:
+def test_released_provider_regains_each_amount() -> None:
     def driver(reserve: bool) -> Driver:
         def fill(tree: ProviderTree) -> None:
             says()(tree)
@@ -787,7 +789,7 @@ def test_overlaid_provider_is_reserved_and_released() -> None:
     assert world.by_name("host").inventories == own
 
 
-def test_figure_that_the_owner_changes_during_a_reservation_is_restored() -> None:
+def test_amount_that_the_owner_changes_during_a_reservation_is_restored() -> None:
     nova = untagged(inventories={"VCPU": Inventory(total=8, reserved=2)})
     world = published(overlays(reserve=True), nova)
     world.change("host", inventories={"VCPU": Inventory(total=16, reserved=5)})
@@ -952,7 +954,7 @@ def test_kept_provider_that_returned_is_released(kept_for: str) -> None:
     assert world.memory.get(GPU).absent_since is None
 
 
-def test_withheld_removal_neither_deletes_nor_reserves_and_keeps_counting() -> None:
+def test_mass_removal_that_is_refused_neither_deletes_nor_reserves_and_keeps_the_absence() -> None:
     world = published(says(children={"gpu": 2, "card": 1}, VCPU=8))
     world.allocated = frozenset([GPU])
     world.withheld = True
@@ -981,7 +983,7 @@ def test_plan_names_each_absent_provider_that_it_removes_or_reserves_once() -> N
     ("gone", "providers", "mass"),
     [(4, 4, False), (4, 19, False), (5, 5, True), (5, 24, True), (5, 25, False), (6, 29, True)],
 )
-def test_believes_refuses_more_than_four_and_more_than_a_fifth(
+def test_believes_refuses_a_removal_of_more_than_four_providers_and_more_than_a_fifth(
     gone: int, providers: int, mass: bool
 ) -> None:
     assert RemovalPolicy(delay=60).believes(gone, providers) is not mass
@@ -1027,14 +1029,14 @@ def test_device_with_the_name_of_an_absent_one_is_published_after_its_removal() 
 
     world = published(says(children={"gpu": 2}, VCPU=8))
     for _ in range(4):
-        # Names are unique in Placement: it refuses the new provider until the old one is deleted.
+        # Placement refuses the new provider until the old one with this name is deleted.
         world.cycle(replaced)
         world.now += 60
     assert world.by_name("gpu").uuid == other
 
 
 def test_name_of_a_provider_of_another_owner_is_not_waited_for() -> None:
-    """That provider will not be deleted, so Placement must refuse the name."""
+    """The provider will not be deleted, so the plan lets Placement refuse the name."""
 
     def replaced(tree: ProviderTree) -> None:
         tree.remove("gpu")
@@ -1076,14 +1078,14 @@ def test_owner_changes_once_there_are_no_allocations() -> None:
 
 
 def has_a_card(tree: ProviderTree) -> None:
-    """A host with a card, and on it a gpu."""
+    """Edit a host with a card, which has a gpu."""
     says(children={"card": 1}, VCPU=8)(tree)
     tree.new_child("gpu", "card", uuid=GPU)
     tree.update_inventory("gpu", {"VGPU": {"total": 2}})
 
 
 def has_moved_the_gpu(tree: ProviderTree) -> None:
-    """A host without the card, and with its gpu."""
+    """Edit a host without the card; the gpu is directly below the host."""
     says(VCPU=8)(tree)
     tree.new_child("gpu", "host", uuid=GPU)
     tree.update_inventory("gpu", {"VGPU": {"total": 2}})
@@ -1099,7 +1101,7 @@ def test_child_of_an_absent_provider_is_moved_before_the_deletion() -> None:
 
 
 def hosts_with_one_card_each(places: Mapping[int, int]) -> Driver:
-    """Return four hosts; each card is on the host of its number, or as ``places`` states."""
+    """Return a driver of four hosts; card N is on host N, or on the host in ``places``."""
 
     def driver(tree: ProviderTree) -> None:
         for number in range(4):

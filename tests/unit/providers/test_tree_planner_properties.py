@@ -1,4 +1,4 @@
-"""Rules of the diff over random trees: providers of others stay, and crashes lose nothing."""
+"""Rules of the diff over random trees: other programs' providers stay, crashes lose nothing."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ US = Publisher("gpus", "OWNER_NOVA")
 CLASSES = ("VGPU", "CUSTOM_A")
 TRAITS = ("CUSTOM_T", "CUSTOM_U")
 AGGREGATES = ("00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b")
-#: The providers that the driver states: roots of two trees, and their possible descendants.
+#: The providers that a driver may state: roots of two trees, and their descendants.
 ROOTS = ("a", "b")
 CHILDREN = {"a": ("a1", "a2", "a3"), "b": ("b1",)}
 OURS = (*ROOTS, *CHILDREN["a"], *CHILDREN["b"])
@@ -25,7 +25,7 @@ UUIDS = {name: names.root_uuid(name) for name in (*OURS, "x")}
 
 @dataclass(frozen=True)
 class Statement:
-    """A driver's statement about one provider; a part that is None is not stated."""
+    """A driver's statement about one provider; None means that this part is not stated."""
 
     parent: str | None
     inventories: Mapping[str, Inventory] | None
@@ -36,7 +36,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Driver:
-    """A driver of one cycle; the rest of OURS is absent, or present without a statement."""
+    """A driver of one cycle. A provider of OURS without a statement is absent, or ``silent``."""
 
     statements: Mapping[str, Statement]
     silent: frozenset[str]
@@ -46,7 +46,7 @@ class Driver:
         known = {data.name: data for data in map(tree.data, tree.get_provider_uuids())}
         for name, said in self.statements.items():
             if self._place(tree, name, said.parent) and name in known:
-                # Moved, with the same contents.
+                # The provider moves with its contents.
                 tree.update_inventory(name, known[name].inventory)
                 tree.update_traits(name, known[name].traits)
                 tree.update_aggregates(name, known[name].aggregates)
@@ -65,7 +65,7 @@ class Driver:
                 tree.remove(name)
 
     def _place(self, tree: ProviderTree, name: str, parent: str | None) -> bool:
-        """Move or create a provider at its place; return whether that was necessary."""
+        """Move or create a provider below its parent; return whether that was necessary."""
         above = UUIDS[parent] if parent else None
         if tree.exists(name):
             if tree.data(name).parent_uuid == above:
@@ -117,7 +117,7 @@ def statements(draw: st.DrawFn, parent: str | None) -> Statement:
 
 @st.composite
 def placements(draw: st.DrawFn) -> list[Provider]:
-    """Draw the providers from before us: some that the driver states, of any owner, and a child."""
+    """Draw the providers before the first cycle: some of ROOTS, of any owner, and a child."""
     there = [
         Provider(
             uuid=UUIDS[name],
@@ -183,7 +183,7 @@ class Meddling:
 
 @dataclass(frozen=True)
 class Story:
-    """One cycle, changes of another program, and another driver's cycle."""
+    """A cycle, changes of another program, and a cycle of another driver."""
 
     there: list[Provider]
     first: Driver
@@ -286,7 +286,7 @@ def test_additions_of_others_survive_until_the_provider_is_deleted(story: Story)
 def test_second_cycle_of_an_unchanged_world_is_empty(story: Story) -> None:
     world = story.begin(Fuse())
     for driver in (story.second, story.second):
-        # Twice, since an absent provider is removed in the second cycle.
+        # Run it twice, because an absent provider is removed only in the second cycle.
         world.cycle(driver)
         world.now += 100
     plan = world.plan(story.second)
@@ -301,7 +301,7 @@ def test_crash_before_any_write_leads_to_the_same_world(
     whole = story.begin(Fuse())
     broken = story.begin(fuse := Fuse())
     for left in (writes, more):
-        # In the second cycle, and in the first attempt to repair it.
+        # Crash in the second cycle, and in the next one, which repairs it.
         fuse.left = left
         try:
             broken.cycle(story.second)
@@ -318,14 +318,14 @@ def test_crash_before_any_write_leads_to_the_same_world(
         broken.now += 100
     plan = broken.plan(story.second)
     assert (plan.steps, planned_records(plan)) == ((), {})
-    # Both worlds have the same claims.
+    # Both worlds claim the same parts: a return to the first driver removes the same.
     whole.cycle(story.first)
     broken.cycle(story.first)
     assert broken.contents() == whole.contents()
 
 
 def busy(stage: int) -> Callable[[ProviderTree], None]:
-    """A driver that reserves, then releases and changes much, then undoes everything."""
+    """Return a driver that reserves (0), then releases and changes much (1), or undoes it (2)."""
 
     def driver(tree: ProviderTree) -> None:
         tree.set_publishing_mode("a", PublishingMode.OVERLAY)
@@ -345,7 +345,7 @@ def busy(stage: int) -> Callable[[ProviderTree], None]:
 
 
 def begun(fuse: Fuse) -> World:
-    """Return a world in which everything is reserved, with amounts of others below."""
+    """Return a world in which everything is reserved, with inventories of another program."""
     nova = Provider(
         uuid=UUIDS["a"],
         name="a",
@@ -382,4 +382,4 @@ def test_crash_before_each_single_write_leaves_nothing_behind() -> None:
         assert broken.plan(busy(1)) == Plan()
         broken.cycle(busy(2))
         assert broken.contents() == taken_back
-    assert crashes == 9  # two transactions and seven requests
+    assert crashes == 9  # one for each of two transactions and seven requests

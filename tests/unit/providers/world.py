@@ -1,7 +1,7 @@
-"""A model of Placement and of the records, in which tests apply plans.
+"""A model of Placement and of the records, to which the real Writer applies plans.
 
-Pure: no requests and no files. The real Writer applies plans. A fuse can stop everything before any
-single write, as a crash does.
+It sends no requests and writes no files. A fuse can stop all writes before a given one, as a crash
+does.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,12 +38,12 @@ Driver = Callable[[ProviderTree], None]
 
 
 class Crash(Exception):
-    """The process died."""
+    """Stands for the death of the process."""
 
 
 @dataclass(slots=True)
 class Fuse:
-    """Allows so many writes (None: all), and then stops everything."""
+    """Allows ``left`` writes (None: any number), and then raises Crash."""
 
     left: int | None = None
 
@@ -56,7 +56,7 @@ class Fuse:
 
 
 class PlacementModel(PlacementClient):
-    """The writes of plans; refuses those that Placement refuses."""
+    """A Placement in memory, which refuses the writes that Placement refuses."""
 
     def __init__(self, providers: Iterable[Provider], fuse: Fuse) -> None:
         super().__init__(Adapter(Session()))
@@ -227,7 +227,7 @@ class PlacementModel(PlacementClient):
 
 
 class Memory(RecordStore):
-    """Records without a database; each write is atomic."""
+    """Records in memory; each write is atomic."""
 
     def __init__(self, fuse: Fuse) -> None:
         super().__init__(Context(), "host", "instance")
@@ -251,7 +251,7 @@ class Memory(RecordStore):
 
 @dataclass(slots=True)
 class World:
-    """Placement, the records of one driver instance, and the time."""
+    """A Placement, the records of one driver instance, and the time."""
 
     publisher: Publisher
     providers: Iterable[Provider] = ()
@@ -317,7 +317,7 @@ class World:
             raise error
 
     def contents(self) -> dict[str, Provider]:
-        """Return the contents of Placement without generations."""
+        """Return the providers of Placement without generations."""
         return {uuid: replace(one, generation=None) for uuid, one in self.live.items()}
 
 
@@ -334,7 +334,7 @@ def apply(
 
 
 def plan_of(client: PlacementModel, *steps: Step, **records: Record) -> Plan:
-    """Return a plan of these steps, tree by tree; ``records`` by provider uuid, or empty ones."""
+    """Return a plan of these steps, tree by tree; ``records`` are by provider uuid."""
     trees: dict[str, list[Step]] = {}
     for step in steps:
         trees.setdefault(step.root_uuid, []).append(step)

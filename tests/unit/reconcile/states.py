@@ -1,4 +1,4 @@
-"""States of one reconcile cycle for unit tests: without a database, Placement or a backend."""
+"""States of one reconcile cycle for unit tests, without a database, Placement or backend."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

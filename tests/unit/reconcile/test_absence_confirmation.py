@@ -1,4 +1,4 @@
-"""Questions to a driver about nodes and devices that its listing lacks."""
+"""Questions to a driver about nodes and devices that its listing lacks, before their removal."""
 
 from collections.abc import Mapping
 from typing import Final, cast
@@ -22,7 +22,7 @@ LISTED: Final = NodeList(nodes=(Node("cn", CN.uuid),))
 
 
 class AskedDriver(ScriptedDriver):
-    """A driver with an answer for each name; without an answer, its backend does not answer.
+    """A driver with answers by name; for other names its backend does not answer.
 
     A question without an answer takes 100 seconds until it times out.
     """
@@ -62,7 +62,7 @@ def questions(
     records: Mapping[str, Record] | None = None,
     answers: dict[str, bool | WharfingerError] | None = None,
 ) -> Availability:
-    """Return the questions about these providers, by default CN and GPU, and no listed node."""
+    """Return the questions about these providers (by default CN and GPU) without a listed node."""
     state = state_of(*(live or (CN, GPU)), nodes=nodes or NodeList(), records=records or {})
     return Availability(
         driver,
@@ -76,7 +76,7 @@ def questions(
 
 
 @pytest.mark.parametrize("answer", [None, 1, "no", TimeoutError])
-def test_keep_without_a_true_or_false_keeps_the_node_with_a_reason(answer: object) -> None:
+def test_keep_without_a_boolean_answer_keeps_the_node_with_a_reason(answer: object) -> None:
     driver = AskedDriver() if answer is TimeoutError else AskedDriver(cn=answer)
     asked = questions(driver)
 
@@ -166,7 +166,7 @@ def test_problems_of_many_nodes_name_ten_and_count_the_others() -> None:
     assert "cn-10" not in str(problem)
 
 
-def test_keep_where_questions_time_out_stops_asking_and_keeps_the_others() -> None:
+def test_keep_after_questions_time_out_stops_asking_and_keeps_the_others() -> None:
     roots = [root(f"cn-{number}") for number in range(1000)]
     uuids = [one.uuid for one in roots]
 

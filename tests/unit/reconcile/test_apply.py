@@ -1,4 +1,4 @@
-"""The writer: records between the requests of a provider, and errors of Placement."""
+"""The writer: records between the requests for a provider, and errors of Placement."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -54,7 +54,7 @@ OTHER: Final = Provider(
 
 
 def overlaying(*, reserve: bool) -> Driver:
-    """Return a driver that overlays the host, and reserves it or not."""
+    """Return a driver that overlays the host, and reserves it if ``reserve``."""
 
     def driver(tree: ProviderTree) -> None:
         tree.set_publishing_mode("host", PublishingMode.OVERLAY)
@@ -96,7 +96,7 @@ def test_release_after_a_crash_keeps_amounts_written_by_the_owner(writes: int) -
 
 
 def test_crash_before_the_last_request_of_a_provider_leaves_an_intent_without_result() -> None:
-    """The next cycle may remove all that was intended, whether it was written or not."""
+    """The next cycle may remove each part that was intended, even if it was not written."""
 
     def driver(tree: ProviderTree) -> None:
         tree.new_root("host")
@@ -116,7 +116,7 @@ def test_crash_before_the_last_request_of_a_provider_leaves_an_intent_without_re
 class DeletedByAnother(PlacementModel):
     """A Placement in which another program deletes each provider first.
 
-    It does so before the traits are read, or between that and the deletion.
+    It does so before the read of the traits, or between that read and our deletion.
     """
 
     def __init__(self, *providers: Provider, before_read: bool) -> None:
@@ -147,9 +147,9 @@ def test_deletion_of_a_provider_that_another_program_deleted_succeeds(
 
 
 class Refusing(PlacementModel):
-    """A Placement that refuses our credentials for aggregates and for the reshaper.
+    """A Placement that refuses our credentials for aggregates and for reshapes.
 
-    ``requests`` are the parts of providers that were to be written.
+    ``requests`` has the parts of providers that we tried to write.
     """
 
     def __init__(self, *providers: Provider, status: int) -> None:
@@ -240,7 +240,7 @@ LOWERED: Final = {"VCPU": Inventory(total=8, reserved=6), "VGPU": Inventory(tota
 def reshaping(client: PlacementModel, **figures: int) -> Plan:
     """Return a plan with a reshape that lowers a reserved amount, and a step that restores it.
 
-    ``figures`` are the own reserved amounts of the host, if this instance reserves it.
+    ``figures`` are the own reserved amounts of the host if this instance reserves it.
     """
     where = {"uuid": HOST, "name": "host", "root_uuid": HOST}
     change = SetInventories(**where, before=FULL, after=LOWERED)

@@ -32,7 +32,7 @@ Update = Callable[[ProviderTree, str, Allocations | None], None]
 
 
 class Driver(ComputeDriver):
-    """A driver whose answers a test can replace; without a replacement its nodes are flat."""
+    """A driver whose answers a test can replace; by default, each node is one provider."""
 
     default_owner = "OWNER_NOVA"
     capabilities = ScriptedDriver.capabilities
@@ -124,7 +124,7 @@ def collected(
     allocations: Callable[[Iterable[str]], Allocations] = no_allocations,
     **facts: Any,
 ) -> CycleState:
-    """Return the state after the driver was asked for all of its nodes."""
+    """Return the state after all nodes of the driver were read."""
     state = state_of(*live, nodes=list_nodes(driver), records=records or {}, **facts)
     return collect_desired(state, driver, allocations, Publisher("metal", "OWNER_NOVA"))
 

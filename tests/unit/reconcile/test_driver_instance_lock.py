@@ -1,4 +1,4 @@
-"""One process at a time works on a driver instance: on a real file."""
+"""The lock by which only one process at a time works on a driver instance, in a real file."""
 
 import fcntl
 import os
@@ -28,7 +28,7 @@ def test_held_lock_names_the_process(tmp_path: Path) -> None:
     with exclusive(tmp_path, "gpus"):
         with pytest.raises(StateError, match=rf": {told}") as caught, exclusive(tmp_path, "gpus"):
             pass
-        # The process id stays for the next attempt.
+        # A failed attempt leaves the process id in the file.
         with pytest.raises(StateError, match=told), exclusive(tmp_path, "gpus"):
             pass
         with exclusive(tmp_path, "fpgas"):
@@ -38,7 +38,7 @@ def test_held_lock_names_the_process(tmp_path: Path) -> None:
 
 
 def test_held_lock_without_a_process_id_names_another_process(tmp_path: Path) -> None:
-    """A process takes the lock before it writes its id."""
+    """A process takes the lock shortly before it writes its id."""
     with (
         (tmp_path / "gpus.lock").open("wb") as file,
         pytest.raises(StateError, match=": another process is at work on driver instance gpus"),
@@ -54,7 +54,7 @@ def test_process_id_left_in_the_file_locks_nothing(tmp_path: Path) -> None:
         assert (tmp_path / "gpus.lock").read_text() == str(os.getpid())
 
 
-#: Take the lock where no file may grow, and then where files may grow again.
+#: A program that takes the lock while no file may grow, and again when files may grow.
 WITHOUT_SPACE = """
 import resource, sys
 from pathlib import Path
@@ -85,8 +85,8 @@ def test_lock_that_cannot_be_written_is_an_error_with_a_remedy(tmp_path: Path) -
     assert "check its free space" in done.stdout
 
 
-def test_lock_ends_with_its_process_beside_a_fork_of_it(tmp_path: Path) -> None:
-    """A process that a driver has forked does not keep the instance."""
+def test_lock_ends_with_its_process_although_a_fork_lives_on(tmp_path: Path) -> None:
+    """A process that a driver has forked does not hold the lock."""
     program = """
 import os, sys
 from pathlib import Path
@@ -110,7 +110,7 @@ with exclusive(Path(sys.argv[1]), "gpus"):
 
         with exclusive(tmp_path, "gpus"):
             process.stdin.close()
-            process.stdout.read()  # until the fork ends
+            process.stdout.read()  # wait until the fork ends
 
 
 def test_fork_that_leaves_the_block_does_not_release_the_lock(tmp_path: Path) -> None:

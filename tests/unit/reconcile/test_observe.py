@@ -1,4 +1,4 @@
-"""Observation: the trees that a reservation changes, and the own reserved amounts of providers."""
+"""Observation: the trees that a reservation changes, and own reserved amounts of providers."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -78,7 +78,7 @@ def test_changed_trees_has_roots_that_differ_from_their_records_and_blocked_root
 
 
 class Reader:
-    """A reader whose answer a test has chosen."""
+    """A reader that returns these providers."""
 
     def __init__(self, live: Mapping[str, Provider]) -> None:
         self._live = live
@@ -88,7 +88,7 @@ class Reader:
 
 
 def observed(state: CycleState) -> CycleState:
-    """Return the state of a complete listing; Placement has the providers of this state."""
+    """Return the observed state of a complete listing, with this state's providers in Placement."""
     reader = cast(PlacementReader, Reader(state.live))
     return Observer(US, reader, Memory(Fuse())).listing(replace(state, live={}))
 
@@ -101,7 +101,7 @@ def test_listing_completes_a_record_with_the_amounts_of_reservations() -> None:
 
     state = observed(state_of(CN, there, records=records, reservations=[first, second]))
 
-    # The amounts of the record are newer, and those of the first reservation come before others.
+    # The record's amounts take precedence, then those of the first reservation.
     completed = {"VGPU": 1, "FPGA": 1, "PGPU": 3}
     assert state.records == {there.uuid: replace(records[there.uuid], own_reserved=completed)}
 

@@ -1,4 +1,4 @@
-"""Plan of a cycle: it depends only on the state, and each tree is planned or left by its rule."""
+"""Plans of a cycle: they depend only on the state; each tree is planned or left by a rule."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -42,10 +42,10 @@ from wharfinger.tracker.reported_node import Node
 
 US: Final = Publisher("gpus", "OWNER_NOVA")
 POLICY: Final = RemovalPolicy(delay=60.0)
-#: An absence that was first seen longer ago than the delay of the policy.
+#: An absence that is longer than the delay of the policy.
 DUE: Final = Absence(900.0, Uptime("boot", 0.0))
 NOW: Final = Uptime("boot", 100.0)
-#: Facts of a complete listing.
+#: Fields of the state after a complete listing.
 LISTING: Final[dict[str, Any]] = {"is_listing": True, "uptime": NOW}
 
 VGPUS: Final = {"VGPU": Inventory(total=4, reserved=1)}
@@ -147,7 +147,7 @@ def forbid_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def contents(value: Any) -> Any:
-    """Return a value in a form that has equality; versioned objects and errors have none."""
+    """Return the value in a form that can be compared; objects and errors have no equality."""
     if isinstance(value, WharfingerObject):
         return value.obj_to_primitive()
     if isinstance(value, Mapping):
@@ -220,7 +220,7 @@ def _touched(tree: TreePlan) -> set[str]:
 
 
 def blocked_state(**facts: Any) -> CycleState:
-    """Return a state with a blocked tree, whose device the driver does not report any more."""
+    """Return a state with a blocked tree, whose device the driver no longer reports."""
     live = (BLOCKED, BLOCKED_GPU)
     chosen: dict[str, Any] = {"records": published(BLOCKED) | published(BLOCKED_GPU, absence=DUE)}
     return state_of(*live, **(LISTING | chosen | {"blocked": frozenset([BLOCKED.uuid])} | facts))
@@ -229,12 +229,12 @@ def blocked_state(**facts: Any) -> CycleState:
 def test_plan_cycle_of_a_blocked_tree_has_no_step() -> None:
     state = blocked_state(desired=reported(BLOCKED, inventories=MORE_VGPUS))
     assert plan_of(state) == Plan()
-    # Without the block, the root changes and the device is deleted.
+    # If the tree is not blocked, the root changes and the device is deleted.
     free = plan_of(replace(state, blocked=frozenset()))
     assert {type(step) for step in free.steps} == {SetInventories, DeleteProvider}
 
 
-def test_plan_cycle_of_a_blocked_tree_reserves_a_held_provider_and_keeps_the_others() -> None:
+def test_plan_cycle_of_a_blocked_tree_writes_only_stored_reservations() -> None:
     state = blocked_state(
         records=published(BLOCKED, BLOCKED_GPU), held=frozenset([BLOCKED_GPU.uuid])
     )
@@ -326,7 +326,9 @@ def test_plan_cycle_of_a_node_to_be_taken_over_has_no_step_before_the_takeover()
 # Trees that are planned, and trees that are not.
 
 
-def test_plan_cycle_of_a_held_provider_reserves_it_though_the_driver_does_not() -> None:
+def test_plan_cycle_of_a_stored_reservation_reserves_the_provider_without_a_drivers_reason() -> (
+    None
+):
     state = state_of(SAME, records=published(SAME), desired=reported(SAME), **LISTING)
     assert plan_of(state).steps == ()
     (step,) = plan_of(replace(state, held=frozenset([SAME.uuid]))).steps
@@ -394,7 +396,7 @@ def test_plan_cycle_outside_the_scope_reports_reservations_of_other_programs(is_
 
 
 def test_plan_cycle_of_a_blocked_tree_outside_the_scope_keeps_its_steps() -> None:
-    """A device of the tree, which another program has reserved, is not planned."""
+    """Its device, which another program has reserved, is not planned."""
     theirs = replace(device("theirs", BLOCKED), inventories=RESERVED_VGPUS)
     live = (BLOCKED, BLOCKED_GPU, theirs)
     state = state_of(

@@ -1,4 +1,4 @@
-"""Conversion of records to objects and back: the absence."""
+"""Conversion of records to objects and back; here, of the absence."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def test_record_with_an_absence_is_the_same_after_it_was_stored(absence: Absence
 def test_record_that_an_old_release_wrote_counts_no_earlier_absence(
     since: float | None, expected: Absence | None
 ) -> None:
-    """An old release writes absent_since, and leaves the fields that it does not know."""
+    """An old release writes absent_since, and keeps the fields that it does not know."""
     kept = record_store.to_object(samples.uuid("gpu"), Record(absence=COUNTED))
     kept.absent_since = since
     assert record_store.to_record(kept).absence == expected

@@ -1,4 +1,4 @@
-"""Phases of a stored reservation after an answer of the driver."""
+"""Phases of stored reservations after an answer of the driver."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ def after_snapshot(
     is_released: bool = False,
     settled: Mapping[str, str | None] = MappingProxyType({}),
 ) -> tuple[set[str], Phases]:
-    """Return the reserved providers and the new phases, after the driver has reported METAL."""
+    """Return the reserved providers and the new phases after a snapshot of the driver."""
 
     def answer_is_clean(uuid: str, since: datetime) -> bool:
         assert (uuid, since) == (METAL.uuid, SINCE)

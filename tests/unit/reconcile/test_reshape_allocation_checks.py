@@ -1,4 +1,4 @@
-"""Checks of the allocations that a driver has edited."""
+"""Checks of allocations that a driver has edited for a reshape."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Batches of the writer: two transactions each, intents that expire, and trees that fail alone."""
+"""Batches of the writer: two transactions for each, intents that expire, trees that fail alone."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,10 +33,10 @@ AGGREGATES: Final = frozenset(["00000000-0000-0000-0000-00000000000a"])
 
 
 class Store(Memory):
-    """Records without a database; it counts its writes.
+    """Records in memory; it counts the writes.
 
-    ``stale`` is the uuid of a provider whose record another process has changed: the writes with
-    these numbers are refused if they have it.
+    ``stale`` is the provider whose record another process has changed. The writes with the numbers
+    in ``refused`` fail if they contain it.
     """
 
     def __init__(self, providers: Iterable[Provider] = ()) -> None:
@@ -54,16 +54,16 @@ class Store(Memory):
 
 
 class Placement(PlacementModel):
-    """A Placement that counts requests; each request takes ``seconds`` of the test's clock.
+    """A Placement that records requests; each takes ``seconds`` of the test's clock.
 
-    It refuses requests about providers with an error in ``errors``.
+    It refuses requests about the providers in ``errors`` with their error.
     """
 
     def __init__(self, providers: Iterable[Provider], seconds: float = 0.0) -> None:
         super().__init__(providers, Fuse())
         self.now = 0.0
         self.errors: dict[str, WharfingerError] = {}
-        #: The method and path of each request, and when it was sent.
+        #: Method and path of each request, and the time at which it was sent.
         self.requests: list[tuple[str, float]] = []
         self._seconds = seconds
 
@@ -97,7 +97,7 @@ class Written:
 
     @property
     def errors(self) -> dict[str, list[WharfingerError]]:
-        """The errors by root uuid."""
+        """Return the errors by root uuid."""
         return {tree.plan.root_uuid: tree.errors for tree in self.trees if tree.errors}
 
     @property
@@ -106,7 +106,7 @@ class Written:
 
     @property
     def done(self) -> list[str]:
-        """The root uuids of the steps that were done, in order."""
+        """Return the root uuids of the steps that were done, in order."""
         return [step.root_uuid for step in self.steps]
 
 
@@ -190,7 +190,7 @@ def test_apply_of_trees_without_steps_costs_one_write_of_the_store_per_batch() -
 
 
 def test_apply_with_an_expired_intent_sends_no_request_and_stores_finished_results() -> None:
-    """Each request takes 20 s; the third would be sent after 40 s, and an intent is valid 30 s."""
+    """Each request takes 20 s. An intent is valid for 30 s; the third request is due at 40 s."""
     done, half, late = nodes(3)
     client, store = Placement([done, half, late], seconds=20.0), Store([done, half, late])
 
@@ -227,7 +227,7 @@ def test_apply_with_an_expired_intent_sends_no_request_and_stores_finished_resul
 
 @pytest.mark.parametrize(("seconds", "sent"), [(14.0, 3), (15.0, 2), (16.0, 2)])
 def test_apply_sends_inventories_only_before_the_intent_expires(seconds: float, sent: int) -> None:
-    """Each request takes so many seconds; the tree without new traits goes first."""
+    """Each request takes ``seconds`` seconds; the tree without new traits goes first."""
     first, second = all_nodes = nodes(2)
     client, store = Placement(all_nodes, seconds=seconds), Store(all_nodes)
 
@@ -261,7 +261,7 @@ Fails = Callable[[Placement, Store, Provider], type[WharfingerError]]
 
 
 def refuse_update(client: Placement, _store: Store, provider: Provider) -> type[WharfingerError]:
-    """Let Placement refuse each write: another program keeps writing the provider."""
+    """Let Placement refuse each write because another program keeps writing the provider."""
     client.errors[provider.uuid] = ConcurrentUpdate(
         request="a write", status=409, code="", detail="changed"
     )
@@ -269,7 +269,7 @@ def refuse_update(client: Placement, _store: Store, provider: Provider) -> type[
 
 
 def refuse_inventory(client: Placement, _store: Store, provider: Provider) -> type[WharfingerError]:
-    """Let Placement refuse each write, since the provider is in use."""
+    """Let Placement refuse each write because the provider is in use."""
     client.errors[provider.uuid] = InventoryInUse(
         request="a write", status=409, code="", detail="in use"
     )
@@ -277,7 +277,7 @@ def refuse_inventory(client: Placement, _store: Store, provider: Provider) -> ty
 
 
 def expire(client: Placement, _store: Store, provider: Provider) -> type[WharfingerError]:
-    """Let another host take the node over: the intent of this one tree expires."""
+    """Let the intent of this tree expire, as after a takeover of its node."""
     client.errors[provider.uuid] = IntentExpired(
         provider=provider.name, uuid=provider.uuid, seconds=30.0
     )
@@ -345,7 +345,7 @@ def test_apply_with_a_failing_tree_sends_its_batch_again_in_halves() -> None:
 
     write(client, store, [sets_inventories(one) for one in all_nodes])
 
-    # Each of the 7 levels of halves has at most two requests, after the first request.
+    # After the first request, each of the 7 levels of halves sends at most two requests.
     assert 7 <= len(client.requests) <= 15
 
 

@@ -1,6 +1,6 @@
-"""Drivers with wrong answers: the error names the node and the mistake, and blocks only that node.
+"""Wrong answers of drivers: the error names the node and the mistake; only that node is blocked.
 
-In each case, the driver first changes the tree of the node correctly, and then makes a mistake.
+In each case, the driver first edits the tree of the node correctly, and then makes a mistake.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Unprintable:
 
 @dataclass(frozen=True)
 class Case:
-    """A mistake, and the words that its error contains besides the name of the node."""
+    """A mistake, and the words that its error contains in addition to the node's name."""
 
     name: str
     mistake: Mistake
@@ -360,7 +360,7 @@ class WrongDriver(ScriptedDriver):
 
 
 def collected(driver: ScriptedDriver, *live: Provider) -> CycleState:
-    """Return the state after the driver was asked for all of its nodes."""
+    """Return the state after all nodes of the driver were read."""
     state = state_of(*live, nodes=list_nodes(driver))
     return collect_desired(state, driver, lambda _uuids: {}, Publisher("metal", "OWNER_NOVA"))
 

@@ -1,4 +1,4 @@
-"""Candidates in an answer of Placement: checked, or refused."""
+"""Candidates in an answer of Placement, which are checked and may be refused."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def answer(
     mappings: dict[str, list[str]] | None = None,
     providers: tuple[str, ...] = ("cn", "gpu"),
 ) -> model.AllocationCandidates:
-    """Return an answer of Placement; the GPU is below the host."""
+    """Return an answer of Placement with one candidate; the provider gpu is below cn."""
     request: dict[str, Any] = {
         "allocations": {uuid(name): {"resources": it} for name, it in allocations.items()}
     }

@@ -1,4 +1,4 @@
-"""Device profiles as requests, and files with device profiles."""
+"""Device profiles: their conversion to requests, and files that contain them."""
 
 import json
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def asked(*groups: Mapping[str, str | int]) -> ResourceRequest:
 
 
 def refusal(*groups: Mapping[str, str | int]) -> tuple[str, object, str]:
-    """Return key, value and problem of the error."""
+    """Return key, value and problem of the error for this profile."""
     with pytest.raises(InvalidRequest) as caught:
         asked(*groups)
     assert caught.value.subject in {

@@ -1,4 +1,4 @@
-"""The funnel of a request: the providers that drop out at each step, and their reasons."""
+"""The funnel of a request: which providers drop out at each step, and why."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -47,13 +47,13 @@ def held(
 
 
 def counted(told: Explanation) -> dict[str, int]:
-    """Return the number of providers left at each step of the only part."""
+    """Return the number of providers left at each step of the explanation's only part."""
     [part] = told.parts
     return {str(stage.step): stage.count for stage in part.stages}
 
 
 def missed(told: Explanation) -> dict[str, list[Reason]]:
-    """Return the reasons of the nearest misses of the only part, by name."""
+    """Return the reasons of the nearest misses of the only part, by provider name."""
     [part] = told.parts
     return {
         one.name: [reason for reasons in one.reasons.values() for reason in reasons]
@@ -65,7 +65,7 @@ def trees(told: Explanation) -> dict[str, int]:
     return {str(stage.step): stage.count for stage in told.trees}
 
 
-def test_step_counts_providers_that_pass_it_and_all_before(world: World) -> None:
+def test_step_counts_providers_that_pass_it_and_all_earlier_steps(world: World) -> None:
     world.has("cpu", {"VCPU": stock(4)}, NOVA)
     world.has("theirs", {"VGPU": stock(4)}, CYBORG)
     world.has("slow", {"VGPU": stock(4)}, NOVA)
@@ -154,7 +154,7 @@ def test_miss_has_all_reasons(world: World, name: str) -> None:
     assert missed(told) == {name: reasons}
 
 
-def test_choice_of_traits_needs_one(world: World) -> None:
+def test_choice_of_traits_needs_only_one_of_them(world: World) -> None:
     world.has("fast", {"VGPU": stock(4)}, NOVA, FAST)
     world.has("plain", {"VGPU": stock(4)}, NOVA)
 
@@ -179,7 +179,7 @@ def test_held_provider_of_unknown_use_counts_as_reserved(
     assert missed(world.told(wanted(asking(VGPU=1)))) == {"gpu": [Held("VGPU", (held(),))]}
 
 
-def test_holdings_are_counted_by_reason_with_the_first(world: World) -> None:
+def test_reservations_are_counted_by_reason_with_the_first_holder(world: World) -> None:
     full = {"VGPU": stock(4, reserved=4)}
     for number in range(3):
         world.has(f"cleaned {number}", full, NOVA, reserved=(held(minutes=10 * number),))
@@ -253,7 +253,7 @@ def test_unread_provider_is_counted(world: World) -> None:
     assert part.stages[1].count == 0
 
 
-def test_group_with_a_suffix_is_one_part_and_each_class_of_the_other_is_one(
+def test_group_with_a_suffix_is_one_part_and_each_class_of_the_group_without_is_one(
     world: World,
 ) -> None:
     world.has("host", {"VCPU": stock(4)}, NOVA)
@@ -270,7 +270,7 @@ def test_group_with_a_suffix_is_one_part_and_each_class_of_the_other_is_one(
     assert trees(told) == {"all": 1, "parts": 1}
 
 
-def test_trees_and_aggregates_of_the_root_are_those_of_the_tree_in_one_group_alone(
+def test_aggregates_of_a_root_apply_to_its_tree_only_in_the_group_without_suffix(
     world: World,
 ) -> None:
     world.has("host", {"VCPU": stock(4)}, NOVA, aggregates=frozenset([AGGREGATE]))

@@ -1,4 +1,4 @@
-"""Request filters: plugins of packages, loaded by name, in the order of the configuration."""
+"""Request filters that packages provide as plugins, and their order in the configuration."""
 
 import sys
 from pathlib import Path
@@ -20,7 +20,7 @@ FILTER = f"{TOP}class Filter(RequestFilter):\n    pass\n\n"
 
 
 class Plugins:
-    """Installs packages of filters into a directory of their own."""
+    """Installs packages with filters into a directory."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._site = directory / "site"
@@ -46,7 +46,7 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugins:
 
 
 def surroundings() -> Surroundings:
-    """Surroundings without a server or a database: a new filter reads nothing."""
+    """Return surroundings without server and database, which a new filter does not read."""
     absent: Any = None
     return Surroundings(parse([]), PlacementClient(absent), Context())
 

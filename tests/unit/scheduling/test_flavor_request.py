@@ -19,7 +19,7 @@ from wharfinger.scheduling.request_query import encode
 
 NOVA, CYBORG = "OWNER_NOVA", "OWNER_CYBORG"
 LARGEST = 2**31 - 1
-#: The amounts of the flavors here, as resources.
+#: The own amounts of the flavors in these tests, by resource class.
 OWN = {"VCPU": 2, "MEMORY_MB": 512}
 
 
@@ -34,12 +34,12 @@ def asked(figures: Mapping[str, int] = MappingProxyType({}), /, **specs: str) ->
 
 
 def amounts(request: ResourceRequest) -> dict[str, dict[str, int]]:
-    """Return the amounts by class, by suffix."""
+    """Return the requested amounts by suffix and class."""
     return {group.suffix: dict(group.resources) for group in request.groups}
 
 
 def refusal(**specs: str) -> tuple[str, object, str]:
-    """Return key, value and problem of the error."""
+    """Return key, value and problem of the error for these extra specs."""
     with pytest.raises(InvalidRequest) as caught:
         asked(**specs)
     assert caught.value.subject == "flavor flavor-0"
@@ -347,7 +347,10 @@ FPGA = ResourceRequest(
 
 
 def with_profile(**specs: str) -> ResourceRequest:
-    """Return the request with device profiles: each name asks for an FPGA, except a missing one."""
+    """Return the request of a flavor with a device profile, which asks for an FPGA.
+
+    The profile named "missing" does not exist.
+    """
 
     def profile(name: str) -> ResourceRequest:
         if name == "missing":
@@ -425,8 +428,8 @@ TPM = "COMPUTE_SECURITY_TPM_"
 TPM_2 = {f"{TPM}2_0", f"{TPM}TIS"}
 USER = f"{TPM}SECRET_SECURITY_USER"
 EPHEMERAL = "COMPUTE_EPHEMERAL_ENCRYPTION"
-#: Extra specs of a flavor of 2 CPUs; the resources that they change; the traits that they require
-#: and forbid; and the traits that they require of the root.
+#: Extra specs of a flavor with 2 VCPUs, the resources that they change, and the traits that they
+#: require, forbid, and require of the root.
 TRANSLATED: list[tuple[dict[str, str], dict[str, int], set[str], set[str], set[str]]] = [
     ({"hw:cpu_policy": "shared"}, {}, set(), set(), set()),
     ({"hw:cpu_policy": "dedicated"}, {"VCPU": 0, "PCPU": 2}, set(), set(), set()),
@@ -813,7 +816,7 @@ def test_amounts_equal_those_of_nova(
 def _as_nova_does(
     said: dict[tuple[str, str], int], figures: dict[str, int]
 ) -> dict[str, dict[str, int]]:
-    """Return the amounts by nova's documented rules, without modules of ours."""
+    """Return the amounts by nova's documented rules, without code of Wharfinger."""
     wanted: dict[str, dict[str, Any]] = {}
     for (suffix, kind), amount in said.items():
         wanted.setdefault(suffix, {})[kind] = amount

@@ -1,4 +1,4 @@
-"""Extra specs that confine a flavor to nova's own providers."""
+"""Extra specs that confine a flavor to providers of nova."""
 
 import pytest
 
@@ -11,7 +11,7 @@ BARE_METAL = {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources:DISK
 
 
 def changes(specs: dict[str, str]) -> dict[str, str]:
-    """Return the extra specs that are new or different."""
+    """Return the extra specs that the confined flavor adds or changes."""
     flavor = samples.flavor(None, extra_specs=specs)
     flavor.obj_set_defaults()
     result = confined(flavor)
@@ -48,14 +48,14 @@ def test_confined_safe_flavor_is_unchanged(specs: dict[str, str]) -> None:
             {"resources_A:VGPU": "1", "resources_B:VCPU": "1", "group_policy": "isolate"},
             {NOVA.format("_A"): "required"},
         ),
-        # Groups with numbers, used or not.
+        # Numbered groups, some of which request no amount.
         (
             {"resources:VGPU": "1", "resources1:VGPU": "1", "trait2:HW_GPU_API_DXVA": "required"}
             | {"resources2:PGPU": "1", "resources3:VCPU": "0", "group_policy": "none"},
             {"resources:VGPU": "0", "resources4:VGPU": "1"}
             | {NOVA.format(number): "required" for number in (1, 2, 4)},
         ),
-        # Each class gets its own group.
+        # Each class gets a group of its own.
         (
             {"resources:VGPU": "1", "resources:FPGA": "2", "group_policy": "isolate"},
             {"resources:VGPU": "0", "resources:FPGA": "0", "group_policy": "none"}
@@ -67,14 +67,14 @@ def test_confined_safe_flavor_is_unchanged(specs: dict[str, str]) -> None:
             {"resources:VGPU": "0", "resources1:VGPU": "1", "group_policy": "none"}
             | {NOVA.format(suffix): "required" for suffix in ("1", "_A")},
         ),
-        # Traits of the host stay; forbidden ones apply to both.
+        # Required traits stay on the host; forbidden traits apply to host and device.
         (
             {"resources:VGPU": "1", "trait:HW_CPU_X86_AVX": "required"}
             | {"trait:OWNER_NOVA": "required", "trait:CUSTOM_SLOW": "forbidden"},
             {"resources:VGPU": "0", "resources1:VGPU": "1", NOVA.format(1): "required"}
             | {"trait1:CUSTOM_SLOW": "forbidden"},
         ),
-        # One class is taken from one provider.
+        # All units of a class come from one provider.
         (
             BARE_METAL | {"resources:VGPU": "1", "trait:CUSTOM_FAST": "required"},
             {NOVA.format(""): "required"},

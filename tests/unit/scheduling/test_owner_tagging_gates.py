@@ -1,4 +1,7 @@
-"""Gates, computed from the rows of services: the owners for which all services tag everything."""
+"""Gates, computed from rows of services.
+
+The gate of an owner is on if all services that may publish for the owner tag every provider.
+"""
 
 from typing import Any
 
@@ -47,7 +50,7 @@ def test_gates_are_one_for_each_owner() -> None:
             publishing(2, BEFORE, CYBORG),
             publishing(3, TAGS, ACME, NOVA),
             publishing(4, BEFORE, CYBORG, "CUSTOM_OWNER_OTHER"),
-            publishing(5, BEFORE),  # without an owner
+            publishing(5, BEFORE),  # a service without an owner
         ]
     )
     assert found == {

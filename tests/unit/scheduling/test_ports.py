@@ -1,4 +1,4 @@
-"""Network ports as requests: Neutron's attribute, its physical networks, and any other JSON."""
+"""Network ports as requests: Neutron's attribute, physical networks, and invalid JSON."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ EGRESS, INGRESS = "NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"
 PACKET_RATE = "NET_PACKET_RATE_KILOPACKET_PER_SEC"
 NORMAL, FIRST, SECOND = "CUSTOM_VNIC_TYPE_NORMAL", "CUSTOM_PHYSNET_FIRST", "CUSTOM_PHYSNET_SECOND"
 
-#: Neutron's request of a port with a minimum of bandwidth and of packets.
+#: The resource request of a Neutron port with a minimum bandwidth and packet rate.
 PORT: Any = {
     "request_groups": [
         {"id": BANDWIDTH, "required": [FIRST, NORMAL], "resources": {EGRESS: 1000, INGRESS: 500}},
@@ -30,13 +30,13 @@ PORT: Any = {
 
 
 def group(**values: Any) -> dict[str, Any]:
-    """Return a port of one group."""
+    """Return the request of a port with one group, with these values changed."""
     one = {"id": BANDWIDTH, "required": [FIRST, NORMAL], "resources": {EGRESS: 1000}}
     return {"request_groups": [one | values]}
 
 
 def refusal(port: object, *physnets: str) -> tuple[str, object, str]:
-    """Return key, value and problem of the error."""
+    """Return key, value and problem of the error for this port."""
     with pytest.raises(InvalidRequest) as caught:
         from_port(port, physnets)
     assert caught.value.subject == "port"
@@ -81,14 +81,14 @@ def test_unknown_key_of_a_newer_neutron_is_ignored() -> None:
 
 
 def test_amount_of_zero_is_omitted() -> None:
-    # Neutron accepts a rule for no bandwidth, and nova strips it.
+    # Neutron accepts a minimum bandwidth of 0, and nova removes it.
     assert from_port(group(resources={EGRESS: 1000, INGRESS: 0})) == from_port(group())
 
 
 # Physical networks.
 
 
-def test_network_over_several_physical_ones_allows_any_of_them() -> None:
+def test_network_over_several_physical_networks_allows_any_of_them() -> None:
     request = from_port(PORT, ["first", "second"])
 
     assert [one.traits.values() for one in request.groups] == [
@@ -97,7 +97,7 @@ def test_network_over_several_physical_ones_allows_any_of_them() -> None:
     ]
 
 
-def test_network_over_one_physical_one_requires_it() -> None:
+def test_network_over_one_physical_network_requires_it() -> None:
     assert from_port(PORT, ["first"]) == from_port(PORT)
 
 

@@ -1,4 +1,4 @@
-"""Device profiles from a Cyborg that gives wrong answers, or none."""
+"""Device profiles from a Cyborg that answers wrongly, or not at all."""
 
 import json
 from collections.abc import Iterator

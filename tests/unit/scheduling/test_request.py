@@ -1,4 +1,4 @@
-"""Requests as values: valid combinations, and the errors of invalid ones."""
+"""Requests as values: valid combinations, and errors of invalid ones."""
 
 import dataclasses
 from typing import Any
@@ -27,7 +27,7 @@ def traits(*values: str) -> TraitConditions:
 
 
 def no_group(**values: Any) -> tuple[str, object, str]:
-    """Return key, value and problem of the error."""
+    """Return key, value and problem of the error for this group."""
     with pytest.raises(InvalidRequest) as caught:
         group(**values)
     assert caught.value.subject == "request"
@@ -264,7 +264,7 @@ def test_invalid_limit_is_refused(limit: int) -> None:
     )
 
 
-def test_two_groups_with_one_suffix_are_refused() -> None:
+def test_two_groups_with_the_same_suffix_are_refused() -> None:
     both = group("_A"), group("_A", owner=NOVA)
 
     assert no_request(*both, group_policy="none") == (
@@ -300,7 +300,7 @@ def test_group_without_resources_outside_same_subtree_is_refused(suffix: str, na
 
 
 def test_group_without_resources_and_conditions_is_refused() -> None:
-    # The query does not contain it, and Placement misses it in same_subtree.
+    # The query would not contain this group, so Placement would refuse same_subtree.
     together = (frozenset({"_A", "_TOP"}),)
     key, _value, problem = no_request(
         group("_A"), group("_TOP", resources={}), group_policy="none", same_subtree=together
@@ -425,7 +425,7 @@ def test_also_combines_subtrees_and_root_conditions() -> None:
     assert whole.root == traits("T1,!T2")
 
 
-def test_also_of_groups_with_one_suffix_is_refused() -> None:
+def test_also_of_groups_with_the_same_suffix_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="suffix = '_A': two groups have this suffix"):
         asked("_A").also(asked("_A"))
 

@@ -1,4 +1,4 @@
-"""The two request filters: the conditions that each adds, and the candidates that it drops."""
+"""The two request filters: the conditions that they add, and the candidates that they drop."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -25,13 +25,13 @@ from wharfinger.scheduling.request_filters.compute_status import ComputeStatusFi
 from wharfinger.scheduling.request_filters.owner import OwnerFilter
 
 ACME, DISABLED = "CUSTOM_OWNER_ACME", "COMPUTE_STATUS_DISABLED"
-#: The last microversions before choices between traits, before traits of roots, before mappings.
+#: The last microversions without choices of traits ("in:"), without root traits, without mappings.
 NO_CHOICE, NO_ROOT, NO_MAPPINGS = (Microversion(1, minor) for minor in (38, 34, 33))
 BARE = RequestGroup(suffix="_A", traits=TraitConditions(required=frozenset(["CUSTOM_FAST"])))
 
 
 class Server(PlacementClient):
-    """A Placement that knows these traits."""
+    """A Placement that has these traits."""
 
     def __init__(self, traits: Iterable[str] = (), microversion: Microversion = HIGHEST) -> None:
         super().__init__(Adapter(Session()))
@@ -44,7 +44,7 @@ class Server(PlacementClient):
 
 @pytest.fixture
 def tagging(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The owners whose service tags everything."""
+    """The owners whose services tag every provider; a test may change the list."""
     owners = [NOVA, CYBORG]
 
     class Keeper:
@@ -64,7 +64,7 @@ def surroundings(server: PlacementClient, untagged: str = "forbid") -> Surroundi
 
 
 def candidate(mappings: dict[str, tuple[str, ...]], **traits: Iterable[str]) -> Candidate:
-    """Return a candidate that takes a VCPU from each of these providers below a root "cn"."""
+    """Return a candidate that takes a VCPU from each of these providers; cn is the root."""
     return Candidate(
         allocations={uuid(name): {"VCPU": 1} for name in traits if name != "cn"},
         mappings={suffix: tuple(map(uuid, names)) for suffix, names in mappings.items()},
@@ -128,7 +128,7 @@ def test_owner_filter_drops_providers_that_the_group_may_not_use(
         ({"": ("cpu",), "_A": ("gpu",)}, True),
         ({"": ("gpu",), "_A": ("cpu",)}, False),
         ({"": ("cpu", "gpu"), "_A": ("gpu",)}, False),
-        ({}, False),  # an old server: each group may use each provider
+        ({}, False),  # an old server returns no mappings, so each group may use each provider
     ],
 )
 def test_owner_filter_checks_each_group_at_its_providers(
@@ -172,7 +172,7 @@ MANY = [f"CUSTOM_OWNER_{number}" for number in range(60)]
         ([NOVA, CYBORG], NO_CHOICE, "", [f"!{CYBORG}"]),
         ([CYBORG], HIGHEST, "", [f"!{CYBORG}"]),
         ([NOVA, *MANY[1:]], HIGHEST, "", [f"in:{NOVA},{SHARES}", *(f"!{one}" for one in MANY[1:])]),
-        ([NOVA, *MANY], HIGHEST, "", [f"in:{NOVA},{SHARES}"]),  # too long for a URL
+        ([NOVA, *MANY], HIGHEST, "", [f"in:{NOVA},{SHARES}"]),  # too many owners for a URL
     ],
     ids=str,
 )

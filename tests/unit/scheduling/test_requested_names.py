@@ -1,4 +1,4 @@
-"""Names in a flavor's request: their places in errors, and names that Placement does not know."""
+"""Names in a flavor's request: the places that errors name, and names unknown to Placement."""
 
 from tests.lab import samples
 from wharfinger.scheduling.device_profiles import from_profile
@@ -34,7 +34,7 @@ CLASSES = {
 
 
 def shown(places: list[Place]) -> list[tuple[str, str]]:
-    """Return the places as an error names them, in order."""
+    """Return the places in the order and form in which an error names them."""
     return sorted((subject, where.format(name)) for subject, where, [name] in places)
 
 

@@ -1,4 +1,4 @@
-"""The heartbeat of a host's service, by the events of its reports."""
+"""The heartbeat, which reports a host's service at intervals."""
 
 import logging
 import threading
@@ -11,13 +11,13 @@ from wharfinger.exceptions import StateError
 from wharfinger.tracker import heartbeat
 from wharfinger.tracker.heartbeat import Heartbeat
 
-#: Seconds; the awaited events take hundredths of a second.
+#: Seconds to wait for an event, which usually takes some hundredths of a second.
 TIMEOUT = 60.0
 SOON = timedelta(milliseconds=3)
 
 
 class Reports:
-    """Counts attempts to report; the next ones raise ``error``."""
+    """Counts the attempts to report; each raises ``error`` if it is set."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
@@ -50,7 +50,7 @@ class Clock:
 
 
 class Log(logging.Handler):
-    """The warnings of the heartbeat."""
+    """Collects the warnings of the heartbeat."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
