@@ -1,6 +1,6 @@
-"""Fixtures for all tests: the one real Placement of this process, without waits.
+"""Fixtures for all tests: the real Placement of this process, and attempts without waits.
 
-They also draw the cases of a run, and assign tests to worker processes.
+The hooks draw the cases of a run and assign tests to worker processes.
 """
 
 # ruff: noqa: PLC0415 - unit tests need no Placement, and are faster without its import
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from tests.lab.placement import PlacementFixture
     from wharfinger.placement.embedded import EmbeddedPlacement
 
-# On a busy machine an example may take long.
+# Hypothesis sets no deadline, because an example may take long on a busy machine.
 settings.register_profile("wharfinger", deadline=None)
 settings.load_profile("wharfinger")
 
-# Libraries import eventlet where it is installed. Its resolver, which nothing here uses, takes an
+# Libraries import eventlet where it is installed. Its resolver is not used here, but takes an
 # eighth of the time in which a process starts.
 os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")
 
@@ -79,7 +79,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def draw(request: pytest.FixtureRequest) -> drawing.Draw:
-    """Draw the cases of a test that has many."""
+    """Draws some of the cases of a test by the seed of the run."""
     return drawing.Draw(drawing.seed_of(request.config), request.node.nodeid)
 
 
@@ -109,7 +109,7 @@ def placement(placement_service: "EmbeddedPlacement") -> Iterator["PlacementFixt
 
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip the waits between two attempts."""
+    """Skip the waits between attempts."""
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
 
 

@@ -1,8 +1,9 @@
-"""Fixtures for the real services.
+"""Fixtures that start the real services.
 
-Each starts one service, and stops it after the last integration test of the process. The tests
-share it: each has nodes, devices or databases of its own, or begins with an emptied service.
-``..._starting`` starts a service, and the fixture without that ending waits until it is there.
+Each service starts once and stops after the last integration test of the process. All tests share
+it: each test uses its own nodes, devices or databases, or empties the service first. A fixture
+``..._starting`` only starts a service. The fixture without this ending waits until the service is
+ready.
 """
 
 from collections.abc import Iterator
@@ -21,13 +22,13 @@ from wharfinger_harnesses.ironic import Ironic
 
 #: The maximum number of nodes on a page of the shared Ironic.
 IRONIC_PAGE = 100
-#: The hosts of the shared Cyborg. One name is a prefix of another; the last is nova's GPU host.
+#: The hosts of the shared Cyborg: one name is the prefix of another; the last is nova's GPU host.
 CYBORG_HOSTS = ("fpga-host-1", "fpga-host-2", "fpga-host-11", "gpu-host-1")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _without_sync(without_sync: None) -> None:
-    """Use SQLite without sync in all these tests."""
+    """Let SQLite skip syncing to the disk in all these tests."""
 
 
 # Databases.
@@ -72,7 +73,7 @@ def ironic_starting() -> Iterator[InBackground[Ironic]]:
 
 @pytest.fixture
 def ironic(ironic_starting: InBackground[Ironic]) -> Ironic:
-    """The shared Ironic, which is up, whatever earlier tests have done to it."""
+    """The shared Ironic, which is started again if an earlier test has stopped it."""
     ironic = ironic_starting.ready()
     if ironic.process.poll() is not None:
         ironic.start_again()
@@ -96,7 +97,7 @@ def ironic_on_postgresql_starting(
 
 @pytest.fixture(scope="package")
 def ironic_on_postgresql(ironic_on_postgresql_starting: InBackground[Ironic]) -> Ironic:
-    """An Ironic whose database sorts nodes that were never updated to the beginning."""
+    """An Ironic on PostgreSQL, which sorts nodes that were never updated to the beginning."""
     return ironic_on_postgresql_starting.ready()
 
 
@@ -105,7 +106,7 @@ def ironic_on_postgresql(ironic_on_postgresql_starting: InBackground[Ironic]) ->
 
 @pytest.fixture(scope="package")
 def shared_cyborg(placement_service: EmbeddedPlacement) -> Iterator[Harness]:
-    """Start in this thread: it looks at the Placement of this process when it starts."""
+    """Start Cyborg in this thread, because it reads this process's Placement when it starts."""
     with Harness(placement_service, *CYBORG_HOSTS) as harness:
         yield harness
 
@@ -115,7 +116,9 @@ def harness(shared_cyborg: Harness) -> Iterator[Harness]:
     """The shared Cyborg, before a test calls ``begin``."""
     before = len(shared_cyborg.cyborg.log())
     yield shared_cyborg
-    print(shared_cyborg.cyborg.log()[before:][-20_000:])  # printed if a test has failed
+    print(
+        shared_cyborg.cyborg.log()[before:][-20_000:]
+    )  # pytest shows this output if the test fails
 
 
 @pytest.fixture(scope="package")
@@ -126,11 +129,11 @@ def second_placement_starting() -> Iterator[InBackground[SecondPlacement]]:
 
 @pytest.fixture(scope="package")
 def second_placement(second_placement_starting: InBackground[SecondPlacement]) -> SecondPlacement:
-    """Another Placement than that of this process, with the root providers of all hosts."""
+    """A second Placement, with the root providers of all hosts."""
     return second_placement_starting.ready()
 
 
-# libvirtd. A test finds no mdevs, and the domains of the test before.
+# libvirtd. A test begins without mdevs, but with the domains of the test before.
 
 
 @pytest.fixture(scope="package")
@@ -141,7 +144,7 @@ def libvirtd_starting() -> Iterator[InBackground[Libvirtd]]:
 
 @pytest.fixture
 def libvirtd(libvirtd_starting: InBackground[Libvirtd]) -> Libvirtd:
-    """The shared libvirtd, which is up."""
+    """The shared libvirtd, without mdevs; it is started again if an earlier test has stopped it."""
     libvirtd = libvirtd_starting.ready()
     if not libvirtd.is_up:
         libvirtd.start()

@@ -1,4 +1,4 @@
-"""Our own drivers keep the rules with their real backends, as docs/conformance states."""
+"""The drivers of this repository keep the rules with real backends, as their reports state."""
 
 import json
 import subprocess
@@ -13,8 +13,8 @@ from wharfinger.conformance.overall_verdict import ExitCode
 from wharfinger.conformance.rules import all_rules
 
 REPORTS = Path(__file__).parents[2] / "docs" / "conformance"
-#: In each run: declarations, descriptions and publication; added, removed and busy things; and a
-#: fault at each call.
+#: Rules that each run checks: declarations, descriptions and publication; added, removed and busy
+#: things; a fault at each call.
 ALWAYS = ("WHF-101", "WHF-201", "WHF-208", "WHF-401", "WHF-402", "WHF-502", "WHF-703")
 
 
@@ -55,5 +55,5 @@ def test_own_driver_keeps_the_rules_of_its_report(driver: str, draw: Draw, tmp_p
 
 
 def _results(report: dict[str, list[dict[str, str]]]) -> dict[str, str]:
-    """Return the result of each rule."""
+    """Return the status of each rule."""
     return {rule["id"]: rule["status"] for rule in report["rules"]}

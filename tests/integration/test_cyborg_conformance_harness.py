@@ -1,4 +1,4 @@
-"""The Cyborg driver's harness: its changes to a real Cyborg, as the driver sees them."""
+"""The Cyborg driver's harness: changes that it makes in a real Cyborg, as the driver sees them."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -63,13 +63,13 @@ def before(published: Publishing, placement: RunPlacement) -> Contents:
 
 
 def figures(contents: Contents, thing: str) -> tuple[int, int]:
-    """Return total and reserved."""
+    """Return (total, reserved) of the thing's FPGA inventory."""
     inventory = contents[thing].inventories["FPGA"]
     return inventory.total, inventory.reserved
 
 
 def functions(contents: Contents, thing: str) -> list[str]:
-    """Return the functions that Cyborg reports."""
+    """Return the functions that Cyborg reports for the thing."""
     found = [one for one in contents[thing].traits if one.startswith(FUNCTION)]
     return [trait.removeprefix(FUNCTION) for trait in found]
 
@@ -174,7 +174,7 @@ def test_fault_at_each_call_of_a_listing_changes_nothing(
         harness.expect()
         assert published.settle() == before
 
-    # The harness's own requests meet no faults.
+    # The requests of the harness itself meet no faults.
     harness.expect(fault=Fault.RAISE)
     harness.make_busy(ONE)
     harness.make_free(ONE)
@@ -192,7 +192,7 @@ def test_programmed_thing_holds_its_image(
             describe(driver, before)
             assert [driver.current_function(uuid)] == held
             driver.program(uuid, image, function)
-        harness.add()  # Cyborg reads functions when it discovers devices
+        harness.add()  # the discovery lets Cyborg read the device's function
     assert functions(placement.contents(), ONE) == [function]
 
     harness.make_busy(ONE)

@@ -1,4 +1,4 @@
-"""The demo, and the picture of its result in README.md."""
+"""The demo, and the picture in README.md of its result."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from tools import demo
 REPOSITORY = Path(__file__).parents[2]
 
 
-def test_demo_succeeds_and_its_result_is_the_picture(tmp_path: Path) -> None:
+def test_demo_succeeds_and_the_picture_shows_its_result(tmp_path: Path) -> None:
     path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "tools.demo", ".demo"]
 

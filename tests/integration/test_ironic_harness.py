@@ -1,4 +1,4 @@
-"""The Ironic that the conformance kit changes and breaks, as the driver sees it."""
+"""The harness of the Ironic driver: its changes and faults, as the driver sees them."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ KINDS = [{f"CUSTOM_BAREMETAL_{kind}": ONE_NODE} for kind in ("GOLD", "SILVER")]
 
 
 class Unused:
-    """The Placement of a driver, which it does not use."""
+    """A Placement for a driver that does not use it."""
 
     @property
     def url(self) -> str:
@@ -72,7 +72,7 @@ def free(driver: ComputeDriver) -> set[str]:
 
 
 def polled(driver: ComputeDriver, mark: str, thing: str) -> tuple[str, ...]:
-    """Return the reasons of a node that has changed since a mark."""
+    """Poll since the mark; return the node's reasons for a reservation."""
     changed, _ = driver.changed_nodes(mark)
     assert thing in changed
     return describe(driver, refresh=False)[thing].reservations
@@ -97,7 +97,7 @@ def test_reset_restores_free_and_equal_nodes(harness: IronicHarness, driver: Com
     assert seen(driver) == before
 
 
-def test_new_node_is_like_the_others_and_unchanging(
+def test_new_node_is_like_the_others_and_does_not_change(
     harness: IronicHarness, driver: ComputeDriver
 ) -> None:
     before = seen(driver)

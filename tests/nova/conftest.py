@@ -1,6 +1,6 @@
-"""Real nova services, and the wharfinger program beside them."""
+"""Real services of nova, and the wharfinger program beside them."""
 
-# ruff: noqa: PLC0415 - other tests here need only what nova requires itself
+# ruff: noqa: PLC0415 - other tests here need no packages beyond those that nova requires
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def nova() -> Iterator["Nova"]:
-    """nova's services, with nova-compute of one host."""
-    for name in ("nova", "oslotest"):  # nova does not install what its tests require
+    """nova's services, with a nova-compute of one host."""
+    for name in ("nova", "oslotest"):  # nova does not install the packages that its tests require
         pytest.importorskip(name, reason="only the tox environment nova has nova and its tests")
     from tests.lab.beside_nova import HOST
     from tests.lab.nova_services import Nova
@@ -37,7 +37,7 @@ def cards(nova: "Nova") -> Iterator["Wharfinger"]:
 
 @pytest.fixture
 def gpus(nova: "Nova") -> Iterator["Wharfinger"]:
-    """The program, which has published two GPUs below nova's root, of a class that nova knows."""
+    """The program, which has published two GPUs of the class VGPU below nova's root."""
     from tests.lab.beside_nova import Wharfinger
 
     with Wharfinger(nova.url, "gpus") as program:

@@ -1,6 +1,6 @@
-"""Effects of each operation of nova on our devices below its root, and our reactions.
+"""Effects of nova's operations on our devices below its root, and what the program then does.
 
-One test, or two, for each row of the table in docs/reference/beside-nova.rst.
+Each row of the table in docs/reference/beside-nova.rst has one or two tests.
 """
 
 import re
@@ -31,7 +31,7 @@ NEW_UUID = "0c1c5a4e-0a3b-4f6c-9a0e-6f7c3c1c2d11"
 CARD = {"resources1:CUSTOM_CARD_UNIT": "1"}
 
 
-# Nothing happens.
+# Operations without an effect.
 
 
 def test_periodics_and_refresh_leave_devices_and_reservation(
@@ -177,10 +177,10 @@ def test_detach_of_a_device_in_use_lets_nova_create_its_new_root(
     assert devices() == {CARD_1: RESERVED, CARD_2: FREE}
 
 
-def test_libvirt_driver_reports_an_old_root_that_keeps_nova_from_its_new_one(
+def test_libvirt_driver_reports_an_old_root_that_prevents_novas_new_root(
     nova: "Nova", tmp_path: Path
 ) -> None:
-    """All devices are in use: nova deletes nothing, and Placement does not show a change."""
+    """All devices are in use, so nova deletes nothing, and Placement does not change."""
     compute_id = tmp_path / "compute_id"
     gpus = [f"{HOST}_pci_0000_{bus}_00_0" for bus in ("84", "c4")]
     host = shutil.copy(SAMPLE / "host.xml", tmp_path)
@@ -214,7 +214,7 @@ def test_libvirt_driver_reports_an_old_root_that_keeps_nova_from_its_new_one(
     assert [users(gpu) for gpu in gpus] == [{consumer: 1} for consumer in consumers]
 
 
-# Another name of the host.
+# Renames of the host.
 
 
 def test_host_rename_by_service_delete_moves_the_devices(nova: "Nova", cards: Wharfinger) -> None:
@@ -257,7 +257,7 @@ def test_hypervisor_rename_ends_with_the_deletion_of_the_old_devices_and_root(
     assert cards.sync() == "cards: no change\n"
 
 
-# The compute node is deleted, as nova does where its driver says that the node is gone.
+# Deletion of the compute node, as when nova's driver reports that the node is gone.
 
 
 def test_compute_node_deletion_deletes_root_and_free_devices(
@@ -299,7 +299,7 @@ def test_evacuation_takes_a_device_of_the_target_and_frees_the_other(
 
         nova.evacuate(server, HOST, "host2")
 
-        # The source has both until its nova-compute is back.
+        # The source keeps both allocations until its nova-compute is back.
         assert {name[: len(HOST)] for name in devices() if users(name)} == {HOST, "host2"}
         for program in (cards, cards_2):
             assert program.sync() == "cards: no change\n"
@@ -310,10 +310,12 @@ def test_evacuation_takes_a_device_of_the_target_and_frees_the_other(
             assert program.sync() == "cards: no change\n"
 
 
-# A reservation of what nova writes.
+# Reservations of providers that nova writes.
 
 
-def test_reservation_of_root_is_refused_with_what_holds(nova: "Nova", cards: Wharfinger) -> None:
+def test_reservation_of_root_is_refused_with_the_alternatives(
+    nova: "Nova", cards: Wharfinger
+) -> None:
     done = cards.run("provider", "reserve", "--reason", "x", HOST)
 
     assert done.code == 1
@@ -329,7 +331,7 @@ def test_heal_allocations_leaves_allocations_of_others(nova: "Nova", gpus: Wharf
 
     code, _ = nova.manage_placement("heal_allocations")
 
-    assert code == 4  # there was nothing to heal
+    assert code == 4  # exit code: nothing was healed
     assert everything() == before
     assert gpus.sync() == "gpus: no change\n"
 
@@ -340,7 +342,7 @@ def test_audit_reports_allocations_of_others(nova: "Nova", gpus: Wharfinger) -> 
 
     code, out = nova.manage_placement("audit", verbose=True)
 
-    assert code == 3  # there are allocations that it would delete
+    assert code == 3  # exit code: there are allocations to delete
     assert consumer in out
     assert everything() == before
 
@@ -360,7 +362,7 @@ def test_audit_delete_deletes_allocations_of_others(nova: "Nova", gpus: Wharfing
 
     code, _ = nova.manage_placement("audit", delete=True)
 
-    assert code == 4  # allocations were deleted
+    assert code == 4  # exit code: allocations were deleted
     assert users(CARD_2) == {}
     assert gpus.sync() == "gpus: no change\n"
 
@@ -380,7 +382,7 @@ def test_audit_delete_of_our_claim_reserves_the_device(nova: "Nova", gpus: Wharf
     assert devices()[used] == FREE
 
 
-# Users.
+# Instances that users boot.
 
 
 def test_boot_takes_our_device_of_the_same_owner(nova: "Nova", cards: Wharfinger) -> None:

@@ -1,6 +1,6 @@
 """The takeover of Ironic's nodes from nova's IronicDriver, which a real nova-compute runs.
 
-The rows of the table in docs/reference/beside-nova.rst about bare metal.
+The tests are the rows about bare metal in docs/reference/beside-nova.rst.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def ironic() -> Iterator[Ironic]:
 
 @pytest.fixture
 def node(ironic: Ironic) -> Iterator[str]:
-    """A node that is available, and that the next test does not find."""
+    """An available node, which is deleted after the test."""
     [node] = ironic.insert_nodes(1)
     yield node
     ironic.update_node(node, instance_uuid=None)
@@ -51,7 +51,7 @@ def nova(ironic: Ironic, node: str) -> Iterator["Nova"]:
 
 @pytest.fixture
 def metal(nova: "Nova", ironic: Ironic) -> Iterator[Wharfinger]:
-    """The program, which has written nothing yet."""
+    """The program, which has not written anything yet."""
     options = {"auth_type": "none", "endpoint": ironic.url}
     with Wharfinger(nova.url, "ironic", HOST, **options) as program:
         yield program
@@ -121,7 +121,7 @@ def test_service_delete_after_adoption_deletes_our_nodes_and_sync_returns_them(
     assert metal.sync() == "ironic: no change\n"
 
 
-def test_adoption_beside_a_running_nova_compute_loses_our_trait(
+def test_adoption_beside_a_running_nova_compute_does_not_keep_our_trait(
     nova: "Nova", metal: Wharfinger, node: str
 ) -> None:
     metal.do("provider", "adopt", node, "--instance", "ironic")
@@ -157,7 +157,7 @@ def test_node_in_maintenance_is_reserved_by_nova_and_kept_by_adoption(
     assert everything()[node]["inventories"] == RESERVED
 
 
-def test_node_in_maintenance_is_free_when_it_ends_after_adoption(
+def test_adopted_node_in_maintenance_is_free_after_the_maintenance_ends(
     nova: "Nova", ironic: Ironic, metal: Wharfinger, node: str
 ) -> None:
     ironic.set_maintenance(node, "fan")
@@ -174,7 +174,7 @@ def test_node_in_maintenance_is_free_when_it_ends_after_adoption(
 
 @pytest.fixture
 def instance(nova: "Nova", ironic: Ironic, node: str) -> str:
-    """An instance of nova that uses the node, which nova has reserved therefore."""
+    """An instance of nova that uses the node; nova has therefore reserved the node."""
     instance = nova.create_instance(HOST, node)
     ironic.update_node(node, instance_uuid=instance)
     use(nova.url, node, instance)
@@ -209,7 +209,7 @@ def test_node_in_use_is_adopted_with_its_allocation(
     assert everything()[node]["inventories"] == RESERVED
 
 
-def test_node_in_use_is_free_when_its_instance_is_gone_after_adoption(
+def test_adopted_node_is_free_after_its_instance_is_gone(
     nova: "Nova", ironic: Ironic, metal: Wharfinger, node: str, instance: str
 ) -> None:
     nova.stop_compute(HOST)

@@ -1,4 +1,4 @@
-"""The nova driver with compute drivers of nova 34: the real command, on the real Placement."""
+"""The nova driver with compute drivers of nova 34: real commands, on the real Placement."""
 
 import json
 import os
@@ -23,7 +23,7 @@ COMPUTE_ID = "0c1c5a4e-0a3b-4f6c-9a0e-6f7c3c1c2d10"
 
 
 class Started:
-    """Starts programs, which end with the test."""
+    """Starts programs that end with the test."""
 
     def __init__(self, fixtures: ExitStack) -> None:
         self._fixtures = fixtures
@@ -43,7 +43,7 @@ def start() -> Iterator[Started]:
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return the trees of all fake drivers of nova, by nova itself and by the nova driver."""
+    """The trees that nova and the nova driver publish for each fake driver of nova."""
     command = [sys.executable, "-W", "ignore", "-m", "tests.lab.nova_trees"]
     done = subprocess.run(
         [*command, str(tmp_path_factory.mktemp("trees"))],
@@ -56,7 +56,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return json.loads(done.stdout)
 
 
-def test_tree_of_each_fake_driver_is_that_which_nova_has(compared: Any) -> None:
+def test_tree_of_each_fake_driver_equals_that_of_nova(compared: Any) -> None:
     trees = compared["trees"]
     assert len(trees) > 20
     assert len({str(each["nova"]) for each in trees.values()}) > 3
@@ -155,7 +155,7 @@ def test_reshape_moves_the_allocations_of_an_instance(start: Started) -> None:
     assert program.sync() == NO_CHANGE
 
 
-# Drivers that are not nova's.
+# Compute drivers that are not part of nova.
 
 
 def test_driver_with_get_inventory_alone_is_published_under_the_uuid_of_the_host(
@@ -281,7 +281,7 @@ def test_driver_that_needs_a_database_is_refused_without_one(start: Started) -> 
     assert "set [DEFAULT] transport_url for nova's conductor, or [database] connection" in error
 
 
-def test_objects_of_nova_are_read_through_its_conductor_where_there_is_a_message_bus(
+def test_objects_of_nova_are_read_through_its_conductor_if_a_message_bus_is_configured(
     start: Started,
 ) -> None:
     program = start("ironic.IronicDriver", "transport_url = fake:/\nrpc_response_timeout = 1")

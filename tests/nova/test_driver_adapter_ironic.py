@@ -1,6 +1,6 @@
-"""nova's IronicDriver in the nova driver, and the ironic driver, with one real Ironic.
+"""nova's IronicDriver in the nova driver, compared with the ironic driver, on one real Ironic.
 
-Both publish the same, except for the rows of the table in docs/reference/nova-drivers.rst.
+Both publish the same, except for the differences listed in docs/reference/nova-drivers.rst.
 """
 
 import os
@@ -26,7 +26,7 @@ pytest.importorskip("nova", reason="only the tox environment nova has nova")
 Nodes = Callable[..., str]
 FREE, RESERVED = {GOLD: (1, 0)}, {GOLD: (1, 1)}
 NOWHERE = "http://127.0.0.1:9"
-#: Traits that nova-compute, and the nova driver, add to each root.
+#: Traits that nova-compute and the nova driver add to each root.
 CAPABILITIES = {
     "COMPUTE_IMAGE_TYPE_AMI",
     "COMPUTE_IMAGE_TYPE_QCOW2",
@@ -43,23 +43,23 @@ def ironic() -> Iterator[Ironic]:
 
 @dataclass
 class Both:
-    """The program with nova's IronicDriver, and with the ironic driver, of one Ironic."""
+    """Two programs on one Ironic: with nova's IronicDriver, and with the ironic driver."""
 
     novas: NovaProgram
     own: NovaProgram
     ironic: Ironic
 
     def sync(self) -> None:
-        """Sync with each."""
+        """Run a sync of each program."""
         self.novas.sync()
         self.own.sync()
 
     def published(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what each has published, by node."""
+        """Return what each program has published, by node."""
         return self.novas.published(), self.own.published()
 
     def has_endpoint(self, url: str) -> None:
-        """Let nova find Ironic there."""
+        """Configure this URL of Ironic for nova."""
         self.novas.configure(
             "compute_driver = ironic.IronicDriver\n"
             f"[database]\nconnection = sqlite:///{self.novas.directory / 'nova.sqlite'}\n"
@@ -67,7 +67,7 @@ class Both:
         )
 
     def create_instance(self) -> str:
-        """Let nova have an instance on the host; return its uuid."""
+        """Create an instance on the host in nova's database; return its uuid."""
         uuid = str(uuid4())
         with sqlite3.connect(self.novas.directory / "nova.sqlite") as database:
             database.execute(
@@ -79,7 +79,7 @@ class Both:
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create an empty nova database with nova's own command; returns its path."""
+    """Create an empty nova database with nova's own command; return its path."""
     directory = tmp_path_factory.mktemp("nova")
     path = directory / "nova.sqlite"
     config = directory / "nova.conf"
@@ -99,7 +99,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def both(ironic: Ironic, database: Path) -> Iterator[Both]:
-    """Two programs that have published nothing; the nodes of the test are gone after it."""
+    """Two programs that have published nothing; the test's nodes are deleted afterwards."""
     template = ironic.rows.read()
     assert template is not None
     own = NovaProgram(driver="ironic", options=f"auth_type = none\nendpoint = {ironic.url}\n")
@@ -114,7 +114,7 @@ def both(ironic: Ironic, database: Path) -> Iterator[Both]:
 
 @pytest.fixture
 def nodes(both: Both) -> Nodes:
-    """Return a function that makes a node, free but for the columns that are given."""
+    """A function that creates a node, which is available except for these columns."""
 
     def make(**columns: Any) -> str:
         [node] = both.ironic.insert_nodes(1, **columns)
@@ -124,7 +124,7 @@ def nodes(both: Both) -> Nodes:
 
 
 def alike(published: dict[str, Any]) -> dict[str, Any]:
-    """Return what has been published, without the traits in which the two differ."""
+    """Return the published contents without the traits in which the two programs differ."""
     marks = CAPABILITIES | {f"CUSTOM_WHARFINGER_{INSTANCE.upper()}"}
     return {name: one | {"traits": one["traits"] - marks} for name, one in published.items()}
 
@@ -196,7 +196,7 @@ def test_node_that_is_deleted_in_ironic_is_removed_by_both(both: Both, nodes: No
     assert all(node in one for one in both.published())
 
     both.ironic.delete_node(node)
-    for _ in range(2):  # a removal takes two listings
+    for _ in range(2):  # a node is removed when two listings lack it
         for program in (both.novas, both.own):
             program.run("sync")
 

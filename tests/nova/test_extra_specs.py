@@ -1,4 +1,4 @@
-"""Extra specs mean the same here as in nova 34; the tests call nova's own code."""
+"""Extra specs mean the same to Wharfinger as to nova 34, whose own code the tests call."""
 
 import os
 import re
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 objects.register_all()
 
-#: Extra specs that nova reads, or passes to Ironic, without validating them.
+#: Extra specs that nova reads or passes to Ironic, but does not validate.
 NOT_VALIDATED = {
     "hw:maxphysaddr_mode",
     "hw:maxphysaddr_bits",
@@ -43,20 +43,20 @@ NOT_VALIDATED = {
     "capabilities:secure_boot",
     "capabilities:disk_label",
 }
-#: Nova's filters that read extra specs, except the one for accelerators (see the table).
+#: Nova's filters that read extra specs, except the one for accelerators.
 FILTERS = (
     request_filter.packed_virtqueue_filter,
     request_filter.ephemeral_encryption_filter,
     request_filter.virtio_sound_filter,
     request_filter.tpm_secret_security_filter,
 )
-#: Properties of an image.
+#: A trait that nova requests because of the image, and not because of extra specs.
 STATELESS = "COMPUTE_SECURITY_STATELESS_FIRMWARE"
 PROFILE = ResourceRequest(groups=(RequestGroup(suffix="device_profile_0", resources={"FPGA": 1}),))
-#: The number of flavors, and of values, to compare.
+#: The number of flavors and of values to compare.
 EXAMPLES = int(os.environ.get("WHARFINGER_EXAMPLES", "300"))
 MASKS = ["0", "^0", "0-1", "0-3", "0-3,^1", "1-2", "^0-1", "2,3", "0-5", "3-1", "^0,^1,^2,^3"]
-#: Examples for the placeholders of keys.
+#: Examples for the placeholders in names of validators.
 PARTS = {
     "group": ["", "_A", "1"],
     "num": ["0", "1"],
@@ -68,7 +68,7 @@ PARTS = {
 
 
 def _written_out(name: str) -> list[str]:
-    """Return the keys of a validator, with an example for each of its parameters."""
+    """Return the keys of a validator, with examples for its placeholders."""
     found = [name]
     for part in re.findall(r"{(\w+)}", name):
         found = [one.replace(f"{{{part}}}", value) for one in found for value in PARTS[part]]
@@ -82,7 +82,7 @@ KEYS = {
 }
 
 
-# The lists.
+# Tables of known extra specs.
 
 
 def test_each_extra_spec_of_nova_is_in_one_table() -> None:
@@ -96,7 +96,7 @@ def test_each_extra_spec_of_nova_is_in_one_table() -> None:
     assert len(ours) == len(set(ours))
 
 
-def test_tables_have_nothing_that_nova_does_not_know() -> None:
+def test_tables_have_only_extra_specs_that_nova_knows() -> None:
     used = {id(known.find(key)) for key in KEYS}
     by_form = {key for key in known.KEYS if "{" in key}
     listed = {key for key in known.KEYS if "{" not in key}
@@ -143,17 +143,17 @@ ANY_VALUE = st.one_of(
         ]
     ),
 )
-#: Their values are read by group.
+#: Keys without those of groups, such as resources:VGPU.
 PLAIN = sorted(key for key in KEYS if not split(key))
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.sampled_from(PLAIN), ANY_VALUE)
-def test_value_is_taken_where_nova_takes_it(key: str, value: str) -> None:
+def test_value_is_accepted_if_nova_accepts_it(key: str, value: str) -> None:
     if key in known.find("pci_passthrough:alias").keys:  # type: ignore[union-attr]
         assert not we_take(key, value)
     elif "-" in value and re.search(r"-\d+-", value):
-        # Nova validates 1-2-3 as CPUs, and fails where it reads them.
+        # Nova's validator accepts the CPUs 1-2-3, but its parser fails.
         assert not (we_take(key, value) and not nova_takes(key, value))
     else:
         assert we_take(key, value) == nova_takes(key, value)
@@ -164,7 +164,7 @@ def test_value_is_taken_where_nova_takes_it(key: str, value: str) -> None:
     st.sampled_from(sorted(validators.NAMESPACES)),
     st.from_regex(r"[a-z_:.]{1,12}", fullmatch=True),
 )
-def test_key_of_no_table_is_taken_where_nova_takes_it(namespace: str, name: str) -> None:
+def test_key_of_no_table_is_accepted_if_nova_accepts_it(namespace: str, name: str) -> None:
     key = f"{namespace.partition('(')[0]}:{name}"
     if split(key) or key in NOT_VALIDATED:
         return
@@ -172,7 +172,7 @@ def test_key_of_no_table_is_taken_where_nova_takes_it(namespace: str, name: str)
 
 
 @pytest.mark.parametrize("key", ["mycompany:foo", "foo", "hide", "mycompany:hw:cpu_policy"])
-def test_keys_of_operators_are_taken_by_both(key: str) -> None:
+def test_keys_of_operators_are_accepted_by_both(key: str) -> None:
     assert nova_takes(key, "1")
     assert we_take(key, "1")
 
@@ -181,7 +181,7 @@ def test_keys_of_operators_are_taken_by_both(key: str) -> None:
 
 
 def values_of(key: str) -> st.SearchStrategy[str]:
-    """Values that nova's validator takes."""
+    """Return a strategy for values that nova's validator accepts."""
     says = KEYS[key].value
     if key in (known.DEDICATED_MASK, known.REALTIME_MASK):
         return st.sampled_from(MASKS)
@@ -203,7 +203,7 @@ TRAITS = {"HW_CPU_HYPERTHREADING", "HW_CPU_X86_AMD_SEV", "COMPUTE_SECURITY_TPM_2
 
 
 def _is_in_use(key: str) -> bool:
-    """Return whether the flavors here may have a key; only a few classes and traits are used."""
+    """Return whether the flavors in these tests may have this key."""
     name = key.partition(":")[2]
     return not split(key) or name in CLASSES | TRAITS or name.startswith("CUSTOM_")
 
@@ -221,7 +221,7 @@ MATTERING = sorted(
     for key in KEYS
     if not split(key) and key not in CPU_KEYS and known.find(key) in known.TRANSLATED
 )
-#: Keys that fit together, by CPU policy; the last ones fit any.
+#: Extra specs of CPUs that fit together, by CPU policy; the last ones fit any policy.
 CPU_CHOICES: list[list[dict[str, str]]] = [
     [{}],
     [{known.CPU_POLICY: "shared"}],
@@ -252,7 +252,7 @@ def extra_specs(draw: st.DrawFn) -> dict[str, str]:
     if draw(st.booleans()):
         specs["hw:maxphysaddr_mode"] = draw(st.sampled_from(["passthrough", "emulate"]))
     if draw(st.integers(0, 4)):
-        # Groups that Placement takes: each asks for something, and they have a policy.
+        # Make the groups valid for Placement: each requests an amount, and there is a policy.
         for _kind, suffix, _name in filter(None, map(split, list(specs))):
             specs.setdefault(f"resources{suffix}:VGPU", "1")
         specs.setdefault("group_policy", "none")
@@ -260,7 +260,7 @@ def extra_specs(draw: st.DrawFn) -> dict[str, str]:
 
 
 def image(specs: Mapping[str, str]) -> objects.ImageMeta:
-    """An image that suits a flavor: encrypted memory needs firmware of a kind."""
+    """Return an image that suits the flavor: encrypted memory needs a kind of firmware."""
     properties: dict[str, Any] = {"hw_firmware_type": "uefi"}
     if specs.get("hw:mem_encryption_model") in ("amd-sev-snp", "intel-tdx"):
         properties |= {"hw_firmware_stateless": True, "hw_video_model": "none"}
@@ -272,7 +272,7 @@ def image(specs: Mapping[str, str]) -> objects.ImageMeta:
 def nova_asks(
     figures: Mapping[str, int], specs: dict[str, str], root_required: Set[str] = frozenset()
 ) -> tuple[NovaRequest, bool]:
-    """Return the request of nova, and whether its API accepts the flavor."""
+    """Return nova's request for the flavor, and whether nova's API accepts the flavor."""
     flavor = objects.Flavor(
         id=1, name="flavor", flavorid="1", rxtx_factor=1.0, extra_specs=specs, **figures
     )
@@ -297,7 +297,7 @@ Groups = dict[str, tuple[dict[str, int], set[str], set[str]]]
 
 
 def nova_groups(query: str) -> tuple[Groups, set[str]]:
-    """Resources, required and forbidden traits by suffix; and the traits of the root."""
+    """Return resources, required and forbidden traits by suffix, and the root's traits."""
     groups: Groups = {}
     root: set[str] = set()
     for key, value in parse_qsl(query):
@@ -323,19 +323,19 @@ def our_groups(request: ResourceRequest) -> tuple[Groups, set[str]]:
 
 
 def differs_on_purpose(specs: Mapping[str, str], groups: Groups, error: InvalidRequest) -> bool:
-    """Return whether an error is one that nova does not have, as the documentation says."""
+    """Return whether only Wharfinger raises this error, as the documentation says."""
     lists: list[bool] = [
-        # Placement refuses it: traits of a group without resources, one trait both ways, and
-        # several groups without a policy; nothing at all.
+        # Placement would refuse the request: a group without resources, a trait that is required
+        # and forbidden, several groups without a policy, or no group.
         any(not resources for resources, _required, _forbidden in groups.values()),
         any(required & forbidden for _resources, required, forbidden in groups.values()),
         sum(map(bool, groups)) > 1 and "group_policy" not in specs,
         not groups,
-        # Two keys of one group that ask for different amounts: in nova, one of them wins.
+        # Two keys request different amounts for one group. Nova uses one of them.
         "Remove one." in error.problem and "it asks for" in error.problem,
-        # Nova overlooks CPUs of a group whose suffix is no number.
+        # Nova ignores CPUs of a group whose suffix is not a number.
         error.key in ("resources_A:VCPU", "resources_A:PCPU"),
-        # Nova does not count the CPUs of its emulator threads in such groups, either.
+        # Nova does not add the CPUs of emulator threads to such a group, either.
         error.key == known.EMULATOR_THREADS and any("_A:PCPU" in key for key in specs),
     ]
     return any(lists)
@@ -382,7 +382,7 @@ def test_flavor_requests_the_same_as_in_nova(
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(extra_specs())
-def test_confined_flavor_asks_in_nova_for_the_same_amounts_of_novas_providers(
+def test_confined_flavor_requests_in_nova_the_same_amounts_from_novas_providers(
     specs: dict[str, str],
 ) -> None:
     figures = {"vcpus": 4, "memory_mb": 512, "root_gb": 1, "ephemeral_gb": 0, "swap": 0}
@@ -411,7 +411,7 @@ def amounts(groups: Groups) -> Counter[str]:
 
 
 @pytest.mark.parametrize("suffix", ["", "1"])
-def test_candidates_of_nova_for_confined_flavor_take_no_child_of_another_owner(
+def test_candidates_of_nova_for_confined_flavor_use_no_child_of_another_owner(
     nova: "Nova", suffix: str
 ) -> None:
     client = WritingClient(adapter_to(nova.url))
@@ -428,7 +428,7 @@ def test_candidates_of_nova_for_confined_flavor_take_no_child_of_another_owner(
 def nova_finds(
     client: WritingClient, figures: Mapping[str, int], specs: dict[str, str]
 ) -> set[str]:
-    """Return the GPUs of the candidates for the request that nova 34 sends."""
+    """Return the GPUs in the candidates for nova's request for the flavor."""
     request, passes = nova_asks(figures, specs, root_required={"OWNER_NOVA"})
     assert passes
     query = [

@@ -1,8 +1,7 @@
-"""The framework's ProviderTree beside nova's: the same calls leave the same tree.
+"""The framework's ProviderTree compared with nova's: the same calls leave the same tree.
 
-So the nova driver lets a compute driver of nova edit the framework's tree. The two differ on
-purpose in the names that they refuse (docs/reference/driver-contract.rst): such names do not occur
-here.
+So a compute driver of nova can edit the framework's tree. The two refuse different names on purpose
+(docs/reference/driver-contract.rst); these tests use only names that both accept.
 """
 
 from typing import Any
@@ -30,7 +29,7 @@ def uuid_of(name: str) -> str:
 
 
 names = st.sampled_from(NAMES)
-#: Providers are found by both.
+#: Names and uuids, by which both trees find providers.
 keys = names | names.map(uuid_of)
 traits = st.lists(st.sampled_from(TRAITS), max_size=3)
 aggregates = st.lists(st.sampled_from(["a", "b"]).map(uuid_of), max_size=2)
@@ -66,7 +65,7 @@ calls = st.one_of(
 
 
 @given(st.lists(calls, max_size=25))
-def test_calls_leave_the_tree_that_they_leave_in_nova(made: list[tuple[Any, ...]]) -> None:
+def test_calls_leave_the_same_tree_as_in_nova(made: list[tuple[Any, ...]]) -> None:
     trees = [ProviderTree(), provider_tree.ProviderTree()]
     for tree in trees:
         tree.new_root("root", uuid_of("root"))
@@ -78,7 +77,7 @@ def test_calls_leave_the_tree_that_they_leave_in_nova(made: list[tuple[Any, ...]
 
 
 def answer(tree: Any, name: str, arguments: list[Any]) -> Any:
-    """Return what a call returns, or that it raises ValueError."""
+    """Return the result of a call, or ValueError if the call raises it."""
     more = {"uuid": uuid_of(arguments[0])} if name.startswith("new_") else {}
     try:
         return getattr(tree, name)(*arguments, **more)
@@ -87,7 +86,7 @@ def answer(tree: Any, name: str, arguments: list[Any]) -> Any:
 
 
 def contents(tree: Any) -> list[Any]:
-    """Return all providers in their order, with what they have."""
+    """Return the order and the contents of all providers."""
     return [
         tuple(getattr(tree.data(uuid), part) for part in PARTS)
         for uuid in tree.get_provider_uuids()

@@ -1,4 +1,4 @@
-"""nova and the program write in turn for two hours of simulated time."""
+"""nova and the program write by turns for two hours of simulated time."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ CARD_1, CARD_2 = f"{HOST}_card_1", f"{HOST}_card_2"
 FREE, RESERVED = (4, 0), (4, 4)
 CARD = {"resources1:CUSTOM_CARD_UNIT": "1"}
 NO_CHANGE = "cards: no change\n"
-#: Minutes between two full cycles of the program, as by default.
+#: The default interval of the program's full cycles, in minutes.
 FULL_CYCLE = 5
 HOURS = 2
 
@@ -54,7 +54,7 @@ def test_two_hours_of_turns_with_reinstallations_lose_no_reservation(
         cards.sync()
         nova.stop_compute(HOST)
         nova.delete_service(HOST)
-        cards.run("sync")  # it fails, since the root is missing
+        cards.run("sync")  # the sync fails because the root is missing
         nova.start_compute(HOST, f"0c1c5a4e-0a3b-4f6c-9a0e-6f7c3c1c2d1{number}")
         nova.pass_minutes(5)
 

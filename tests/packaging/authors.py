@@ -1,4 +1,4 @@
-"""A distribution of another author: a driver without a harness."""
+"""A distribution of another author, which has a driver and no harness."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""Wheels of every distribution in the tree, and of another author's drivers, in one environment."""
+"""Wheels of all distributions, and of another author's driver, in one environment."""
 
 import shutil
 import subprocess
@@ -15,9 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy the files that git would commit: a build in the tree would reuse files of earlier
-    builds.
-    """
+    """Copy the files that git would commit, because a build would reuse files of earlier builds."""
     target = tmp_path_factory.mktemp("source")
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -27,7 +25,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text=True,
     )
     for name in filter(None, listing.stdout.split("\0")):
-        if (REPOSITORY / name).is_file():  # listed, but deleted since
+        if (REPOSITORY / name).is_file():  # git also lists deleted files
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(REPOSITORY / name, target / name)
     return target
@@ -54,13 +52,13 @@ def wheels(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def distributions(source: Path, wheels: Path) -> list[Distribution]:
-    """Return the distributions of the tree."""
+    """Return the distributions of the repository."""
     return [Distribution(root, wheels) for root in _roots(source)]
 
 
 @pytest.fixture(scope="session")
 def installed(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the bin directory of an environment with the wheels in it."""
+    """Install the wheels into an environment; return its bin directory."""
     directory = environment.make(tmp_path_factory.mktemp("environment"))
     environment.install(directory, wheels.glob("*.whl"))
     return directory

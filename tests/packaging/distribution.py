@@ -1,4 +1,4 @@
-"""A distribution as its sources declare it, and the wheel built from them."""
+"""A distribution as its sources declare it, and the wheel built from the sources."""
 
 import re
 from configparser import ConfigParser
@@ -6,16 +6,15 @@ from functools import cached_property
 from pathlib import Path
 from zipfile import ZipFile
 
-#: They cannot be imported alone: alembic runs the first, the interpreter the second. A service is a
-#: program that starts itself anew, and loads its hardware only there; the hardware of the nova
-#: driver's harness needs nova.
+#: Files that cannot be imported alone: alembic runs env.py, and the interpreter __main__.py. A
+#: harness starts _service.py as a program, which imports _hardware.py.
 _NOT_MODULES = ("migrations/env.py", "__main__.py", "_service.py", "_hardware.py")
 
 EntryPoints = dict[str, dict[str, str]]
 
 
 class Distribution:
-    """The directory that holds a setup.cfg, and a wheel in the directory of wheels."""
+    """A directory with a setup.cfg, and its wheel in the directory of wheels."""
 
     def __init__(self, root: Path, wheels: Path) -> None:
         self.setup = _parser()
@@ -26,13 +25,13 @@ class Distribution:
 
     @cached_property
     def source_files(self) -> set[str]:
-        """Every file of the package, whatever its kind."""
+        """Return all files of the package in the sources."""
         found = (self.package_dir / self.package).rglob("*")
         return {str(path.relative_to(self.package_dir)) for path in found if path.is_file()}
 
     @property
     def modules(self) -> list[str]:
-        """The names of the importable modules."""
+        """Return the names of the importable modules."""
         names = (name for name in sorted(self.source_files) if name.endswith(".py"))
         return [
             name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
@@ -42,27 +41,27 @@ class Distribution:
 
     @property
     def source_entry_points(self) -> EntryPoints:
-        """The entry points that setup.cfg declares."""
+        """Return the entry points that setup.cfg declares."""
         declared = self.setup["options.entry_points"]
         return {group: _entries(text) for group, text in declared.items()}
 
     @cached_property
     def wheel_files(self) -> set[str]:
-        """Every file of the package in the wheel, without metadata and files for operators."""
+        """Return all files of the package in the wheel, without metadata and operators' files."""
         with ZipFile(self.wheel) as archive:
             names = archive.namelist()
         return {name for name in names if not re.search(r"^[^/]+\.(dist-info|data)/", name)}
 
     @cached_property
     def wheel_operator_files(self) -> dict[str, bytes]:
-        """Every file that is installed beside the package, by its path below the prefix."""
+        """Return the files that are installed beside the package, by path below the prefix."""
         with ZipFile(self.wheel) as archive:
             found = {name: name.partition(".data/data/") for name in archive.namelist()}
             return {path: archive.read(name) for name, (_, data, path) in found.items() if data}
 
     @property
     def wheel_entry_points(self) -> EntryPoints:
-        """The entry points that an installation registers."""
+        """Return the entry points that an installation registers."""
         with ZipFile(self.wheel) as archive:
             (name,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
             parser = _parser()

@@ -1,4 +1,4 @@
-"""A clean environment in which to install wheels."""
+"""A virtual environment into which tests install wheels."""
 
 import os
 import subprocess
@@ -10,10 +10,10 @@ from pathlib import Path
 
 
 def make(directory: Path) -> Path:
-    """Create an environment and return its bin directory.
+    """Create an environment; return its bin directory.
 
-    It has the requirements of its wheels from the environment that runs the tests. It does not see
-    the editable installations there: path files work only in their own directory.
+    It uses the requirements in the environment that runs the tests, but not the editable
+    installations there, whose path files work only in their own directory.
     """
     venv.create(directory)
     paths = {"base": str(directory), "platbase": str(directory)}
@@ -25,14 +25,14 @@ def make(directory: Path) -> Path:
 
 
 def install(directory: Path, wheels: Iterable[Path]) -> None:
-    """Install wheels into the environment of a bin directory, and nothing else."""
+    """Install only these wheels into the environment of the bin directory."""
     pip = [sys.executable, "-m", "pip", "--python", str(directory / "python")]
     options = ["--quiet", "--no-deps", "--no-index", "--no-compile"]
     run([*pip, "install", *options, *map(str, wheels)])
 
 
 def run(command: Iterable[object], code: int = 0, cwd: Path = Path("/")) -> str:
-    """Run a command outside the tree, with bytecode files; return its output."""
+    """Run a command in another directory, with bytecode files; return its output."""
     environment = {**os.environ}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The conformance kit from wheels, for drivers of other packages, without the sources."""
+"""The conformance kit from wheels: it runs with drivers of other packages, without the sources."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -43,7 +43,7 @@ def test_small_driver_conforms_at_core(installed: Path, empty: Path, tmp_path: P
 
 
 def _rules(junit: Path) -> list[str]:
-    """Return the rules of the tests, from their properties."""
+    """Return the rules in a JUnit file, from the properties of its tests."""
     return [
         one.attrib["value"]
         for case in ElementTree.parse(junit).iter("testcase")

@@ -1,4 +1,4 @@
-"""The image of the agent: its file, and, with a builder that has the base, the built image."""
+"""The image of the agent: its Containerfile, and a built image if a builder has the base image."""
 
 import json
 import re
@@ -22,7 +22,7 @@ def parsed() -> DockerfileParser:
 
 
 def base(parsed: DockerfileParser) -> str:
-    """Return the base of all stages."""
+    """Return the base image of all stages."""
     (argument,) = (one["value"] for one in parsed.structure if one["instruction"] == "ARG")
     name, _, value = argument.partition("=")
     assert name == "BASE"
@@ -31,7 +31,7 @@ def base(parsed: DockerfileParser) -> str:
 
 
 def last_stage(parsed: DockerfileParser) -> dict[str, list[str]]:
-    """Return the values of each instruction of the stage that becomes the image."""
+    """Return the values of each instruction in the stage that becomes the image."""
     found: dict[str, list[str]] = {}
     for one in parsed.structure:
         if one["instruction"] == "FROM":
@@ -41,7 +41,7 @@ def last_stage(parsed: DockerfileParser) -> dict[str, list[str]]:
 
 
 def builder(base: str) -> str | None:
-    """Return a program that can build here without a registry."""
+    """Return the name of a program that can build the image without a registry, or None."""
     for name in ("podman", "docker"):
         if shutil.which(name) and not run(name, "image", "inspect", base).returncode:
             return name
@@ -70,7 +70,7 @@ def test_image_writes_only_to_its_volumes(parsed: DockerfileParser) -> None:
     (directory,) = last_stage(parsed)["WORKDIR"]
 
     assert json.loads(volumes) == ["/var/lib/wharfinger", "/run/wharfinger"]
-    assert directory == "/var/lib/wharfinger"  # of the user's caches, too
+    assert directory == "/var/lib/wharfinger"  # the home directory, where caches of the user are
     assert last_stage(parsed)["COPY"] == ["--from=build /opt/wharfinger /opt/wharfinger"]
 
 

@@ -1,4 +1,4 @@
-"""The tutorial for authors of drivers: each of its commands and changes, from init to the badge."""
+"""The tutorial for driver authors: each of its commands and changes, from init to the badge."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tests.packaging.conftest import REPOSITORY
 from wharfinger.conformance.rules import all_rules
 
 PAGE = REPOSITORY / "docs" / "tutorials" / "writing-a-driver.rst"
-#: Commands, or a difference: the block's lines are indented.
+#: A block of commands or of a diff, whose lines are indented.
 BLOCK = re.compile(r"(?P<kind>::|\.\. code-block:: diff)\n\n(?P<lines>(?:(?: +.*)?\n)+)")
 RULES = [rule.id for rule in all_rules()]
 PARTIAL = 6
@@ -27,7 +27,7 @@ class Author(Shell):
     """An author in a clone, with a new virtual environment."""
 
     def edits(self, difference: str) -> None:
-        """Change a file as a difference says; each hunk fits at one place."""
+        """Apply a diff to a file; assert that each hunk fits at exactly one place."""
         head, *hunks = re.split(r"^@@\n", difference, flags=re.MULTILINE)
         (name,) = re.findall(r"^\+\+\+ b/(.+)$", head, re.MULTILINE)
         text = (self.directory / name).read_text()
@@ -52,7 +52,7 @@ def author(source: Path, tmp_path: Path) -> Author:
             "HOME": str(tmp_path),
             "PATH": f"{bin}:{os.defpath}",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-            # All that is required is installed. The second one has pip's sense: no isolation.
+            # All requirements are installed. The value 0 of the second option means no isolation.
             "PIP_NO_INDEX": "1",
             "PIP_NO_BUILD_ISOLATION": "0",
         },
@@ -82,7 +82,7 @@ def test_tutorial_of_the_page_prints_what_it_shows(author: Author, draw: Draw) -
 
 
 def _shortened(command: str, shown: str, rules: Sequence[str]) -> tuple[str, str]:
-    """Ask for some rules where the page asks for the core or for all, which takes a minute."""
+    """Return the command for only some rules, because all or the core take a minute."""
     if "--profile core" in command:
         rules = ["WHF-201"]
     elif "--report" not in command:

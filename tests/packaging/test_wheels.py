@@ -1,4 +1,4 @@
-"""A wheel has exactly the files of its source tree."""
+"""Each wheel has exactly the files of its sources."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def test_framework_wheel_has_every_file_for_operators(
     files = {
         f"share/wharfinger/{path.relative_to(directory)}": path.read_bytes()
         for path in directory.rglob("*")
-        # Input of the generator, with paths of the source tree.
+        # Exclude the input of oslo-config-generator, which has paths of the source tree.
         if path.is_file() and path.name != "config-generator.conf"
     }
 

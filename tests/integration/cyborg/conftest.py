@@ -1,4 +1,4 @@
-"""Fixtures of the Cyborg driver's tests: a clock that stands still, and driver instances."""
+"""Fixtures for tests of the Cyborg driver: a clock that stands still, and driver instances."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ Publish = Callable[..., Cards]
 
 @pytest.fixture(scope="package", autouse=True)
 def _start_all(second_placement_starting: InBackground[SecondPlacement]) -> None:
-    """Start all services while the first tests run."""
+    """Start the other services while the first tests run."""
 
 
 @pytest.fixture

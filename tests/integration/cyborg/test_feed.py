@@ -1,4 +1,4 @@
-"""Polls of a real Cyborg: their results and requests, and devices that are being bound."""
+"""Polls of a real Cyborg: their results and requests, and devices that are bound to instances."""
 
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Final
@@ -16,7 +16,7 @@ from wharfinger.exceptions import BackendError, PlacementUnavailable
 from wharfinger_harnesses.cyborg import deployable, device
 
 HELD: Final = "CUSTOM_FPGA_FUNCTION_ID_LAB_"
-#: A card with two functions, and another card.
+#: The functions of the first card; the second card has one function.
 PARTS: Final = (deployable(accelerators=2), deployable("r1"))
 FREE, FULL = (
     {"0c_r0": {"FPGA": (2, of)}, "0c_r1": {"FPGA": (1, of // 2)}, "1c_r0": {"FPGA": (1, 0)}}
@@ -26,7 +26,7 @@ FREE, FULL = (
 
 @pytest.fixture
 def cards(harness: Harness, publish: Publish) -> Cards:
-    """The published cards; programming of the first one waits for a signal."""
+    """A driver instance that has published the cards. The first card is programmed at a signal."""
     harness.begin(device("0c", *PARTS, hold=True), device("1c"))
     cards = publish()
     cards.sync()
@@ -43,12 +43,12 @@ def asked(harness: Harness) -> list[str]:
 
 
 def shown(harness: Harness) -> dict[str, object]:
-    """Return the inventories of the first host."""
+    """Return the inventories of the first host's devices, by name without the host."""
     return {name: figures(f"{harness.hosts[0]}_{name}") for name in FREE}
 
 
 def binds(harness: Harness, name: str = "r0") -> str:
-    """Bind an accelerator request; its device is then being programmed."""
+    """Begin to bind an accelerator request; wait until its device is being programmed."""
     cyborg = harness.cyborg
     request = cyborg.bind(harness.uuid("0c", name), bitstream_id=cyborg.create_image("3AFB"))
     cyborg.wait_for_programming("0c")
@@ -56,7 +56,7 @@ def binds(harness: Harness, name: str = "r0") -> str:
 
 
 def goes_on(harness: Harness, request: str) -> None:
-    """Let the programming continue until the request is bound."""
+    """Let the programming end, and wait until the request is bound."""
     harness.cyborg.go("0c")
     harness.cyborg.wait_for_request(request, "Bound")
 
@@ -73,7 +73,7 @@ def test_poll_without_changes_asks_only_cyborg(harness: Harness, cards: Cards) -
     assert everything() == before
 
 
-def test_slow_cyborg_is_polled_a_tenth_of_the_time(
+def test_slow_cyborg_is_polled_for_at_most_a_tenth_of_the_time(
     harness: Harness, cards: Cards, clock: Clock
 ) -> None:
     def take() -> None:
@@ -88,7 +88,7 @@ def test_slow_cyborg_is_polled_a_tenth_of_the_time(
     assert not cards.poll().steps
     assert asked(harness) == []
     harness.between.act(1, take)
-    cards.sync()  # asks at any time
+    cards.sync()  # a full cycle lists without this limit
     assert asked(harness) == [*LISTING]
     cards.poll()
     assert asked(harness) == []
@@ -140,7 +140,9 @@ def test_device_that_is_being_bound_is_reserved_with_all_its_parts(
     assert requests.writes == ["POST /reshaper"]
     assert shown(harness) == FREE
     assert cards.reasons(harness.uuid("0c")) == []
-    before[harness.name("0c")]["traits"].add(f"{HELD}3AFB")  # which Cyborg reports
+    before[harness.name("0c")]["traits"].add(
+        f"{HELD}3AFB"
+    )  # Cyborg reports the programmed function
     assert everything() == before
 
 
@@ -212,7 +214,9 @@ def test_device_is_reserved_as_long_as_any_part_is_being_bound(
 # Failures.
 
 
-def test_change_during_failed_polls_is_seen_by_the_next(harness: Harness, cards: Cards) -> None:
+def test_change_during_failed_polls_is_written_by_the_next_poll(
+    harness: Harness, cards: Cards
+) -> None:
     request = binds(harness)
     before = everything()
     for at in range(len(LISTING)):
@@ -233,7 +237,7 @@ def test_change_during_failed_polls_is_seen_by_the_next(harness: Harness, cards:
 
 
 def is_away(method: str, path: str) -> None:
-    """Refuse the request, as a Placement that is down."""
+    """Fail the request, as if no Placement answered."""
     if method != "GET":
         raise ConnectFailure(f"{method} {path}: no server answers")
 
@@ -241,7 +245,7 @@ def is_away(method: str, path: str) -> None:
 def test_cyborg_after_an_outage_has_all_its_devices(
     harness: Harness, cards: Cards, publish: Publish
 ) -> None:
-    """Its agent reports everything again."""
+    """Cyborg's agent reports all devices again."""
     before = everything()
     direct = publish(harness.cyborg.url)
     direct.sync()

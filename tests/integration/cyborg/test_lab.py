@@ -1,6 +1,6 @@
-"""Behaviour of the real Cyborg on which our driver relies, or with which it must cope.
+"""Behaviour of the real Cyborg on which the driver relies, or with which it must cope.
 
-One test checks that the lab's program needs only files.
+The last test checks that the tests' Cyborg program needs only its own files.
 """
 
 import json
@@ -89,7 +89,9 @@ def test_function_that_a_device_reports_appears_at_the_next_discovery(harness: H
     assert traits(harness.name("1c")) == {TRAIT}
 
     assert cyborg.program(cyborg.deployable("0c")["uuid"], cyborg.create_image("0a-33")).ok
-    assert cyborg.deployable("0c")["bitstream_id"] is None  # Cyborg itself does not know it
+    assert (
+        cyborg.deployable("0c")["bitstream_id"] is None
+    )  # Cyborg's database does not have the image
     assert traits(name) == {TRAIT, f"{HELD}0A11"}
     cyborg.discover()
     assert traits(name) == {TRAIT, f"{HELD}0A33"}
@@ -103,7 +105,7 @@ def test_deleted_provider_is_an_error_once_its_device_changes(harness: Harness) 
     cyborg.resize("0c", 2)
     with pytest.raises(LabError, match="generation"):
         cyborg.discover()
-    # Cyborg takes everything as done that it recorded before the failure.
+    # Cyborg regards all that it recorded before the failure as done.
     cyborg.discover()
     assert cyborg.deployable("0c")["num_accelerators"] == 2
     assert cyborg.deployable("0c")["rp_uuid"] == uuid
@@ -120,12 +122,12 @@ def test_lost_trait_of_a_device_without_provider_is_an_error_at_each_discovery(
     for _ in range(2):
         with pytest.raises(LabError, match=f"Failed to get traits for rp {uuid}"):
             harness.cyborg.discover()
-    # New devices come first, and are published.
+    # Cyborg publishes the new device before the error.
     assert everything().keys() == {harness.hosts[0], harness.name("1c")}
 
 
 class InADirectory(PythonDaemon):
-    """The program in a directory with only files, and without options for Python."""
+    """The Cyborg program in a directory that has only its files, without options for Python."""
 
     def __init__(self, placement: str) -> None:
         super().__init__()

@@ -1,4 +1,7 @@
-"""Listings of a real Cyborg that the driver rejects; tests/unit/cyborg/test_client.py has more."""
+"""Listings of a real Cyborg that the driver rejects.
+
+tests/unit/cyborg/test_client.py has more wrong answers.
+"""
 
 from collections.abc import Callable
 from typing import Final
@@ -29,7 +32,7 @@ def cards(harness: Harness, publish: Publish) -> Cards:
 
 
 def fails(cards: Cards) -> str:
-    """Run a cycle whose listing fails; assert that nothing is written, and return the error."""
+    """Return the error of a cycle whose listing fails; assert that the cycle writes nothing."""
     before, requests = everything(), len(cards.placement.requests)
     with pytest.raises(BackendError) as caught:
         cards.cycle.sync()
@@ -39,7 +42,7 @@ def fails(cards: Cards) -> str:
 
 
 def emptied(name: str) -> Callable[[Answer], Answer]:
-    """Return an answer whose list of that name is empty."""
+    """Return a change that empties the list with this name in an answer."""
     return edited(lambda content: content[name].clear())
 
 
@@ -47,7 +50,7 @@ def test_empty_list_is_rejected_and_an_empty_list_of_requests_accepted(
     harness: Harness, cards: Cards
 ) -> None:
     for at, name in ((0, "deployables"), (2, "devices")):
-        for _ in range(2):  # however often
+        for _ in range(2):  # a repeated empty list is rejected, too
             harness.between.replace(at, emptied(name))
             assert "it lists none" in fails(cards)
     harness.between.replace(1, emptied("arqs"))

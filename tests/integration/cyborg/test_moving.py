@@ -1,6 +1,7 @@
 """Instances with vGPUs of nova, of Cyborg or of both, and moves between them.
 
-The real libvirt and Cyborg drivers have published the providers, and the gates are on.
+The real libvirt and Cyborg drivers have published the providers. The owners' gates are on: requests
+use only providers with an owner trait.
 """
 
 from collections.abc import Iterator
@@ -15,12 +16,12 @@ from tests.lab.two_owners import CYBORGS, HOST, NOVAS, PROFILE, TwoOwners
 from wharfinger.exceptions import NoCandidates
 from wharfinger.objects import Instance, InstanceList
 
-#: A vGPU of nova, one of Cyborg by a device profile, and one of each.
+#: Flavors with a vGPU of nova, with one of Cyborg by a device profile, and with one of each.
 OF_NOVA = flavor("of-nova", 2, **{"resources:VGPU": "1"})
 OF_CYBORG = flavor("of-cyborg", 2, **{"accel:device_profile": PROFILE})
 OF_BOTH = flavor("of-both", 2, **{"resources:VGPU": "1", "accel:device_profile": PROFILE})
 
-#: The allocations of an instance on each provider.
+#: An instance's allocation of a vGPU, and on the host.
 ONE: Final = {"VGPU": 1}
 CPUS: Final = {"VCPU": 2}
 NO_CHANGE: Final = "gpus: no change\nfpgas: no change\n"
@@ -34,7 +35,7 @@ def lab(shared_cyborg: Harness) -> Iterator[TwoOwners]:
 
 @pytest.fixture
 def desk(lab: TwoOwners) -> Iterator[Desk]:
-    """A desk without allocations, before and after the test."""
+    """The claims and moves of one process; no allocation exists before and after the test."""
     before = published()
     with Desk(lab.client, lab.context, lab.config, down_time=AT_ONCE) as desk:
         yield desk
@@ -81,7 +82,7 @@ def test_instance_is_resized_from_novas_vgpu_to_cyborgs_and_back(
         one: {HOST: CPUS, CYBORGS: ONE},
     }
     assert node_of(desk, one) == (HOST, HOST, "of-nova")
-    assert lab.sync() == NO_CHANGE  # the drivers have no part in it
+    assert lab.sync() == NO_CHANGE  # the drivers have nothing to write
     desk.moves.confirm(one)
     assert held() == {one: {HOST: CPUS, CYBORGS: ONE}}
     assert node_of(desk, one) == (HOST, HOST, "of-cyborg")
@@ -122,19 +123,19 @@ def test_instance_may_have_vgpus_of_both_owners(lab: TwoOwners, desk: Desk) -> N
     assert not faults(desk.context)
 
 
-def test_last_unit_of_one_owner_is_not_given_to_a_request_for_the_other(desk: Desk) -> None:
+def test_last_unit_of_one_owner_is_not_used_for_a_request_of_the_other_owner(desk: Desk) -> None:
     first = desk.claim(OF_CYBORG).instance.uuid
     for wanted in (OF_CYBORG, OF_BOTH):
-        with pytest.raises(NoCandidates):  # nova has eight units of the class
+        with pytest.raises(NoCandidates):  # nova's eight free units of the class are not used
             desk.claim(wanted)
     eight = [desk.claim(OF_NOVA).instance.uuid for _ in range(8)]
     desk.claims.release(first)
-    with pytest.raises(NoCandidates):  # Cyborg has one unit of the class
+    with pytest.raises(NoCandidates):  # Cyborg's free unit of the class is not used
         desk.claim(OF_NOVA)
     assert {name for one in eight for name in held()[one]} == {HOST, NOVAS}
 
-    # An instance with a VGPU of nova can change to Cyborg's, and another instance gets its former
-    # one.
+    # An instance with nova's VGPU is resized to Cyborg's. Another instance then gets its former
+    # VGPU.
     desk.moves.start(eight[0], OF_CYBORG)
     with pytest.raises(NoCandidates):
         desk.claim(OF_NOVA)

@@ -1,4 +1,4 @@
-"""The Cyborg driver overlays the providers that a real Cyborg publishes in the real Placement."""
+"""The Cyborg driver overlays providers that a real Cyborg publishes in the real Placement."""
 
 import random
 import threading
@@ -37,7 +37,7 @@ from wharfinger_harnesses.cyborg import Cyborg, deployable, device
 HOST: Final = "fpga-host-1"
 TRAIT: Final = "CUSTOM_FPGA_LAB"
 HELD: Final = "CUSTOM_FPGA_FUNCTION_ID_LAB_"
-#: Possible devices: two functions of one card, cards of other kinds, and a custom class.
+#: Devices of all kinds: a card with two functions, GPUs, and a card with a custom class.
 VARIED: Final = (
     device("0c", deployable(accelerators=2), deployable("r1", traits=[TRAIT, "CUSTOM_LARGE"])),
     device("1c", deployable(resource_class="PGPU"), kind="GPU"),
@@ -49,7 +49,7 @@ SOME: Final = VARIED[:2]
 
 
 def marked(before: Contents, *names: str) -> Contents:
-    """Return the former contents of Placement, with our marks on the providers of these names."""
+    """Return these contents of Placement with our traits added to the named providers."""
     return {
         name: {**one, "traits": one["traits"] | MARKS} if name in names else one
         for name, one in before.items()
@@ -57,7 +57,7 @@ def marked(before: Contents, *names: str) -> Contents:
 
 
 def published(harness: Harness, publish: Publish) -> Cards:
-    """Return an instance that has marked all devices."""
+    """Return a driver instance that has tagged all devices."""
     harness.begin(*SOME)
     cards = publish()
     cards.sync()
@@ -65,7 +65,7 @@ def published(harness: Harness, publish: Publish) -> Cards:
 
 
 def changes(harness: Harness, bus: str, *traits: str) -> None:
-    """Change the traits that a device reports."""
+    """Change the traits that a device reports to Cyborg."""
     harness.cyborg.change_device(bus, deployables=[deployable(traits=traits)])
     harness.cyborg.discover()
 
@@ -90,7 +90,7 @@ def test_all_providers_of_cyborg_are_tagged_once_and_otherwise_unchanged(
     assert everything() == marked(before, *ours)
     assert sorted(step.name for step in steps if isinstance(step, SetTraits)) == sorted(ours)
     assert len(steps) == len(ours)
-    assert len(first.writes) == len(ours) + 1  # and the instance's trait
+    assert len(first.writes) == len(ours) + 1  # the last write creates the instance trait
 
     for again in (cards.cycle, cards.restarted()):
         harness.between.expect()
@@ -209,7 +209,9 @@ def test_new_device_is_tagged_and_a_removed_one_forgotten(
     assert gone.isdisjoint(cards.cycle.store.records)
 
 
-def test_hold_of_an_operator_is_restored_after_a_resize(harness: Harness, publish: Publish) -> None:
+def test_reservation_of_an_operator_is_restored_after_a_resize(
+    harness: Harness, publish: Publish
+) -> None:
     cards = published(harness, publish)
     name = harness.name("0c")
     cards.hold(harness.uuid("0c"))
@@ -229,7 +231,7 @@ def test_hold_of_an_operator_is_restored_after_a_resize(harness: Harness, publis
     assert figures(name) == {"FPGA": (size, 0)}
 
 
-#: Consecutive reports of a device: its trait changes, appears, disappears, is our own.
+#: Traits that a device reports in turn: they change, appear, disappear, or are our own trait.
 SAID: Final[tuple[list[str], ...]] = (
     [TRAIT],
     ["CUSTOM_OTHER"],
@@ -269,7 +271,7 @@ def test_traits_and_class_that_cyborg_changes_stay_changed(
 
 @contextmanager
 def lacking_provider(harness: Harness, name: str) -> Iterator[None]:
-    """Let Cyborg report that it has not published a deployable."""
+    """Let Cyborg report during the block that it has not published the deployable."""
     (uuid,) = (one["rp_uuid"] for one in harness.cyborg.deployables() if one["name"] == name)
     change = "UPDATE deployables SET rp_uuid = :uuid WHERE name = :name"
     harness.cyborg.execute(change, uuid=None, name=name)
@@ -291,7 +293,7 @@ def test_deployable_without_a_provider_is_reported_and_the_others_are_tagged(
         (problem,) = cards.problems()
         assert f"deployable {name} (" in problem
         assert "no resource provider" in problem
-        # The provider exists, and keeps its traits.
+        # The provider still exists and keeps its traits.
         assert traits(name) == before
         assert traits(harness.name("4c")) == {TRAIT} | MARKS
         assert cards.problems() == [problem]
@@ -318,7 +320,7 @@ def test_provider_deleted_by_another_client_is_reported_and_not_created(
     assert len(cards.sync().steps) == 2
     assert traits(name) == {TRAIT} | MARKS
 
-    # A root is not created either.
+    # A missing root is not created, either.
     there = everything()
     for gone in sorted(there, key=lambda one: there[one]["parent"] is None):
         cards.client.delete_provider(there[gone]["uuid"])
@@ -365,7 +367,7 @@ def test_function_of_a_job_is_published_again(harness: Harness, publish: Publish
     cards.was_programmed(harness.uuid("0c"), trait_of("3AFB"))
     cards.sync()
     assert traits(name) == {TRAIT, trait_of("3AFB")} | MARKS
-    # The device reports another trait: Cyborg removes the trait at that position.
+    # When the device reports other traits, Cyborg deletes the function trait of the job.
     its: list[str]
     for its, again in (
         ([trait_of("3AFB")], cards.cycle.sync),
@@ -374,13 +376,13 @@ def test_function_of_a_job_is_published_again(harness: Harness, publish: Publish
         (["CUSTOM_OTHER"], cards.cycle.sync),
     ):
         changes(harness, "0c", *its)
-        # Cyborg also deletes a trait that no provider has any more.
+        # Cyborg may delete a trait which no provider has any more, just before we set it.
         if any("No such trait" in str(problem) for problem in again().problems):
             assert not again().problems
         assert traits(name) == {*its, trait_of("3AFB")} | MARKS
     assert not cards.sync().steps
 
-    # A function that Cyborg has published since stays.
+    # A function that Cyborg has published since replaces that of the job.
     request = harness.cyborg.bind(
         harness.uuid("0c"), bitstream_id=harness.cyborg.create_image("4AFB")
     )
@@ -434,7 +436,7 @@ def test_job_of_a_removed_device_is_forgotten(harness: Harness, publish: Publish
 
 @contextmanager
 def reporting(cyborg: Cyborg) -> Iterator[None]:
-    """Let Cyborg's agent report again and again, in another thread."""
+    """Let Cyborg's agent report repeatedly in another thread during the block."""
     over = threading.Event()
     failed: list[Exception] = []
 
@@ -452,11 +454,11 @@ def reporting(cyborg: Cyborg) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-    # Cyborg gives up a report if one of our writes comes in between, and repeats it.
+    # A report fails if we write during it; Cyborg repeats it.
     assert all("generation" in str(error) for error in failed), failed
 
 
-def test_continuous_reports_and_our_writes_lose_nothing_of_either(
+def test_continuous_reports_of_cyborg_and_our_writes_do_not_undo_each_other(
     harness: Harness, publish: Publish
 ) -> None:
     chance = random.Random(8)
@@ -472,8 +474,8 @@ def test_continuous_reports_and_our_writes_lose_nothing_of_either(
             chance.choice([cards.cycle.poll, cards.cycle.drift, cards.cycle.sync])()
     assert writes
     assert [write.harm for write in writes if write.harm] == []
-    # If we write between Cyborg's read and write, it gives up the write, but counts it as done:
-    # only its next reports are certain to be in Placement.
+    # If we write between Cyborg's read and write, its write fails, but it counts as done. So only
+    # a later report is certain to be in Placement.
     harness.report({HOST: [device(bus, deployable(accelerators=12)) for bus in buses]})
     cards.sync()
     after = everything()
@@ -489,7 +491,7 @@ def test_continuous_reports_and_our_writes_lose_nothing_of_either(
 
 
 def change_something(cyborg: Cyborg, chance: random.Random, buses: list[str]) -> None:
-    """Change or replace a device at random; the first one is only resized."""
+    """Resize, change or replace a random device; the first device is only resized."""
     bus = chance.choice(buses)
     size, trait = chance.randint(1, 9), f"CUSTOM_T{chance.randint(1, 3)}"
     match chance.choice(["resize", "trait", "replace"]):

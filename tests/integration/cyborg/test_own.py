@@ -1,4 +1,4 @@
-"""The Cyborg driver publishes the providers itself: Cyborg reports to another Placement."""
+"""The Cyborg driver publishes the providers itself; Cyborg reports to another Placement."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from wharfinger.exceptions import BackendError, PartialListing, ProgrammingRefus
 from wharfinger.scheduling import provider_details
 from wharfinger_harnesses.cyborg import deployable, device
 
-#: One name is a prefix of the other.
+#: The hosts; one name is a prefix of the other.
 HOSTS: Final = ("fpga-host-1", "fpga-host-11")
 TRAIT: Final = "CUSTOM_FPGA_LAB"
 DEVICES: Final = (
@@ -37,13 +37,13 @@ NAME: Final = f"{HOSTS[0]}_1c_r0"
 
 @pytest.fixture
 def cards(harness: Harness, publish: Publish, second_placement: SecondPlacement) -> Cards:
-    """The devices of Cyborg, which are not published yet."""
+    """A driver instance for the devices of Cyborg, which has not published them yet."""
     harness.begin(*DEVICES, more=OTHERS, reports_to=second_placement.url)
     return publish(publish="own")
 
 
 def told(client: WritingClient) -> dict[str, Any]:
-    """Return the providers below the roots of a Placement."""
+    """Return the providers below the roots of this Placement, without our traits."""
     listed = client.list_providers()
     names = {one.uuid: one.name for one in listed}
     return {
@@ -223,7 +223,7 @@ def test_failed_listing_removes_nothing(harness: Harness, cards: Cards) -> None:
     assert everything() == before
 
 
-# Functions of devices: Cyborg keeps reporting the first one that it found.
+# Functions of devices: Cyborg keeps reporting the function that it found first.
 
 
 SAID: Final = "CUSTOM_FPGA_FUNCTION_ID_LAB_SAID"
@@ -241,7 +241,7 @@ def programmable(harness: Harness, cards: Cards) -> str:
 
 
 def loads(harness: Harness, cards: Cards, name: str, function: str | None) -> None:
-    """Load an image of a function into a device; None is an unknown function."""
+    """Program a device with an image of this function; None is an unknown function."""
     image = harness.cyborg.create_image(function)
     provider = provider_details.find(cards.client, name)
     jobs.program(
@@ -277,7 +277,7 @@ def test_failed_job_keeps_the_function(harness: Harness, cards: Cards, programma
 
 
 def loads_nothing(harness: Harness, cards: Cards, name: str) -> None:
-    """Load an image that Glance does not have."""
+    """Try to program a device with an image that Glance does not have."""
     provider = provider_details.find(cards.client, name)
     image = str(uuid4())
     jobs.program(cards.client, cards.context, cards.driver, provider, image=image, function="C")
@@ -290,7 +290,7 @@ def attributes(*pairs: tuple[str, Any]) -> str:
     return json.dumps([{key: value} for key, value in pairs])
 
 
-#: Wrong reports about a deployable; tests/unit/cyborg/test_deployable.py has more.
+#: By words of the error: wrong values of a deployable; more: tests/unit/cyborg/test_deployable.py.
 BAD: Final[dict[str, dict[str, Any]]] = {
     "not understood": {"attributes_list": "{'rc': 'FPGA'}"},
     "2 resource classes": {"attributes_list": attributes(("rc", "FPGA"), ("rc", "PGPU"))},
@@ -299,7 +299,7 @@ BAD: Final[dict[str, dict[str, Any]]] = {
 
 
 def saying(**values: Any) -> Callable[[Answer], Answer]:
-    """Return a change of the report about one deployable."""
+    """Return a change of an answer that gives one deployable these values."""
 
     def change(content: Any) -> None:
         for one in deployables(content):
@@ -317,7 +317,7 @@ def test_unpublishable_deployable_is_reported_and_its_provider_unchanged(
     harness: Harness, cards: Cards
 ) -> None:
     uuid = harness.cyborg.deployable("1c")["uuid"]
-    for told, values in BAD.items():  # before it was ever valid
+    for told, values in BAD.items():  # the deployable was never valid before
         harness.between.replace(is_listing, saying(**values), each_time=True)
         (problem,) = cards.problems()
         assert f"deployable {NAME} ({uuid}): " in problem

@@ -1,6 +1,6 @@
-"""Device profiles in a real Cyborg, and the requests made from them.
+"""Device profiles of a real Cyborg, and the requests that they make.
 
-tests/unit/scheduling has wrong answers and invalid profiles.
+tests/unit/scheduling tests wrong answers and invalid profiles.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from wharfinger_harnesses.cyborg import Cyborg
 
 OWNER = "OWNER_CYBORG"
 FPGA = {"resources:FPGA": "1"}
-#: Two devices with all keys that Cyborg accepts in a profile.
+#: A profile of two devices with all kinds of keys that Cyborg accepts.
 MIXED = (
     {
         "resources:FPGA": "1",
@@ -32,14 +32,14 @@ MIXED = (
     },
     {"resources:VGPU": "2", "resources:CUSTOM_NIC": "1"},
 )
-#: The request of a profile with only an FPGA.
+#: The group that a profile with only an FPGA requests.
 ONE = RequestGroup(suffix="device_profile_0", resources={"FPGA": 1}, owner=OWNER)
 
 ReadProfile = Callable[[str], ResourceRequest]
 
 
 def reading(directory: Path, *options: str) -> ReadProfile:
-    """A function that reads device profiles with these options in [accelerator]."""
+    """Return a function that reads device profiles with these options in [accelerator]."""
     path = directory / "wharfinger.conf"
     path.write_text("\n".join(["[accelerator]", *options, ""]))
     return partial(read_profile, load([str(path)]))
@@ -47,7 +47,7 @@ def reading(directory: Path, *options: str) -> ReadProfile:
 
 @pytest.fixture
 def cyborg(harness: Harness) -> Cyborg:
-    """A Cyborg with one profile."""
+    """A Cyborg with one device profile."""
     harness.begin()
     harness.cyborg.create_profile("one", FPGA)
     return harness.cyborg
@@ -81,7 +81,7 @@ def test_cyborg_lists_profiles_by_name_at_any_microversion(cyborg: Cyborg) -> No
         cyborg.create_profile(name, FPGA)
     answer = cyborg.ask("GET", "/device_profiles?name=one,listed,none").json()
     assert {profile["name"] for profile in answer["device_profiles"]} == {"one", "listed"}
-    # A path with the name works only with later microversions.
+    # A path with the profile's name needs a later microversion.
     by_name = {"OpenStack-API-Version": "accelerator 2.2"}
     statuses = [
         cyborg.ask("GET", f"/device_profiles/{name}", **headers).status_code
@@ -122,7 +122,7 @@ def test_profile_requests_each_device_in_a_group_of_cyborg(
     assert own.owner == "OWNER_NOVA"
     assert tuple(accelerators) == groups
 
-    # A file of profiles has the format of Cyborg's list.
+    # A file with Cyborg's list of profiles makes the same requests.
     file = tmp_path / "profiles.json"
     file.write_bytes(cyborg.ask("GET", "/device_profiles").content)
     from_file = reading(tmp_path, f"device_profiles = {file}")

@@ -1,4 +1,4 @@
-"""Claims whose instances are stored in a real PostgreSQL."""
+"""Claims whose instances are in a real PostgreSQL."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -33,7 +33,7 @@ def publishing(
 
 
 def desk(publishing: Publishing, nodes: int) -> Desk:
-    """Return a desk with so many nodes of one CPU each."""
+    """Return a desk with ``nodes`` nodes of one VCPU each."""
     publishing.driver.nodes |= {f"cn-{number}": flat(VCPU=1) for number in range(nodes)}
     assert not publishing.cycle.sync().problems
     made = Desk(publishing.client, publishing.context)

@@ -1,4 +1,4 @@
-"""The databases of the lab: they store data, listen on no port, and end with the tests."""
+"""The database servers of the tests: they store data, listen on no port, and end with the tests."""
 
 import os
 import select
@@ -17,7 +17,7 @@ from wharfinger_harnesses import daemons
 from wharfinger_harnesses.daemons import TIMEOUT, Daemon, LabError, socket_in
 
 ROOT = Path(__file__).resolve().parents[3]
-#: Start a server, print its process id, and wait.
+#: A program that starts a server, prints its process id, and waits.
 STARTER = """
 import sys
 from tests.lab.postgresql import PostgreSQL
@@ -61,7 +61,7 @@ def test_server_ends_with_tests_that_are_killed() -> None:
 
 
 class Broken(Daemon):
-    """A server that ends before it is ready, or before it can be started."""
+    """A server that ends before it is ready, or while it is prepared."""
 
     def __init__(self, how: str) -> None:
         self._how = how

@@ -1,4 +1,4 @@
-"""Devices of the shared Cyborg that are programmed."""
+"""Fixtures for tests that program devices of the shared Cyborg."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,7 +15,7 @@ Begin = Callable[..., Programming]
 
 @pytest.fixture
 def begin(harness: Harness) -> Iterator[Begin]:
-    """A function that resets the lab to these devices, without jobs."""
+    """A function that resets Cyborg to these devices, without jobs."""
     with ExitStack() as stack:
 
         def begin(*devices: Part, **how: Any) -> Programming:

@@ -1,4 +1,4 @@
-"""Failures while a device is programmed: a device of unknown function stays reserved."""
+"""Failures while a device is programmed: a device whose function is unknown stays reserved."""
 
 import os
 import signal
@@ -23,12 +23,12 @@ FAILURES = ("fails", "fails late", "raises", "raises late")
 REFUSALS = ("400", "404")
 LOST = ("reset when done", "500", "nonsense when done")
 BUS = "0c"
-#: Loading an image into it waits for a signal.
+#: A device on which the loading of an image waits for a signal.
 HELD = device(BUS, hold=True)
-#: From this request on, Placement is down.
+#: A fault after which Placement stays down.
 AWAY = "refused"
 SWEEP = ("503", "reset when done", AWAY)
-#: The minimum number of Placement's requests in a successful job for a device that was programmed
+#: The least number of requests to Placement in a successful job for a device that was programmed
 #: before.
 REQUESTS = 10
 NO_FUNCTION = frozenset[str]()
@@ -39,7 +39,7 @@ def is_programming(request: Request) -> bool:
 
 
 def is_unknown(lab: Programming, bus: str) -> bool:
-    """Return whether a job must be resolved, and the device is reserved for it."""
+    """Return whether the job's outcome is unknown, and the device is reserved and no candidate."""
     uuid = lab.uuid(bus)
     return (
         lab.state(bus) == ("unknown", True)
@@ -50,24 +50,22 @@ def is_unknown(lab: Programming, bus: str) -> bool:
 
 
 def check_end(lab: Programming, bus: str, functions: frozenset[str] | set[str]) -> None:
-    """Assert that a device is free with this function, and that an agent changes nothing
-    about it.
-    """
+    """Assert that the device is free with this function, also after a restart of the agent."""
     uuid = lab.uuid(bus)
-    is_so = (functions, [(1, 0)], False)
-    assert state(lab, uuid) == is_so
+    expected = (functions, [(1, 0)], False)
+    assert state(lab, uuid) == expected
     lab.restart()
-    assert state(lab, uuid) == is_so
+    assert state(lab, uuid) == expected
 
 
 def state(lab: Programming, uuid: str) -> tuple[frozenset[str] | None, list[tuple[int, int]], bool]:
-    """Return functions as a candidate, inventory, and whether a provider is reserved."""
-    can_be_had = lab.candidates().candidates.get(uuid)
-    return can_be_had, lab.figures(uuid), uuid in lab.reservations()
+    """Return the device's functions as a candidate, its inventory, and whether it is reserved."""
+    candidate_functions = lab.candidates().candidates.get(uuid)
+    return candidate_functions, lab.figures(uuid), uuid in lab.reservations()
 
 
 def resolve(lab: Programming, bus: str, image: str, function: str) -> None:
-    """Resolve the job according to the device."""
+    """Resolve the job as the device shows: programmed if the device has the image."""
     old = lab.functions(lab.uuid(bus))
     lab.restart()
     assert is_unknown(lab, bus)
@@ -75,7 +73,7 @@ def resolve(lab: Programming, bus: str, image: str, function: str) -> None:
     check_end(lab, bus, {trait(function)} if lab.cyborg.programmed(bus) == image else old)
 
 
-def test_device_that_fails_is_reserved_until_it_is_resolved(begin: Begin) -> None:
+def test_device_that_fails_is_reserved_until_its_job_is_resolved(begin: Begin) -> None:
     lab = begin(*(device(f"{bus:02}", programming=how) for bus, how in enumerate(FAILURES)))
     for number, how in enumerate(FAILURES):
         bus = f"{number:02}"
@@ -136,7 +134,7 @@ def test_image_that_glance_does_not_have_is_not_loaded(begin: Begin) -> None:
 
 
 def test_device_that_no_driver_of_cyborg_programs_is_free_again(begin: Begin) -> None:
-    """Its agent finds that out before anything else."""
+    """Cyborg's agent finds this out before it does anything else."""
     lab = begin(device(BUS, deployable(resource_class="PGPU"), kind="GPU"))
     uuid = lab.uuid(BUS)
     done = lab.program(BUS, lab.cyborg.create_image("A"), "A")
@@ -150,7 +148,7 @@ def test_device_that_no_driver_of_cyborg_programs_is_free_again(begin: Begin) ->
 
 
 def test_failure_of_placement_at_any_request_leaves_a_sound_state(begin: Begin, draw: Draw) -> None:
-    """Each request meets one of the faults, in turn."""
+    """The drawn requests meet the faults of SWEEP in turn."""
     lab = begin(device(BUS), is_between=True)
     for function in ("A", "B"):
         lab.to_placement.expect()
@@ -167,7 +165,7 @@ def test_failure_of_placement_at_any_request_leaves_a_sound_state(begin: Begin, 
 
 
 def strike(lab: Programming, place: int, fault: str) -> Iterator[str]:
-    """Let a request of a job fail, and resolve the job; yield the faults."""
+    """Let this request of a job fail, and resolve the job; yield what is wrong."""
     uuid = lab.uuid(BUS)
     old = frozenset(lab.functions(uuid))
     function = f"F{place}"
@@ -200,7 +198,7 @@ def strike(lab: Programming, place: int, fault: str) -> Iterator[str]:
 
 
 def hold(lab: Programming, image: str, **more: Any) -> Working:
-    """Begin to program a device that waits for a signal."""
+    """Begin to program the device, which waits for a signal."""
     working = lab.begin(BUS, image, "A", **more)
     lab.cyborg.wait_for_programming(BUS)
     return working
@@ -244,7 +242,7 @@ def test_job_after_its_timeout_leaves_the_device_reserved(begin: Begin) -> None:
         lab.restart()
         assert is_unknown(lab, BUS)
     assert changes(seen, uuid) == [NO_FUNCTION, None]
-    # The device has the image, but the operator's decision counts.
+    # The operator names another function than that of the image; this decision counts.
     lab.resolve(uuid, programmed=True, trait=trait("OTHER"))
     check_end(lab, BUS, {trait("OTHER")})
     assert lab.state(BUS) == ("programmed", False)
@@ -261,7 +259,7 @@ def test_job_whose_agent_does_not_answer_cyborg_in_time_leaves_the_device_reserv
         done = hold(lab, image).end()
     assert done.code == 1
     assert "answers 500" in done.err and "It stays reserved" in done.err
-    lab.cyborg.go(BUS)  # the hardware continues
+    lab.cyborg.go(BUS)  # let the hardware continue
     lab.cyborg.wait_until_programmed(BUS)
     resolve(lab, BUS, image, "A")
 
@@ -269,7 +267,7 @@ def test_job_whose_agent_does_not_answer_cyborg_in_time_leaves_the_device_reserv
 def test_job_in_progress_cannot_be_resolved_even_while_placement_is_down(
     begin: Begin,
 ) -> None:
-    """The job reports signs of life at the same interval."""
+    """The job still reports signs of life at its interval."""
     lab = begin(HELD, is_between=True)
     working = hold(lab, lab.cyborg.create_image("A"), down_time=3.0)
     working.wait_for("programming")
@@ -279,7 +277,7 @@ def test_job_in_progress_cannot_be_resolved_even_while_placement_is_down(
     lab.to_placement.expect(lambda _request: True, replace(FAULTS["503"], persistent=True))
     begun = lab.job(BUS)
     assert begun is not None
-    lab.wait("it says nothing", lambda: said_later(lab, begun.seen_at))
+    lab.wait("it says nothing", lambda: reported_after(lab, begun.seen_at))
     assert lab.state(BUS) == ("programming", True)
     lab.to_placement.expect()
     lab.cyborg.go(BUS)
@@ -290,7 +288,7 @@ def test_job_in_progress_cannot_be_resolved_even_while_placement_is_down(
 def test_cycle_begun_before_the_end_of_a_job_does_not_publish_the_former_function(
     begin: Begin,
 ) -> None:
-    """Cyborg's listing takes long, and the job ends meanwhile."""
+    """The job ends while the cycle waits for Cyborg's listing."""
     lab = begin(device(BUS), is_between=True)
     assert lab.program(BUS, lab.cyborg.create_image("A"), "A").code == 0
     with lab.cycle() as cycle:
@@ -310,7 +308,7 @@ def test_cycle_begun_before_the_end_of_a_job_does_not_publish_the_former_functio
     check_end(lab, BUS, NO_FUNCTION)
 
 
-def said_later(lab: Programming, before: datetime) -> bool:
-    """Return whether the job has reported a sign of life since then."""
+def reported_after(lab: Programming, before: datetime) -> bool:
+    """Return whether the job has reported a sign of life after this time."""
     job = lab.job(BUS)
     return job is not None and job.seen_at > before

@@ -1,7 +1,7 @@
 """A process that programs a device is killed with SIGKILL at each of its steps.
 
-A device that is reserved then stays reserved, whatever processes start later, until an operator who
-has looked at it resolves its job.
+If the device is reserved at that moment, it stays reserved, even if other processes start later. An
+operator looks at the device and resolves the job.
 """
 
 from collections.abc import Sequence, Set
@@ -16,11 +16,11 @@ from wharfinger_harnesses.cyborg import deployable, device
 BUS = "0c"
 PARTS = ("r0", "r1")
 KILLED = -9
-#: The state of the job; whether the device is reserved; whether it holds the new image.
+#: State of the job, whether the device is reserved, and whether it has the new image.
 Left = tuple[str | None, bool, bool]
 RESERVING = "interrupted while reserving"
 PROGRAMMING = "interrupted while programming"
-#: A job of a device with two functions that was programmed before.
+#: The state after a kill at each boundary, for a device with two functions programmed before.
 BOUNDARIES: dict[str, Left] = {
     "before update device_jobs": (None, False, False),
     "after update device_jobs": (RESERVING, False, False),
@@ -75,7 +75,7 @@ BOUNDARIES: dict[str, Left] = {
 
 @pytest.fixture
 def lab(begin: Begin) -> Programming:
-    """A lab with a device that was programmed before."""
+    """Cyborg with a device of two functions that was programmed before."""
     lab = begin(device(BUS, *(deployable(name) for name in PARTS)))
     done = lab.program(BUS, lab.cyborg.create_image("A"), "A")
     assert done.code == 0, done.err
@@ -90,7 +90,7 @@ def test_boundaries_of_a_job_are_all_known(lab: Programming) -> None:
     command = ("device", "program", named(BUS), "--image", image, "--function", "B")
     done, passed = lab.run_until(None, *command)
     assert done.code == 0, done.err
-    # A trait that the provider already has is not written again.
+    # A repeated job does not write the trait that the provider already has.
     every = [one.partition(" #")[0] for one in BOUNDARIES]
     first, end = (
         list(BOUNDARIES).index(f"{one} update device_jobs #{number}")
@@ -105,7 +105,7 @@ def test_job_that_is_killed_leaves_the_device_reserved_until_it_is_resolved(
     boundaries = [*BOUNDARIES]
     for boundary in draw(boundaries, 3):
         place = boundaries.index(boundary)
-        # Before a step everything is as after the step before, which another case has covered.
+        # The state before a step equals that after the previous step, which is another case.
         is_new = boundary.startswith("after ") or place == 0
         left = killed(lab, BUS, place, f"F{place}", is_new=is_new)
         assert left == BOUNDARIES[boundary], boundary
@@ -118,7 +118,7 @@ def test_first_job_of_a_device_is_killed(begin: Begin) -> None:
 
 
 def killed(lab: Programming, bus: str, place: int, function: str, *, is_new: bool) -> Left:
-    """Kill a job at a boundary, and resolve it; return its state before that."""
+    """Kill a job at this boundary, and resolve it; return the state that the kill has left."""
     parts = [lab.uuid(bus, name) for name in PARTS]
     [old] = {frozenset(lab.functions(uuid)) for uuid in parts}
     image = lab.cyborg.create_image(function)
@@ -128,7 +128,7 @@ def killed(lab: Programming, bus: str, place: int, function: str, *, is_new: boo
     offered = check_offers(lab, parts, truth)
     if is_new:
         lab.restart()
-        # A provider that is not offered does not return by itself.
+        # A provider that is not offered is not offered after a restart, either.
         assert check_offers(lab, parts, truth) <= offered
         assert look(lab, bus, image) == left
     if left[0] in (RESERVING, PROGRAMMING) or left[1]:
@@ -145,9 +145,9 @@ def killed(lab: Programming, bus: str, place: int, function: str, *, is_new: boo
 
 
 def check_offers(lab: Programming, parts: Sequence[str], truth: Set[str]) -> set[str]:
-    """Assert that each offered part has the true function; return the offered parts.
+    """Assert that each offered part has the function ``truth``; return the offered parts.
 
-    The others are reserved as long as the job reserves any part.
+    The other parts are reserved as long as the job reserves any part.
     """
     candidates = lab.candidates().candidates
     offered = {uuid for uuid in parts if uuid in candidates}
@@ -160,7 +160,7 @@ def check_offers(lab: Programming, parts: Sequence[str], truth: Set[str]) -> set
 
 
 def look(lab: Programming, bus: str, image: str) -> Left:
-    """Return the state of a job whose process counts as dead."""
+    """Return the state of a job after its process counts as dead."""
     is_loaded = lab.cyborg.programmed(bus) == image
     job = lab.job(bus)
     if job is None or job.image != image:

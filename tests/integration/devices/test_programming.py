@@ -1,7 +1,7 @@
 """Devices of a real Cyborg are programmed: they are reserved meanwhile, and free afterwards.
 
-With ``-s``, the end-to-end test prints the time of each event. tests/functional/jobs tests the job
-with failures of the driver, Placement or the database.
+With ``-s``, the first test prints the time of each event. tests/functional/jobs tests jobs with
+failures of the driver, Placement or the database.
 """
 
 import signal
@@ -20,14 +20,15 @@ from wharfinger_harnesses.cyborg import deployable, device
 BUS = "0c"
 NO_CONTENT, CONFLICT = 204, 409
 NO_FUNCTION = frozenset[str]()
-#: Traits of a device in which Cyborg has found a function.
+#: Traits of a device of which Cyborg reports a function.
 SAID = ["CUSTOM_FPGA_LAB", trait("SAID")]
 PARTS = (deployable("r0"), deployable("r1"))
 
 
 def timeline(lab: Programming, running: Running, seen: Sequence[Seen]) -> list[str]:
-    """Return the events with their times since the start of the program, and the
-    candidates then.
+    """Return the events with their times since the start of the program, and the candidates.
+
+    The candidates are those at the time of each event.
     """
     uuid = lab.uuid(BUS)
     happened = [(at, line.split(": ", 1)[1]) for at, line in running.told]
@@ -118,7 +119,7 @@ def test_owners_reserved_amount_is_restored(begin: Begin) -> None:
     assert f"{named(BUS)}: programmed: its function is unknown" in working.steps()
 
 
-def test_device_in_use_is_programmed_once_it_is_idle(begin: Begin) -> None:
+def test_job_that_waits_for_idle_programs_a_device_after_its_last_release(begin: Begin) -> None:
     lab = begin(device(BUS))
     uuid = lab.uuid(BUS)
     image = lab.cyborg.create_image("A")
@@ -192,7 +193,7 @@ def test_jobs_of_two_processes_for_one_device_have_one_winner(begin: Begin) -> N
         assert changes(seen, uuid) == [NO_FUNCTION, None, {held}]
         assert lab.figures(uuid) == [(1, 0)]
         lab.says(uuid)
-    # The job that lost does not publish a function.
+    # The refused job publishes no function.
     lab.restart()
     assert [lab.functions(uuid) for uuid in parts] == [{held}] * 2
 
@@ -210,7 +211,7 @@ def test_refused_job_publishes_no_function(begin: Begin) -> None:
         assert lab.functions(first) == said
         assert lab.functions(second) == NO_FUNCTION
         assert {first, second} <= lab.candidates().candidates.keys()
-        # Cyborg no longer finds a function on it.
+        # Cyborg then reports no function of the device.
         lab.cyborg.change_device(BUS, deployables=[*PARTS])
         lab.cyborg.discover()
 
@@ -253,7 +254,7 @@ def test_process_stopped_while_it_programs_leaves_the_device_reserved(
     assert lab.figures(uuid) == [(1, 0)]
 
 
-def test_reports_of_cyborgs_agent_during_a_job_are_reserved_too(begin: Begin) -> None:
+def test_inventory_that_cyborgs_agent_reports_during_a_job_is_reserved(begin: Begin) -> None:
     lab = begin(device(BUS, deployable(accelerators=2), hold=True))
     uuid = lab.uuid(BUS)
     with lab.watched() as seen:
@@ -280,8 +281,8 @@ def test_reports_of_cyborgs_agent_during_a_job_are_reserved_too(begin: Begin) ->
     assert lab.functions(uuid) == {trait("B")}
 
 
-def left(lab: Programming, image: str) -> None:
-    """Program a device in a process that then dies."""
+def program_and_die(lab: Programming, image: str) -> None:
+    """Begin to program a device in a process, and kill the process."""
     running = lab.start(BUS, image, "--function", "A")
     lab.cyborg.wait_for_programming(BUS)
     running.kill()
@@ -291,7 +292,7 @@ def test_cycle_after_the_death_of_a_job_reserves_the_device_again(begin: Begin) 
     lab = begin(device(BUS, deployable(accelerators=2), hold=True))
     uuid = lab.uuid(BUS)
     image = lab.cyborg.create_image("A")
-    left(lab, image)
+    program_and_die(lab, image)
     lab.cyborg.resize(BUS, 4)
     lab.cyborg.discover()
     assert lab.figures(uuid) == [(4, 0)]
@@ -311,7 +312,7 @@ def test_cycle_after_the_death_of_a_job_reserves_the_device_again(begin: Begin) 
 def test_reservation_of_a_removed_device_does_not_reserve_a_new_one(begin: Begin) -> None:
     lab = begin(device(BUS, *PARTS, hold=True), device("1c"))
     parts = [lab.uuid(BUS, name) for name in ("r0", "r1")]
-    left(lab, lab.cyborg.create_image("A"))
+    program_and_die(lab, lab.cyborg.create_image("A"))
     lab.cyborg.go(BUS)
     lab.cyborg.wait_until_programmed(BUS)
     lab.time_passes(BUS)
@@ -320,7 +321,7 @@ def test_reservation_of_a_removed_device_does_not_reserve_a_new_one(begin: Begin
     lab.restart()
     assert set(lab.reservations()) == {*parts}
 
-    # Any part of the device may be named.
+    # The job can be resolved by any part of the device.
     assert jobs.resolve(lab.client, lab.context, parts[1], programmed=True) is None
 
     assert not lab.reservations()

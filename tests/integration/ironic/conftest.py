@@ -1,4 +1,4 @@
-"""Fixtures of the Ironic driver's tests: three Ironics, and a proxy before one."""
+"""Fixtures for tests of the Ironic driver: three Ironics, and a proxy before one of them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ def _start_all(
     ironic_on_postgresql_starting: InBackground[Ironic],
     old_ironic_starting: InBackground[Ironic],
 ) -> None:
-    """Start all at the same time."""
+    """Start all Ironics at the same time."""
 
 
 @pytest.fixture(scope="package")

@@ -1,4 +1,4 @@
-"""Adoption of the providers that nova's ironic driver leaves, node by node."""
+"""Adoption of providers that nova's IronicDriver has left, one node at a time."""
 
 from pathlib import Path
 from uuid import uuid4

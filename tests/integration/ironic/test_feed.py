@@ -1,4 +1,4 @@
-"""The change feed of a real Ironic: its results, and its cost in requests and rows.
+"""The change feed of a real Ironic: its results, and its number of requests and rows.
 
 Each test has nodes with its own owner. tests/unit/ironic/test_feed.py has the other cases.
 """
@@ -39,13 +39,13 @@ def long_ago(index: int) -> datetime:
 
 
 def never_updated(count: int) -> Callable[[int], datetime | None]:
-    """Return times for so many nodes: half were never updated, the others long ago."""
+    """Return a function of update times: the first ``count`` nodes were never updated."""
     return lambda index: None if index < count else long_ago(index)
 
 
 @dataclass
 class Followed:
-    """A fleet with a change feed, and the proxy to Ironic."""
+    """A fleet whose change feed a test polls, and the proxy to Ironic."""
 
     lab: Lab
     between: Between
@@ -59,16 +59,16 @@ class Followed:
         return self.go_on()
 
     def go_on(self) -> set[str]:
-        """Run a poll with which the test has interfered."""
+        """Poll without a new ``expect`` of the proxy."""
         names, self.mark = self.fleet.changed_since(self.mark)
         return names
 
     def polled(self) -> tuple[set[str], list[int]]:
-        """Poll; return the names, and the number of rows of each answer."""
+        """Poll; return the changed names, and the number of rows in each answer."""
         return self.poll(), self.between.rows
 
     def write(self, count: int, *, first: int = 0, reason: str = "why") -> set[str]:
-        """Put nodes into maintenance in Ironic's database, all at once and with the time of now."""
+        """Put nodes into maintenance in Ironic's database, all with the current time."""
         self.lab.execute(
             "UPDATE nodes SET maintenance = :on, maintenance_reason = :reason, updated_at = :at "
             "WHERE id IN (SELECT id FROM nodes WHERE owner = :owner "
@@ -87,7 +87,7 @@ Follow = Callable[..., Followed]
 
 
 def following(lab: Lab, between: Between, directory: Path) -> Follow:
-    """A function that creates fleets of so many nodes with a change feed."""
+    """Return a function that creates a fleet of ``count`` nodes with a change feed."""
 
     def follow(count: int, updated_at: Any = long_ago) -> Followed:
         owner = uuid4().hex
@@ -118,13 +118,13 @@ def follow_on_postgresql(ironic_on_postgresql: Lab, tmp_path: Path) -> Iterator[
         yield following(ironic_on_postgresql, between, tmp_path)
 
 
-# The cost of a poll.
+# Requests and rows of a poll.
 
 
 def test_poll_reads_as_many_rows_as_have_changed(
     follow: Follow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet_module, "_PAUSE", 0)  # otherwise it waits after the recent listing
+    monkeypatch.setattr(fleet_module, "_PAUSE", 0)  # no pause after the recent listing
     followed = follow(COUNT)
     for _ in range(2):
         assert followed.polled() == (set(), [10])
@@ -134,9 +134,12 @@ def test_poll_reads_as_many_rows_as_have_changed(
 
     many = followed.write(50, first=100)
     assert followed.polled() == (many, [10, 100])
-    assert followed.polled() == (set(), [100])  # changes of the last seconds may have been missed
+    assert followed.polled() == (
+        set(),
+        [100],
+    )  # reads the last seconds again, because it may have missed changes
 
-    # More rows than Ironic's page has need a complete listing.
+    # If more nodes change than Ironic's page has, a complete listing is necessary.
     changed = followed.write(150)
     listing = [1, 1, *[IRONIC_PAGE] * 3, 0]
     names, rows = followed.polled()
@@ -198,7 +201,7 @@ CHANGES: Final[dict[str, tuple[Change, Callable[[Node], object], object]]] = {
 
 
 @pytest.mark.parametrize("database", ["", "_on_postgresql"])
-def test_change_is_named_once_and_costs_one_request(
+def test_change_is_reported_once_and_takes_one_request(
     request: pytest.FixtureRequest, database: str
 ) -> None:
     follow: Follow = request.getfixturevalue(f"follow{database}")
@@ -214,7 +217,7 @@ def test_change_is_named_once_and_costs_one_request(
         assert followed.poll() == set(), what
 
 
-def test_change_between_two_answers_is_named_with_its_last_value(follow: Follow) -> None:
+def test_change_between_two_answers_is_reported_with_its_last_value(follow: Follow) -> None:
     followed = follow(COUNT)
     many = followed.write(50)
 
@@ -230,7 +233,7 @@ def test_change_between_two_answers_is_named_with_its_last_value(follow: Follow)
     assert followed.poll() == set()
 
 
-def test_node_is_named_when_it_is_updated_and_not_when_it_is_added_or_removed(
+def test_node_is_reported_when_it_is_updated_and_not_when_it_is_added_or_removed(
     follow: Follow,
 ) -> None:
     followed = follow(20)
@@ -258,7 +261,7 @@ def test_never_updated_nodes_come_first_on_postgresql(follow_on_postgresql: Foll
     assert few.polled() == (set(), [10])
     many = follow_on_postgresql(COUNT, never_updated(50))
     names, rows = many.polled()
-    # The one row shows whether they come first; it is requested if a page has no other rows.
+    # The answer with one row shows whether these nodes come first.
     assert (names, sorted(rows)) == (set(), [1, 10, 100])
     assert many.polled() == (set(), [100])
     for first in (50, 0):
@@ -274,7 +277,7 @@ def test_never_updated_nodes_come_last_on_other_databases(follow: Follow) -> Non
 
 
 @pytest.mark.parametrize("database", ["", "_on_postgresql"])
-def test_fleet_without_updates_costs_one_more_row(
+def test_fleet_without_updates_takes_one_more_row(
     request: pytest.FixtureRequest, database: str
 ) -> None:
     follow: Follow = request.getfixturevalue(f"follow{database}")
@@ -284,10 +287,10 @@ def test_fleet_without_updates_costs_one_more_row(
     assert followed.poll() == changed
 
 
-# The three cycles, through to Placement.
+# Cycles of all types, with Placement.
 
 
-def test_unchanged_large_fleet_costs_nothing(
+def test_unchanged_large_fleet_takes_the_fewest_requests(
     placement: PlacementFixture, ironic: Lab, between: Between, tmp_path: Path
 ) -> None:
     pages = [IRONIC_PAGE] * 3
@@ -301,7 +304,7 @@ def test_unchanged_large_fleet_costs_nothing(
     )
     with Metal(placement, ironic, tmp_path / "state", url=between.url, owner=owner) as metal:
         metal.sync()
-        # The mark, and a listing: checks for completeness, the last node, the pages, and the end.
+        # Rows of: the mark; the check of the listing; the last node; the pages; the end.
         assert between.rows == [10, 1, 1, *pages, 0]
         assert len(placement.requests) <= 2 * COUNT + 60
         assert metal.shows(uuids[0]) == metal.shows(uuids[-1]) == free()

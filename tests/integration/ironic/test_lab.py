@@ -1,4 +1,4 @@
-"""The errors of the Ironic that the other tests use, and its start without files."""
+"""Errors of the Ironic that the other tests use, and its start without configuration files."""
 
 import sys
 from uuid import uuid4
@@ -11,7 +11,7 @@ from wharfinger_harnesses.ironic import Ironic
 
 
 class WithoutConfiguration(PythonDaemon):
-    """The program in an empty directory, with no options for Python."""
+    """The Ironic program in an empty directory, without options for Python."""
 
     def _setUp(self) -> None:
         super()._setUp()

@@ -1,4 +1,4 @@
-"""Complete listings of a real Ironic: all selected nodes, or an error, and never a part of them.
+"""Complete listings of a real Ironic: they return all selected nodes, or fail.
 
 Each test has nodes with its own owner. tests/unit/ironic has errors and invalid answers.
 """
@@ -29,7 +29,7 @@ from wharfinger_ironic.client import Ironic
 from wharfinger_ironic.config import FleetSection
 from wharfinger_ironic.fleet import Fleet
 
-#: Indexes in a fleet of 25 nodes, with 10 on a page.
+#: A fleet of 25 nodes, with 10 nodes on a page.
 COUNT, PAGE = 25, 10
 #: The requests of a listing, in order.
 CHECK, LAST, *PAGES = range(6)
@@ -52,7 +52,7 @@ def listed_from(directory: Path, url: str, **options: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Listed:
-    """A fleet behind a proxy, and its nodes."""
+    """A fleet behind a proxy, and the uuids of its nodes."""
 
     lab: Lab
     between: Between
@@ -61,7 +61,7 @@ class Listed:
     uuids: list[str]
 
     def ways_to_go(self, uuid: str) -> dict[str, Callable[[], object]]:
-        """Return the ways in which a node may disappear meanwhile."""
+        """Return the ways in which the node may leave the fleet during a listing."""
         return {
             "delete": partial(self.lab.delete_node, uuid),
             "move": partial(self.lab.update_node, uuid, owner=uuid4().hex),
@@ -75,7 +75,7 @@ Make = Callable[[], Listed]
 def make(
     ironic: Lab, between: Between, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], Listed]:
-    """A function that creates fleets that were listed once."""
+    """A function that creates a fleet and lists it once."""
     monkeypatch.setattr(client, "PAGE", PAGE)
 
     def make() -> Listed:
@@ -139,7 +139,7 @@ def test_node_is_read_with_ironics_values(ironic: Lab, tmp_path: Path) -> None:
 
 # Selection.
 
-#: With characters that are special in URLs, in headers, and in oslo.config's files.
+#: Values with characters that are special in URLs, headers or configuration files.
 CHARACTERS: Final = "a&shard=b%20c+d/e;f#g?h=ü"
 SELECTIONS: Final = {
     "conductor_group": ("conductor_group", "rack-1"),
@@ -160,7 +160,7 @@ def test_option_selects_for_listing_and_feed(ironic: Lab, tmp_path: Path, option
     fleet.refresh()
     assert list(fleet.nodes) == mine
     for uuid in (mine[1], *other):
-        # Written directly: no conductor is in the group.
+        # Write to the database, because no conductor is in the group.
         ironic.execute(
             "UPDATE nodes SET maintenance = :on, updated_at = :now WHERE uuid = :uuid",
             on=True,
@@ -170,7 +170,7 @@ def test_option_selects_for_listing_and_feed(ironic: Lab, tmp_path: Path, option
     assert fleet.changed_since(mark)[0] == {mine[1]}
 
 
-def test_options_select_together(ironic: Lab, tmp_path: Path) -> None:
+def test_several_options_select_nodes_that_match_all(ironic: Lab, tmp_path: Path) -> None:
     owner = uuid4().hex
     fields = {"owner": owner, "shard": "s", "conductor_group": "g", "resource_class": "c"}
     mine = ironic.insert_nodes(2, **fields)
@@ -208,7 +208,7 @@ def come(listed: Listed, new: list[str]) -> None:
 
 
 def test_node_added_or_removed_during_a_listing_hides_no_other(make: Make, draw: Draw) -> None:
-    """Nodes in the middle of a page, the last node, and the first."""
+    """The removed nodes are in the middle of a page, the last one, and the first one."""
     for at in draw([CHECK, LAST, *PAGES], 2):
         listed, new = make(), list[str]()
         listed.between.act(at, partial(come, listed, new))
@@ -230,7 +230,7 @@ def test_node_added_or_removed_during_a_listing_hides_no_other(make: Make, draw:
         assert rest <= listed.fleet.nodes.keys() <= set(listed.uuids), (which, at, how)
 
 
-def test_last_node_of_a_page_that_moves_meanwhile_is_no_error(make: Make) -> None:
+def test_listing_during_which_the_last_node_of_a_page_moves_succeeds(make: Make) -> None:
     listed = make()
     listed.between.act(PAGES[1], listed.ways_to_go(listed.uuids[19])["move"])
     listed.fleet.refresh()
@@ -240,7 +240,9 @@ def test_last_node_of_a_page_that_moves_meanwhile_is_no_error(make: Make) -> Non
 
 
 @pytest.mark.parametrize("which", [9, 24])
-def test_last_node_of_a_page_that_is_deleted_meanwhile_is_an_error(make: Make, which: int) -> None:
+def test_listing_during_which_the_last_node_of_a_page_is_deleted_is_an_error(
+    make: Make, which: int
+) -> None:
     listed = make()
     uuid = listed.uuids[which]
     listed.between.act(PAGES[which // PAGE], listed.ways_to_go(uuid)["delete"])
@@ -254,7 +256,7 @@ def test_last_node_of_a_page_that_is_deleted_meanwhile_is_an_error(make: Make, w
     assert set(listed.fleet.nodes) == set(listed.uuids) - {uuid}
 
 
-def test_last_node_of_all_that_is_deleted_before_its_page_is_no_error(make: Make) -> None:
+def test_listing_before_whose_last_page_the_last_node_is_deleted_succeeds(make: Make) -> None:
     listed = make()
     listed.between.act(LAST, listed.ways_to_go(listed.uuids[-1])["delete"])
     listed.fleet.refresh()
@@ -275,7 +277,7 @@ def lacking(*uuids: str) -> Callable[[Answer], Answer]:
     return edited(leave_out)
 
 
-def test_nodes_missing_from_a_page_are_kept_until_ironic_lacks_them(
+def test_nodes_missing_from_a_page_are_kept_until_ironic_has_deleted_them(
     ironic: Lab, between: Between, placement: PlacementFixture, tmp_path: Path
 ) -> None:
     owner = uuid4().hex

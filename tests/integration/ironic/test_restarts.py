@@ -1,7 +1,6 @@
-"""A real Ironic that restarts, or is down: nothing changes in Placement meanwhile.
+"""A real Ironic that is down or restarts: Placement does not change meanwhile.
 
-The other tests of the run use the same Ironic: one test covers a restart, and another an
-interrupted listing.
+The other tests use the same Ironic. So one test has a restart, and another an interrupted listing.
 """
 
 import signal
@@ -20,7 +19,7 @@ PAGE = 10
 
 
 def fails(metal: Metal, cycle: str) -> str:
-    """Run a cycle that fails and changes nothing; return its error."""
+    """Return the error of a cycle; assert that the cycle changes nothing."""
     before = everything()
     writes = len(metal.placement.requests.writes)
     with pytest.raises(BackendError) as caught:
@@ -50,7 +49,7 @@ def test_outage_of_ironic_changes_nothing_and_all_changes_are_seen_afterwards(
     metal.write(nodes[1], maintenance=True, maintenance_reason="while it was down")
     for cycle in ("poll", "sync", "poll"):
         fails(metal, cycle)
-    metal.restarted()  # a new process has seen no node
+    metal.restarted()  # a new process, which has not listed any node
     for cycle in ("poll", "sync", "poll"):
         fails(metal, cycle)
     assert metal.shows(cut_short) == reserved("cleaning")
@@ -79,7 +78,7 @@ def test_outage_of_ironic_changes_nothing_and_all_changes_are_seen_afterwards(
 def test_listing_interrupted_by_a_restart_is_an_error(
     metal: Metal, ironic: Ironic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ironic restarts between two pages; the first page is complete."""
+    """Ironic restarts after the first page of the listing."""
     monkeypatch.setattr(client, "PAGE", PAGE)
     nodes = ironic.insert_nodes(PAGE + 5, owner=metal.owner, updated_at=None)
     metal.sync()

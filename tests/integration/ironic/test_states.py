@@ -1,4 +1,4 @@
-"""The life cycle of a node in a real Ironic, and its state in the real Placement at each step."""
+"""The life cycle of a node in a real Ironic, and its provider in Placement at each step."""
 
 from pathlib import Path
 
@@ -19,14 +19,14 @@ from wharfinger.exceptions import BackendError, InventoryInUse, NodeTaken
 from wharfinger_harnesses.ironic import Ironic
 from wharfinger_ironic.states import PROVISION_STATES
 
-#: The resource class of another type of node.
+#: The resource class of nodes of another type.
 SILVER = "CUSTOM_SILVER"
 NO_POWER = "its power state is unknown"
 CLEANING = "cleaning"
 
 
 def state(name: str) -> str:
-    """Return the reason that reserves a node in this provision state."""
+    """Return the driver's reason to reserve a node in this provision state."""
     reason = PROVISION_STATES[name]
     assert reason is not None
     return reason
@@ -37,7 +37,7 @@ def of(instance: str) -> str:
 
 
 def in_use(metal: Metal, instance: str, **told: str) -> str:
-    """Deploy a node for an instance, with its allocation."""
+    """Allocate a node for an instance, and deploy it."""
     node = metal.available(**told)
     metal.sync()
     metal.allocate(node, instance)
@@ -369,7 +369,7 @@ def test_node_in_use_whose_class_changes_is_reported_and_stays_reserved(
 def test_released_node_is_reserved_before_its_allocation_is_deleted_and_until_it_is_clean(
     is_polled: bool, metal: Metal, ironic: Ironic, instance: str
 ) -> None:
-    """This includes a node that no poll has seen in use."""
+    """Includes a node that no poll has reported as in use."""
     node = in_use(metal, instance, delete="hold", clean="hold")
     if is_polled:
         metal.poll()
@@ -412,7 +412,7 @@ def test_released_node_available_before_the_next_poll_is_free_after_it(
 def test_released_node_never_seen_in_use_is_free_after_the_next_full_cycle(
     metal: Metal, ironic: Ironic, instance: str
 ) -> None:
-    """It was in use between two polls, which saw no change."""
+    """The node was in use only between two polls."""
     node = in_use(metal, instance)
     ironic.provision(node, "deleted")
     ironic.wait_for(node, "available")
@@ -497,7 +497,7 @@ def test_deleted_node_in_use_stays_reserved_until_its_release(
 def test_two_instances_share_a_fleet_by_conductor_group(
     placement: PlacementFixture, ironic: Ironic, tmp_path: Path
 ) -> None:
-    """A node that changes its group belongs to the other instance once the first has removed it."""
+    """A node that changes its group is removed by its instance, and then published by the other."""
     path = tmp_path / "state"
     with (
         Metal(placement, ironic, path, name="north", conductor_group="") as north,
@@ -535,7 +535,7 @@ def test_two_hosts_share_a_fleet_by_conductor_group(
     tmp_path: Path,
     instance: str,
 ) -> None:
-    """A node that changes its group moves with its allocations, and is never offered twice."""
+    """A node that changes its group moves with its allocations; it is never offered twice."""
     path = tmp_path / "state"
     with (
         Metal(placement, ironic, path, host="north", conductor_group="") as north,
@@ -565,7 +565,7 @@ def test_two_hosts_share_a_fleet_by_conductor_group(
 
 
 def mark(node: str) -> str:
-    """Return the instance trait of a node."""
+    """Return the name of the driver instance that publishes the node."""
     prefix = "CUSTOM_WHARFINGER_"
     [found] = [trait for trait in everything()[node]["traits"] if trait.startswith(prefix)]
     return str(found).removeprefix(prefix)

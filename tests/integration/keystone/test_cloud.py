@@ -1,7 +1,7 @@
-"""Bare metal with real services that require tokens: the nodes that each user may publish.
+"""Bare metal with real services that require tokens: which nodes each user may publish.
 
-Requests to a service go through a port of the lab, which is in the catalog in its place. So tests
-can see requests and tokens, and take Keystone down.
+The catalog has ports of the test in place of the services' ports. So a test can see requests and
+tokens, and cut Keystone off.
 """
 
 import signal
@@ -40,23 +40,23 @@ from wharfinger_harnesses.ironic import Ironic
 
 TENANT = "tenant"
 GOLD = "CUSTOM_BAREMETAL_GOLD"
-#: The nodes by name, with the projects that own them.
+#: The project that owns each node, by node name.
 NODES = {"nobodys": None, "services": SERVICE_PROJECT, "tenants": TENANT, "broken": TENANT}
 ALL = frozenset(NODES)
 TENANTS = frozenset({"tenants", "broken"})
 LOUD = "maintenance: its fan is loud"
 TOKENS = "POST /v3/auth/tokens"
 ELEVATED = "rbac_service_role_elevated_access"
-#: Seconds; the events take tenths of a second.
+#: Seconds to wait for an event, which usually takes some tenths of a second.
 TIMEOUT = 30.0
 
-#: Total and reserved amounts by resource class; and the traits.
+#: The contents of a provider: (total, reserved) by resource class, and traits.
 Contents = tuple[dict[str, tuple[int, int]], frozenset[str]]
 Options = Mapping[str, str]
 
 
 class Watched(Between):
-    """A service behind another port, and the tokens of the requests to it."""
+    """A proxy before a service, which records the tokens of the requests."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -68,13 +68,13 @@ class Watched(Between):
         return super()._forward(environ, start_response)
 
     def go_away(self) -> None:
-        """Close the port until ``expect`` is called."""
+        """Refuse connections until ``expect`` is called."""
         self.expect(0, FAULTS["refused"])
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """Keystone, Ironic with ``NODES`` and Placement, each behind a proxy."""
+    """Keystone, Ironic with ``NODES``, and Placement, each behind a proxy."""
 
     keystone: Keystone
     ironic: Ironic
@@ -89,11 +89,11 @@ class Cloud:
         return self.keystone.auth_options(self.users[who])
 
     def published(self) -> dict[str, Contents]:
-        """Return the contents of Placement by the names of the nodes."""
+        """Return the contents of Placement by node name."""
         return {self._name(one.name): self._contents(one.uuid) for one in self._providers()}
 
     def names(self) -> set[str]:
-        """Return the nodes of all providers."""
+        """Return the names of the nodes that have a provider."""
         return {self._name(one.uuid) for one in self._providers()}
 
     def is_reserved(self, name: str) -> bool:
@@ -102,7 +102,7 @@ class Cloud:
 
     @contextmanager
     def cleaning(self, name: str) -> Iterator[str]:
-        """Clean a node, which waits for a signal; it is available at the end."""
+        """Clean the node during the block; after the block it is available."""
         node = self.nodes[name]
         self.ironic.update_node(node, extra={"lab": {"clean": "hold"}})
         for target, arrives in (("manage", "manageable"), ("provide", "cleaning")):
@@ -131,13 +131,13 @@ class Cloud:
             self.placement.delete_provider(provider.uuid)
 
     def listen(self) -> None:
-        """Forget earlier requests, and open all ports."""
+        """Forget earlier requests, and let all proxies answer."""
         for watched in (self.at_keystone, self.at_ironic, self.at_placement):
             watched.expect()
 
     @contextmanager
     def without_elevation(self) -> Iterator[None]:
-        """Let Ironic show its service users only the nodes of their own project."""
+        """Let Ironic show service users only the nodes of their own project during the block."""
         path = self.ironic.directory / "ironic.conf"
         text = path.read_text()
         token = {"X-Auth-Token": self.keystone.token(self.users["service"])}
@@ -176,7 +176,7 @@ class Cloud:
 
 
 def change_endpoints(keystone: Keystone, there: str, **change: Any) -> None:
-    """Change the catalog's entries that have this URL."""
+    """Change the catalog's endpoints that have this URL."""
     identity = keystone.adapter(keystone.admin, "identity")
     for endpoint in identity.get("/endpoints").json()["endpoints"]:
         if endpoint["url"] == there:
@@ -227,7 +227,7 @@ def cloud() -> Iterator[Cloud]:
 
 
 def fleet(ironic: Ironic, keystone: Keystone) -> dict[str, str]:
-    """The uuids of ``NODES`` by name: available, one in maintenance."""
+    """Create the nodes of ``NODES``; return their uuids by name. One node is in maintenance."""
     nodes = {
         name: ironic.create_node(name, owner=project and keystone.project_id(project))
         for name, project in NODES.items()
@@ -241,7 +241,7 @@ def fleet(ironic: Ironic, keystone: Keystone) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def tidy(cloud: Cloud) -> Iterator[None]:
-    """Open all ports at the beginning; empty Placement at the end."""
+    """Let all proxies answer before each test; empty Placement after it."""
     cloud.listen()
     yield
     cloud.listen()
@@ -249,7 +249,7 @@ def tidy(cloud: Cloud) -> Iterator[None]:
 
 
 class Here:
-    """A configuration of one instance, ``metal``, with a state directory and a program."""
+    """The program with a driver instance ``metal``, in a directory for its state."""
 
     def __init__(self, cloud: Cloud, directory: Path) -> None:
         self.cloud = cloud
@@ -292,7 +292,7 @@ class Here:
         return inprocess.run(self.program, *arguments)
 
     def reasons(self) -> dict[str, str]:
-        """Return the reasons of reservation by name, as the program prints them."""
+        """Return the reasons of reservations by node name, as the program prints them."""
         listed = self.run("reservation", "list", "-f", "json")
         names = {it: name for name, it in self.cloud.nodes.items()}
         return {names[row["Provider"]]: row["Reason"] for row in listed.json()}
@@ -305,7 +305,7 @@ def here(cloud: Cloud, tmp_path: Path) -> Here:
 
 @contextmanager
 def running(here: Here) -> Iterator[Reconciler]:
-    """Return the cycles of the instance, created and begun as the program does."""
+    """Yield the reconciler of the instance, made and begun as the program does."""
     loaded = conf.load([str(here.program.config)])
     with (
         opened(loaded) as context,
@@ -329,20 +329,20 @@ def opened(loaded: conf.Options) -> Iterator[Context]:
 
 
 def sound(outcome: CycleResult) -> Sequence[Step]:
-    """Require that a cycle has no problems, and return its steps."""
+    """Assert that a cycle has no problem and no pending removal; return its steps."""
     assert not outcome.problems
     assert not outcome.pending
     return outcome.steps
 
 
 def contents(reserved: int) -> Contents:
-    """Return the contents of Placement for a node."""
+    """Return the expected contents of a node's provider."""
     traits = frozenset({"OWNER_NOVA", "CUSTOM_WHARFINGER_METAL", "CUSTOM_FAST"})
     return {GOLD: (1, reserved)}, traits
 
 
 def told(done: Done) -> str:
-    """Return the one line with the reason why a sync has failed."""
+    """Assert that a sync has failed; return its only line of output."""
     assert (done.code, done.out) == (1, "")
     [line] = done.err.splitlines()
     return line
@@ -353,7 +353,10 @@ def told(done: Done) -> str:
 
 @dataclass(frozen=True)
 class Publisher:
-    """A user for Ironic, the owner of the nodes that it lists, and the nodes published then."""
+    """A user of Ironic, and the nodes that this user may list.
+
+    ``owner`` is the project to whose nodes the configuration restricts the listing.
+    """
 
     who: str
     owner: str | None = None
@@ -394,8 +397,8 @@ def test_user_that_may_list_the_nodes_publishes_them(
     assert here.run("sync").out == "metal: no change\n"
 
 
-def asks_ironic_once(cloud: Cloud, cycle: Reconciler) -> None:
-    """Assert that a poll without changes sends nothing to Placement, and requests no token."""
+def assert_poll_sends_one_request(cloud: Cloud, cycle: Reconciler) -> None:
+    """Assert that a poll without changes sends one request to Ironic and requests no token."""
     cloud.listen()
     assert not sound(cycle.poll())
     [request] = cloud.at_ironic.seen
@@ -419,7 +422,7 @@ def test_user_that_may_not_list_the_nodes_fails_and_changes_nothing(
         assert "node_owner" in line
         if publisher.owner is not None:
             assert f"of project {cloud.keystone.project_id(publisher.owner)}" in line
-    # Ironic would have listed some of them without a warning.
+    # Without our check, this user would get only some of the nodes, and no error.
     hand = {"X-Auth-Token": cloud.keystone.token(cloud.users["hand"])}
     partly = cloud.ironic.ask("GET", "/v1/nodes?fields=name", None, **hand)
     assert {node["name"] for node in partly.json()["nodes"]} == TENANTS
@@ -456,7 +459,7 @@ def test_expired_tokens_are_replaced(cloud: Cloud, here: Here) -> None:
         cloud.listen()
         sound(cycle.sync())
         assert TOKENS not in cloud.at_keystone.seen
-        asks_ironic_once(cloud, cycle)
+        assert_poll_sends_one_request(cloud, cycle)
 
 
 @pytest.mark.parametrize("has_ended", [False, True], ids=["token", "token that has ended"])
@@ -482,7 +485,7 @@ def test_outage_of_keystone_writes_nothing_and_then_ends(
 
 # Wrong credentials.
 
-#: The section with wrong options, and parts of the error.
+#: By name: wrong options of a section, and parts of the error.
 MISTAKES: list[tuple[str, Options, Sequence[str]]] = [
     ("metal", {"password": "guessed"}, ["401", "Check the credentials in [metal]."]),
     ("placement", {"password": "guessed"}, ["401", "Check the credentials in [placement]."]),
@@ -511,7 +514,7 @@ def test_wrong_credentials_are_reported_in_one_line(cloud: Cloud, here: Here) ->
 
 def test_credentials_may_be_shared(cloud: Cloud, here: Here) -> None:
     def share(**more: str) -> None:
-        """Let both services use one section of credentials."""
+        """Configure one section of credentials for both services."""
         credentials = {**cloud.credentials("service"), **more}
         section = {"auth_section": "keystone"}
         here.configure(metal=section, placement=section, keystone=credentials)
@@ -547,7 +550,7 @@ def client(directory: Path, options: Options) -> WritingClient:
 
 
 def refusal(client: WritingClient) -> PermissionRefused:
-    """Return the error with which the client may not list the providers."""
+    """Return the error with which Placement refuses the client's list of providers."""
     with pytest.raises(PermissionRefused) as caught:
         client.list_providers()
     return caught.value
@@ -593,11 +596,11 @@ def test_placement_without_keystone_is_unavailable(cloud: Cloud, tmp_path: Path)
     assert caught.value.status == 503
 
 
-# The installed program.
+# Processes of the installed program.
 
 
 class AgentProcess(fixtures.Fixture):
-    """An agent in a process of its own."""
+    """An agent in its own process."""
 
     def __init__(self, program: Program, *options: str) -> None:
         super().__init__()
@@ -649,7 +652,7 @@ class AgentProcess(fixtures.Fixture):
 
 
 def secrets(cloud: Cloud) -> set[str]:
-    """Return all secrets: passwords, and the tokens of requests."""
+    """Return all passwords, and the tokens of all requests."""
     passwords = {user.password for user in cloud.users.values()}
     return passwords | {*cloud.at_ironic.tokens, *cloud.at_placement.tokens}
 
@@ -660,7 +663,7 @@ def assert_no_secrets(cloud: Cloud, text: str) -> None:
 
 
 def test_output_about_wrong_credentials_has_no_secret(cloud: Cloud, here: Here) -> None:
-    """The password resembles the right one."""
+    """The wrong password resembles the right one."""
     credentials = cloud.credentials("service")
     here.configure({**credentials, "password": f"{credentials['password']}!"})
     done = here.program.run("-vv", "--debug", "sync")
@@ -668,7 +671,7 @@ def test_output_about_wrong_credentials_has_no_secret(cloud: Cloud, here: Here) 
     assert_no_secrets(cloud, done.out + done.err)
 
 
-def test_agent_waits_for_services_and_reserves_through_outages_of_keystone(
+def test_agent_waits_for_services_and_writes_reservations_during_outages_of_keystone(
     cloud: Cloud, here: Here
 ) -> None:
     agent = AgentProcess(here.program, "-vv")

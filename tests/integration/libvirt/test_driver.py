@@ -1,4 +1,4 @@
-"""The libvirt driver on a real libvirtd, with mdevs that are created and removed."""
+"""The libvirt driver with a real libvirtd, in which tests create and remove mdevs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +11,8 @@ from wharfinger.exceptions import BackendError
 from wharfinger_libvirt.driver import LibvirtDriver
 from wharfinger_libvirt.nodedev import parse
 
-# Devices of tests/lab/fakesys.py: two GPUs with 16 slots, of which an nvidia-35 takes one and an
-# nvidia-36 two, and a card with 4 slots outside PCI.
+# Devices of tests/lab/fakesys.py: two GPUs with 16 slots, and a card with 4 slots outside PCI. An
+# mdev of nvidia-35 takes one slot, and one of nvidia-36 two.
 FIRST, SECOND, CARD = "pci_0000_41_00_0", "pci_0000_42_00_0", "mtty_mtty"
 NODE = "gpu-host-1"
 
@@ -39,7 +39,7 @@ def driver_of(
 
 
 def vgpus(driver: LibvirtDriver) -> dict[str, int]:
-    """Return the totals of VGPU by device."""
+    """Return the total of VGPU by device."""
     return {
         name.removeprefix(f"{NODE}_"): inventory.get("VGPU", 0)
         for name, inventory in totals(publish(driver)).items()

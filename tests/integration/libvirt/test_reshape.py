@@ -1,4 +1,4 @@
-"""The vGPUs of an old layout move to the devices that domains use in a real libvirtd."""
+"""A reshape moves the vGPUs of an old layout to the devices that domains in a real libvirtd use."""
 
 import uuid
 from pathlib import Path
@@ -14,7 +14,7 @@ from wharfinger.providers import Inventory, Provider, ProviderTree
 from wharfinger_libvirt.domains import Domain, parse_domain
 from wharfinger_libvirt.driver import LibvirtDriver
 
-# As in test_libvirtd: each takes 16 of nvidia-35.
+# Each device has 16 slots for mdevs of nvidia-35.
 FIRST, SECOND = "pci_0000_41_00_0", "pci_0000_42_00_0"
 NODE = "gpu-host-1"
 ROOT = Provider(
@@ -35,7 +35,7 @@ def driver(libvirtd: Libvirtd, tmp_path: Path) -> LibvirtDriver:
 
 
 def create(libvirtd: Libvirtd, *parents: str, define: tuple[str, ...] = ()) -> list[str]:
-    """Create mdevs on these devices, and define others; return their names."""
+    """Create mdevs on ``parents``, and define mdevs on ``define``; return their names."""
     with Mdevs(libvirtd.uri) as mdevs:
         return [
             *(mdevs.create(parent, "nvidia-35") for parent in parents),
@@ -49,7 +49,7 @@ def uuid_of(mdev: str) -> str:
 
 
 def run(libvirtd: Libvirtd, *mdevs: tuple[str, ...]) -> list[str]:
-    """Define exactly one domain for each of these sets of mdevs; return their uuids."""
+    """Replace all domains by one domain for each group of mdevs; return the domains' uuids."""
     consumers = [str(uuid.uuid4()) for _ in mdevs]
     libvirtd.define(
         {
@@ -75,7 +75,7 @@ def on_root(**amounts: int) -> Allocations:
 def moved(
     driver: LibvirtDriver, allocations: Allocations, *migrations: Migration
 ) -> list[dict[str, int]]:
-    """Reshape; return each consumer's VGPU by device."""
+    """Reshape; return each consumer's VGPUs by device."""
     providers = reshape(driver, [ROOT], allocations, migrations)
     assert "VGPU" not in providers[NODE].provider.inventories
     names = {
@@ -121,10 +121,10 @@ def test_reshape_of_a_migration_uses_its_instances_mdevs(
     assert moved(driver, on_root(**{migration.uuid: 1}), migration) == [{SECOND: 1}]
 
 
-def test_reshape_knows_an_mdev_created_after_the_refresh(
+def test_reshape_uses_an_mdev_created_after_the_refresh(
     libvirtd: Libvirtd, driver: LibvirtDriver
 ) -> None:
-    """Devices and domains are read at the moment of the reshape."""
+    """The reshape reads devices and domains itself."""
     tree = ProviderTree.from_providers([ROOT])
     driver.get_available_nodes(refresh=True)
     with pytest.raises(ReshapeNeeded):

@@ -1,4 +1,4 @@
-"""The unit of the agent: systemd-analyze checks it, and a real systemd runs it."""
+"""The unit of the agent, which systemd-analyze checks and a real systemd runs."""
 
 import re
 import shutil
@@ -15,9 +15,9 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 FILES = REPOSITORY / "etc" / "wharfinger"
 NAME = "wharfinger-agent.service"
 UNIT = FILES / "systemd" / NAME
-#: 2.0, in the tenths of systemd-analyze.
+#: An exposure level of 2.0; systemd-analyze expects tenths.
 WORST_EXPOSURE = "20"
-#: systemd before 253 uses the line before it.
+#: systemd before 253 logs this: it ignores the type of the unit, and uses the line before it.
 WITHOUT_NOTIFY_RELOAD = re.compile(r".*Failed to parse service type, ignoring: notify-reload\n")
 
 needs_systemd = pytest.mark.skipif(systemd.missing() is not None, reason=str(systemd.missing()))
@@ -30,7 +30,7 @@ def analyze(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def drop_in(lab: Systemd, command: str, *lines: str) -> str:
-    """Run another command, and wait for no network."""
+    """Return a drop-in that runs another command, and does not wait for the network."""
     environment = " ".join(f"{name}={value}" for name, value in lab.environment.items())
     return "\n".join(
         [
