@@ -121,7 +121,7 @@ def test_service_delete_after_adoption_deletes_our_nodes_and_sync_returns_them(
     assert metal.sync() == "ironic: no change\n"
 
 
-def test_adoption_beside_a_running_nova_compute_does_not_keep_our_trait(
+def test_adoption_beside_a_running_nova_compute_loses_our_trait(
     nova: "Nova", metal: Wharfinger, node: str
 ) -> None:
     metal.do("provider", "adopt", node, "--instance", "ironic")
