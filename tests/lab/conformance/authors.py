@@ -1,4 +1,4 @@
-"""Drivers and harnesses that authors might have, to be run by the kit."""
+"""Drivers and harnesses of authors, for tests of runs of the kit. Most of them have a defect."""
 
 import atexit
 import ctypes
@@ -23,7 +23,7 @@ _NONE = unsupported("shelves have no such thing")
 
 
 class ShelfDriver(ComputeDriver):
-    """A node, without a backend: it keeps all rules of the core."""
+    """Publishes one node, without a backend. Follows all core rules."""
 
     default_owner: ClassVar[str] = "CUSTOM_OWNER_SHELF"
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -47,21 +47,21 @@ class ShelfDriver(ComputeDriver):
 
 
 class TaggedDriver(ShelfDriver):
-    """Tags its node itself, so that WHF-204 is not kept."""
+    """Adds the owner trait itself, which breaks WHF-204."""
 
     def get_traits(self, nodename: str) -> set[str]:
         return {"OWNER_NOVA"}
 
 
 class GenerousDriver(ShelfDriver):
-    """Gives an instance more than there is, so that WHF-207 is not kept: a SHOULD."""
+    """Publishes a max_unit above the total, which breaks WHF-207, a SHOULD."""
 
     def get_inventory(self, nodename: str) -> dict[str, Inventory]:
         return {"CUSTOM_BOX": Inventory(total=3, allocation_ratio=2.0, max_unit=6)}
 
 
 class SilentDriver(MachinesDriver):
-    """Never says what a node has."""
+    """Hangs while it describes a node."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         threading.Event().wait()
@@ -69,7 +69,7 @@ class SilentDriver(MachinesDriver):
 
 
 class UnbornDriver(ShelfDriver):
-    """Waits while it is made."""
+    """Hangs in its constructor."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -77,14 +77,14 @@ class UnbornDriver(ShelfDriver):
 
 
 class LeavingDriver(MachinesDriver):
-    """Ends the process as if all were well."""
+    """Ends the process with the exit code 0 while it describes a node."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         os._exit(0)
 
 
 class EndingDriver(MachinesDriver):
-    """Sends its process a signal."""
+    """Sends SIGTERM to its process while it describes a node."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         signal.raise_signal(signal.SIGTERM)
@@ -92,7 +92,7 @@ class EndingDriver(MachinesDriver):
 
 
 class CrashingDriver(MachinesDriver):
-    """Reads from where there is no memory."""
+    """Reads from an invalid memory address while it describes a node."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         ctypes.string_at(0)
@@ -100,7 +100,7 @@ class CrashingDriver(MachinesDriver):
 
 
 class ClosingDriver(MachinesDriver):
-    """Closes every file of the process."""
+    """Closes every file of the process while it describes a node."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         os.closerange(0, 1000)
@@ -108,7 +108,7 @@ class ClosingDriver(MachinesDriver):
 
 
 class StuckDriver(MachinesDriver):
-    """Waits in C, and lets no other thread of Python run."""
+    """Hangs in C while it describes a node, and lets no other Python thread run."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         ctypes.PyDLL(None).pause()
@@ -116,7 +116,7 @@ class StuckDriver(MachinesDriver):
 
 
 class LateDriver(MachinesDriver):
-    """Tags its node itself, and makes the process end as if all were well."""
+    """Adds the owner trait itself, and ends the process with the exit code 0 in an exit handler."""
 
     def init_host(self, service: Service) -> None:
         super().init_host(service)
@@ -127,7 +127,7 @@ class LateDriver(MachinesDriver):
 
 
 class InterruptingDriver(MachinesDriver):
-    """Sends its process what Ctrl+C sends."""
+    """Sends SIGINT to its process, as Ctrl+C does, while it describes a node."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         signal.raise_signal(signal.SIGINT)
@@ -135,32 +135,32 @@ class InterruptingDriver(MachinesDriver):
 
 
 class WaitingHarness(WorldHarness):
-    """Never gets to the beginning again."""
+    """Hangs in ``reset``."""
 
     def reset(self) -> None:
         threading.Event().wait()
 
 
 class DownHarness(WorldHarness):
-    """Does not start."""
+    """Raises in ``start``."""
 
     def start(self) -> None:
         raise OSError("no route to\nthe laboratory")
 
 
 class StayingHarness(WorldHarness):
-    """Does not stop."""
+    """Raises in ``stop``."""
 
     def stop(self) -> None:
         raise OSError("it is still there")
 
 
 class AbstractHarness(Harness):
-    """Has been begun, and no more."""
+    """Lacks methods that a harness must have."""
 
 
 class HeldHarness(WorldHarness):
-    """Starts a process, writes its id to a file, and waits until the run is ended."""
+    """Starts a process, writes the process id to a file, and waits until the run ends."""
 
     def start(self) -> None:
         super().start()

@@ -8,4 +8,4 @@ sys.setswitchinterval(0.004)
 
 
 class ChangesAtImport(MachinesDriver):
-    """It does nothing wrong itself."""
+    """A driver without a defect of its own."""

@@ -1,4 +1,4 @@
-"""The kit, run in this process for the laboratory's drivers."""
+"""Run the checks of the kit in this process, for the lab's drivers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +18,9 @@ SLOW = {f"WHF-{id}" for id in (451, 508, 721, 722, 723, 802, 804, 805, 806, 816)
 
 @dataclass(frozen=True)
 class Examiner:
-    """Makes examinations of drivers; their directories are below ``directory``.
+    """Creates examinations of the lab's drivers. Their files are below ``directory``.
 
-    ``seconds`` is the time for which a rule tries faults, by the rule.
+    ``seconds`` has the time in which a rule tries faults, by the id of the rule.
     """
 
     directory: Path
@@ -28,7 +28,7 @@ class Examiner:
     seconds: dict[str, float]
 
     def harness(self, kind: type) -> Harness:
-        """A harness that fits a driver."""
+        """Return a new harness for a driver."""
         directory = self.directory / "backend"
         directory.mkdir(parents=True)
         return harness_of(kind)(directory, self.placement)
@@ -37,7 +37,7 @@ class Examiner:
     def examining(
         self, driver: str, harness: Harness | None, *, examples: int = 1, **options: Any
     ) -> Iterator[Examination]:
-        """An examination of the driver of that name; ``options`` are Examination's."""
+        """Yield an examination of the driver with this name; see Examination for ``options``."""
         directory = self.directory / "subject"
         directory.mkdir(parents=True)
         subject = QuickSubject(

@@ -1,4 +1,4 @@
-"""The harnesses of the drivers in this laboratory: they change a world that is in memory."""
+"""The harnesses of the lab's drivers: they change a World, which is a backend in memory."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ _SECOND: Final = "second-"
 
 
 class WorldHarness(Harness):
-    """Machines: each is a thing."""
+    """A world whose devices are machines: each device is a thing."""
 
     patience: ClassVar[float] = 3.0
     other_processes: ClassVar[Capability] = unsupported("it is in this process's memory")
@@ -43,64 +43,64 @@ class WorldHarness(Harness):
         self.second: Final = World(f"{_SECOND}{self.prefix}")
 
     def start(self) -> None:
-        """Register the worlds, so that drivers find them."""
+        """Register this host's and the second host's world, so that drivers find them."""
         WORLDS[str(self.directory)] = self.world
         WORLDS[self._second_name] = self.second
 
     def stop(self) -> None:
-        """Release the requests that wait, and unregister the worlds."""
+        """Release the requests that hang, and unregister the worlds."""
         for world in (self.world, self.second):
             world.expect(None, None)
         WORLDS.pop(str(self.directory), None)
         WORLDS.pop(self._second_name, None)
 
     def reset(self) -> None:
-        """Replace all devices by new ones."""
+        """Replace all devices by two new ones."""
         self.world.reset(_COUNT)
 
     def configuration(self, instance: str) -> str:
-        """The world's name."""
+        """Return a section with the name of the world."""
         return f"[{instance}]\nworld = {self.directory}\n"
 
     def things(self) -> Sequence[str]:
-        """The devices."""
+        """Return the names of the devices."""
         return [*self.world.devices]
 
     def add(self) -> str:
-        """Add a device."""
+        """Add a device to the world."""
         return self.world.add()
 
     def remove(self, thing: str) -> None:
-        """Pull it."""
+        """Remove a device from the world."""
         self.world.pull(thing)
 
     def put_back(self, thing: str) -> None:
-        """Put it into its slot."""
+        """Add a removed device again, as it was."""
         self.world.put_back(thing)
 
     def make_busy(self, thing: str) -> None:
-        """Mark a device as busy for another program."""
+        """Set a device to busy."""
         self.world.change(thing, busy=True)
 
     def make_free(self, thing: str) -> None:
-        """Clean a device, which makes it free."""
+        """Clean a device, which makes the device free."""
         self.world.clean(thing)
 
     def restart(self) -> None:
-        """Restart the backend: its sessions end."""
+        """Restart the world: sessions from before are no longer valid."""
         self.world.restart()
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """As the contract says."""
+        """Break the requests from now on, as ``Harness.expect`` describes."""
         self.world.expect(at, fault)
 
     @property
     def calls(self) -> Sequence[str]:
-        """The requests."""
+        """The drivers' requests since the last ``expect``."""
         return tuple(self.world.calls)
 
     def expected(self) -> Mapping[str, Expected]:
-        """The units and traits of the devices."""
+        """Return the units and traits of each device that is not busy."""
         return {
             name: Expected({UNITS: one.units}, self.traits(one))
             for name, one in self.world.devices.items()
@@ -108,11 +108,11 @@ class WorldHarness(Harness):
         }
 
     def traits(self, device: Device) -> frozenset[str]:
-        """The traits that a device has to have."""
+        """Return the traits that the driver has to publish for a device."""
         return frozenset(device.traits)
 
     def change(self, thing: str) -> None:
-        """Give a device two more units and one more trait."""
+        """Add two units and a trait to a device."""
         device = self.world.devices[thing]
         self.world.change(thing, units=device.units + 2, traits=(*device.traits, _MORE))
 
@@ -121,12 +121,12 @@ class WorldHarness(Harness):
         self.world.change(thing, used=self.world.devices[thing].used + 1)
 
     def second_host(self, instance: str) -> str:
-        """A world of its own."""
+        """Return a section with the name of another world, with two new devices."""
         self.second.reset(_COUNT)
         return f"[{instance}]\nworld = {self._second_name}\n"
 
     def allocations(self, provider: str) -> Mapping[str, Any]:
-        """Return the allocations of a provider by consumer; none for an unknown provider."""
+        """Return the allocations of a provider by consumer, {} for an unknown provider."""
         try:
             return self.placement.client.get_provider_allocations(provider)
         except NotFound:
@@ -138,12 +138,15 @@ class WorldHarness(Harness):
 
 
 class DevicesHarness(WorldHarness):
-    """Devices below a node: each is a thing."""
+    """A world whose devices are children of one node: each device is a thing."""
 
     prefix: ClassVar[str] = f"{NODE}_device"
 
     def use_old_layout(self) -> OldLayout:
-        """Two consumers, one of which uses both devices."""
+        """Let two instances use the devices, and return a layout with all units on the node.
+
+        The first instance uses one unit of each of two devices, the second one of the second.
+        """
         one, two = self.things()[:_COUNT]
         first, second = (str(uuid5(NAMESPACE_URL, f"{NODE}/{number}")) for number in (1, 2))
         self.world.uses = {first: {one: 1, two: 1}, second: {two: 1}}
@@ -161,12 +164,12 @@ class DevicesHarness(WorldHarness):
         )
 
     def traits(self, device: Device) -> frozenset[str]:
-        """Return the traits of a device, with that of its function."""
+        """Return the traits of a device, with the trait of its function."""
         functions = {function_trait(device.function)} if device.function else set()
         return super().traits(device) | functions
 
     def image(self, thing: str) -> tuple[str, str]:
-        """An image that all devices take, of a function that this device does not hold."""
+        """Return an image for all devices, with a function that this device does not have."""
         held = self.world.devices[thing].function
         function = "after" if held != "after" else "later"
         uuid = str(uuid5(NAMESPACE_URL, function))
@@ -175,25 +178,25 @@ class DevicesHarness(WorldHarness):
 
 
 class ReachableHarness(WorldHarness):
-    """Machines of which other processes hear, by HTTP."""
+    """A world of machines that drivers in other processes reach over HTTP."""
 
     other_processes: ClassVar[Capability] = SUPPORTED
 
     def start(self) -> None:
-        """Serve the world, too."""
+        """Register the world, and serve the world over HTTP."""
         super().start()
         self.server = WorldServer(self.world)
         self.server.write(self.directory)
 
     def stop(self) -> None:
-        """Serve it no longer."""
+        """Unregister the world, and stop serving the world."""
         super().stop()
         self.server.shutdown()
         self.server.server_close()
 
 
 class OlderHarness(Harness):
-    """Has none of the optional methods, put before a harness that has."""
+    """Removes the optional methods from the harness that comes after it in the bases."""
 
     expected = Harness.expected
     change = Harness.change
@@ -202,23 +205,23 @@ class OlderHarness(Harness):
 
 
 class OlderWorldHarness(OlderHarness, WorldHarness):
-    """Machines, of which no more is known."""
+    """A WorldHarness without the optional methods."""
 
 
 class OlderDevicesHarness(OlderHarness, DevicesHarness):
-    """Devices, of which no more is known."""
+    """A DevicesHarness without the optional methods."""
 
 
 class ManyMachinesHarness(WorldHarness):
-    """Two thousand machines, from the beginning."""
+    """A WorldHarness that has two thousand machines after each reset."""
 
     def reset(self) -> None:
-        """Replace all devices by new ones."""
+        """Replace all devices by two thousand new ones."""
         self.world.reset(2000)
 
 
 def harness_of(kind: type[LabDriver]) -> type[WorldHarness]:
-    """The harness that fits a driver."""
+    """Return the class of the harness that a driver needs."""
     if issubclass(kind, MachinesDriver):
         if kind.older:
             return OlderWorldHarness

@@ -1,6 +1,6 @@
-"""Drivers that keep all rules: devices below one node, and machines that are nodes.
+"""Drivers that follow all rules: devices below one node, and machines that are nodes.
 
-Mutants are their subclasses: each unusual case has a method of its own, which a mutant overrides.
+Mutants are subclasses of them. Each unusual case has a method of its own, which a mutant overrides.
 """
 
 import json
@@ -33,12 +33,12 @@ Held = dict[str, dict[str, Any]]
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """The options, for generated samples."""
+    """Return the options, for generated configuration samples."""
     return [("lab", OPTIONS)]
 
 
 class LabDriver(ComputeDriver):
-    """Base of both drivers: a connection, and a snapshot of the facts about each device."""
+    """Base of both drivers, with a session of the backend and the facts about each device."""
 
     default_owner: ClassVar[str] = "OWNER_CYBORG"
     #: Whether its harness has none of the optional methods.
@@ -64,7 +64,7 @@ class LabDriver(ComputeDriver):
         self.session = self.asked("connect")["session"]
 
     def ask(self, words: str) -> Any:
-        """The backend's answer, after another connection where it was started anew."""
+        """Send a request, and return the answer; connect again if the session is over."""
         try:
             return self.asked(words)
         except SessionOver:
@@ -75,7 +75,10 @@ class LabDriver(ComputeDriver):
         self.connect()
 
     def asked(self, words: str) -> Any:
-        """The backend's answer; raises BackendError, Refused, SessionOver."""
+        """Send a request, and return the data of the answer.
+
+        Raise BackendError, Refused or SessionOver.
+        """
         try:
             answer = self.sent(words)
         except OSError as error:
@@ -89,24 +92,27 @@ class LabDriver(ComputeDriver):
         return found
 
     def sent(self, words: str) -> str:
-        """The text of an answer; raises OSError, Refused, SessionOver."""
+        """Send a request, and return the text of the answer.
+
+        Raise OSError, Refused or SessionOver.
+        """
         return self.world.request(
             self.session, words, self.timeout, lambda late: self.came_late(words, late)
         )
 
     def came_late(self, words: str, answer: str) -> None:
-        """Handle an answer that comes after the time-out."""
+        """Ignore an answer that comes after the time-out."""
 
     def refused(self, words: str, answer: Facts) -> Any:
-        """Handle an error of the backend; returns an answer in its place, or raises."""
+        """Raise for an error answer of the backend. A mutant may return data in its place."""
         raise self.failed(words, RuntimeError(answer["error"]))
 
     def unreadable(self, words: str, answer: str, error: ValueError) -> Any:
-        """Handle an answer that is not JSON; returns one in its place, or raises."""
+        """Raise for an answer that is not JSON. A mutant may return data in its place."""
         raise self.failed(words, error) from error
 
     def failed(self, words: str, error: Exception) -> BackendError:
-        """Return the error of a request that failed."""
+        """Return the error to raise for a failed request."""
         return BackendError(driver=self.name, operation=words, reason=str(error))
 
     # The snapshot.
@@ -118,11 +124,11 @@ class LabDriver(ComputeDriver):
             self.not_refreshed(error)
 
     def not_refreshed(self, error: BackendError) -> None:
-        """Handle a refresh that failed."""
+        """Raise the error of a failed listing. A mutant may ignore the error."""
         raise error
 
     def read(self) -> None:
-        """Take a new snapshot; keeps the old one and raises if that fails."""
+        """Read all devices; keep the facts of before and raise if a request fails."""
         self.devices = self.read_devices(self.ask("list"))
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
@@ -135,7 +141,7 @@ class LabDriver(ComputeDriver):
         return devices
 
     def not_read(self, name: str, error: BackendError) -> None:
-        """Handle a device whose facts could not be read."""
+        """Raise the error of reading one device. A mutant may leave the device out."""
         raise error
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
@@ -145,7 +151,7 @@ class LabDriver(ComputeDriver):
         return (set(), str(self.ask("events")["last"])) if since is None else self.news(since)
 
     def news(self, since: str) -> tuple[set[str], str]:
-        """The nodes that have changed since a mark, and the next mark."""
+        """Return the nodes that have changed since a mark, and the next mark."""
         events = self.ask(f"events {since}")
         changed = set(events["changed"])
         if changed:
@@ -153,7 +159,7 @@ class LabDriver(ComputeDriver):
         return self.changed(changed), str(events["last"])
 
     def changed(self, devices: set[str]) -> set[str]:
-        """The nodes that have changed if these devices have."""
+        """Return the nodes of changed devices."""
         raise NotImplementedError
 
     # Description of a device.
@@ -169,7 +175,7 @@ class LabDriver(ComputeDriver):
         return {UNITS: Inventory(total=units, max_unit=units, reserved=facts["reserved"])}
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
-        """Say of a busy device that it is."""
+        """Reserve a busy device with a reason."""
         tree.reserve(name, "it is busy")
 
     def traits(self, name: str, facts: Facts) -> set[str]:
@@ -177,9 +183,10 @@ class LabDriver(ComputeDriver):
 
 
 class MachinesDriver(LabDriver):
-    """Each device is a node; other processes find them if it is ``reachable``.
+    """Publishes each device as a node.
 
-    ``has_many``: there are thousands from the beginning.
+    With ``reachable``, other processes reach the backend. With ``has_many``, the harness has two
+    thousand machines.
     """
 
     reachable: ClassVar[bool] = False
@@ -212,7 +219,7 @@ class MachinesDriver(LabDriver):
 
 
 class DevicesDriver(LabDriver):
-    """Each device is a child of one node, and can be programmed."""
+    """Publishes each device as a child of one node, and can program devices."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         nested_providers=SUPPORTED,
@@ -270,7 +277,7 @@ class DevicesDriver(LabDriver):
         tree.update_traits(node, {"HW_ARCH_X86_64"})
 
     def gone(self, tree: ProviderTree, node: str) -> list[str]:
-        """Return the devices that are in the tree, and no longer in the backend."""
+        """Return the names of the devices in the tree that the backend no longer has."""
         known = [tree.data(uuid).name for uuid in tree.get_provider_uuids(node)]
         prefix = self.world.prefix
         return [name for name in known if name.startswith(prefix) and name not in self.devices]

@@ -1,4 +1,4 @@
-"""The laboratory's drivers as packages have them: by entry points."""
+"""Install the lab's drivers for this process, as a package does by its entry points."""
 
 import sys
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import fixtures
 
 
 class Installed(fixtures.Fixture):
-    """A distribution with drivers, by name, and with the options that it lists."""
+    """A distribution with these drivers by name, and with the options that it lists."""
 
     def __init__(self, directory: Path, drivers: Mapping[str, type]) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
-"""Quick means to examine many drivers: without the slow parts of a run that tests do not look at.
+"""Examine many drivers quickly, without slow parts of a run that do not matter for the result.
 
-Drivers publish into the real Placement through its API. Its content is read and deleted directly in
-its database. The state directory is a copy, and the installed distributions are listed once.
+Drivers publish to the real Placement through its API, but the kit reads and empties Placement's
+database directly. State directories are copies of one directory, and the installed distributions
+are listed only once.
 """
 
 from collections import defaultdict
@@ -42,10 +43,10 @@ _AGGREGATES: Final = (
 
 
 class QuickPlacement(RunPlacement):
-    """The process's one."""
+    """The Placement of this process, read and emptied through its database."""
 
     def contents(self) -> Contents:
-        """As RunPlacement's."""
+        """Return all providers by name, as RunPlacement does."""
         with db_api.get_placement_engine().connect() as connection:
             inventories = _rows(connection, _INVENTORIES)
             traits = _rows(connection, _TRAITS)
@@ -67,16 +68,16 @@ class QuickPlacement(RunPlacement):
             }
 
     def empty(self) -> None:
-        """As RunPlacement's."""
+        """Delete all allocations and providers, as RunPlacement does."""
         self._known.clear()
         lab.empty()
 
 
 class QuickSubject(Subject):
-    """A subject whose state directories are copies of an empty one."""
+    """A Subject whose state directories are copies of an empty one."""
 
     def begin(self, *, is_whole: bool = False) -> None:
-        """As Subject's."""
+        """Reset the backend and Placement for a check, as Subject does."""
         super().begin(is_whole=is_whole)
         make_state(self.state_path)
 
@@ -92,7 +93,7 @@ class InOneProcess(fixtures.Fixture):
 
 
 def _rows(connection: Connection, query: str) -> dict[int, list[Any]]:
-    """Return the rows of a query, by their first column."""
+    """Return the rows of a query, grouped by their first column."""
     found: dict[int, list[Any]] = defaultdict(list)
     for key, *values in connection.execute(text(query)):
         found[key].append(values)

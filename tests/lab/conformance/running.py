@@ -1,4 +1,4 @@
-"""The kit as an author runs it: by pytest, in this process or in one of its own."""
+"""Run the kit as an author does: by pytest, in this process or in another one."""
 
 import os
 import sys
@@ -80,7 +80,7 @@ _FEW: Final = {rule.id: rule for rule in rules.all_rules() if rule.id in FEW}
 
 
 class Authors(fixtures.Fixture):
-    """An installed distribution with drivers of outside authors, and harnesses for some of them."""
+    """An installed distribution with drivers of authors, and harnesses for some of them."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -104,13 +104,13 @@ class Authors(fixtures.Fixture):
 
     @property
     def environment(self) -> dict[str, str]:
-        """For a process that is to find them, too."""
+        """The environment of a process that has to find this distribution, too."""
         path = os.pathsep.join([str(self.directory), str(_REPOSITORY)])
         return {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
 
 
 class HereAndQuick(fixtures.Fixture):
-    """Makes runs of the kit in this process use its one Placement, and only few rules."""
+    """Lets runs of the kit in this process use its one Placement, and only a few rules."""
 
     def __init__(self, service: EmbeddedPlacement) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class HereAndQuick(fixtures.Fixture):
 
 
 class InThisProcess:
-    """Checks rules as the process of the rules does, in this process."""
+    """Checks rules in this process, in place of a RuleProcess."""
 
     def __init__(self, asked: Asked, directory: Path, broken: Iterable[str]) -> None:
         page = directory / "calls"
@@ -139,18 +139,18 @@ class InThisProcess:
         self._is_open = False
 
     def begin(self) -> dict[str, Any]:
-        """Start the backend."""
+        """Set up the driver and its backend; return the driver's capabilities."""
         self._examination = self._setting_up.__enter__()
         self._is_open = True
         self._examination.broken.update(self._broken)
         return declared_capabilities(self._driver)
 
     def check(self, rule: Rule) -> Result:
-        """Check a rule."""
+        """Check a rule, and return the result."""
         return self._examination.look(rule)
 
     def end(self) -> None:
-        """Stop the backend; raises NotShown."""
+        """Stop the backend; raise NotShown if that fails."""
         if self._is_open:
             self._is_open = False
             self._setting_up.__exit__(None, None, None)
@@ -159,7 +159,7 @@ class InThisProcess:
 
 
 class Kit:
-    """Runs an author's command lines of the kit in this process."""
+    """Runs command lines of the kit in this process."""
 
     def __init__(self, pytester: pytest.Pytester, authors: Authors) -> None:
         self._pytester: Final = pytester
@@ -171,13 +171,13 @@ class Kit:
         return self._pytester.path
 
     def __call__(self, *arguments: str) -> pytest.RunResult:
-        """Run it."""
+        """Run the kit with these arguments, and return pytest's result."""
         return self._pytester.runpytest_inprocess(*_KIT, *arguments)
 
 
 @dataclass(frozen=True)
 class Processes:
-    """Makes an author's command lines of the kit, to run in processes of their own."""
+    """Makes command lines of the kit that run in processes of their own."""
 
     directory: Path
     authors: Authors

@@ -1,6 +1,6 @@
-"""Machines behind HTTP whose answers have entity tags, and drivers that keep what they have read.
+"""Machines behind HTTP whose answers have entity tags, and drivers that cache the answers.
 
-The harness is as authors write them who know of no faults but the common ones.
+The harness injects only the common faults, like one that was written before the others existed.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _NONE = unsupported("machines have no such thing")
 
 
 class TagsDriver(ComputeDriver):
-    """It keeps its connections, asks again after an error, and reads only what has changed."""
+    """Keeps its connections, repeats a request after an error, and reads only what has changed."""
 
     default_owner: ClassVar[str] = "CUSTOM_OWNER_TAGS"
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -59,7 +59,7 @@ class TagsDriver(ComputeDriver):
         return [*self.machines]
 
     def get(self, path: str) -> Any:
-        """Return the content of a path; raises BackendError."""
+        """Request a path and return the content; raise BackendError."""
         tag, known = self.known.get(path, ("", None))
         try:
             answer = self.session.get(
@@ -73,7 +73,7 @@ class TagsDriver(ComputeDriver):
             raise BackendError(driver=self.name, operation=path, reason=str(error)) from error
 
     def read(self, path: str, answer: requests.Response) -> Any:
-        """Return the content of an answer, and keep it with its tag."""
+        """Return the content of an answer, and cache the content with its tag."""
         found = answer.json()
         self.known[path] = (answer.headers["ETag"], found)
         return found
@@ -93,7 +93,7 @@ class TagsDriver(ComputeDriver):
 
 
 class TagsBeforeReadingDriver(TagsDriver):
-    """It keeps the tag of an answer before it has read the answer."""
+    """Caches the tag of an answer before it has read the content, which is a defect."""
 
     def read(self, path: str, answer: requests.Response) -> Any:
         _, known = self.known.get(path, ("", None))
@@ -186,4 +186,4 @@ class _Request(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log no request."""
+        """Do not log requests."""

@@ -1,4 +1,4 @@
-"""Drivers that do what few do, and that is right, with the rule that could take it for wrong."""
+"""Right drivers that are unusual, each with the rule whose check might take it for wrong."""
 
 import fcntl
 import json
@@ -32,7 +32,7 @@ _AGGREGATE = "2c2c5c0e-8d8e-4c62-8a3f-1de5a1d40b3c"
 
 
 class EndsItsThreadSoon(DevicesDriver):
-    """It has a thread that ends a moment after the driver has asked it to."""
+    """Starts a thread that ends a moment after cleanup_host."""
 
     def init_host(self, service: Service) -> None:
         super().init_host(service)
@@ -48,7 +48,7 @@ class EndsItsThreadSoon(DevicesDriver):
 
 
 class LooksWhoLeaves(MachinesDriver):
-    """It looks which of the moves leave a node, and what they take."""
+    """Reads the source and the old flavor of the migrations that it gets."""
 
     def update_provider_tree(
         self,
@@ -64,7 +64,7 @@ class LooksWhoLeaves(MachinesDriver):
 
 
 class OffersAfterTwoLooks(DevicesDriver):
-    """It offers a device that was busy when it has seen it free in two snapshots."""
+    """Keeps a device reserved until two listings have shown it free."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -87,7 +87,7 @@ class OffersAfterTwoLooks(DevicesDriver):
 
 
 class OffersAfterFiveSeconds(MachinesDriver):
-    """It offers a machine that was busy five seconds after it has seen that for the last time."""
+    """Keeps a machine reserved until five seconds after the last listing that showed it busy."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -111,14 +111,14 @@ class OffersAfterFiveSeconds(MachinesDriver):
 
 
 class ForgetsItsFunctionWhileBusy(DevicesDriver):
-    """The function of a device is not known while it is programmed."""
+    """Publishes no function trait for a busy device."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return super().traits(name, {**facts, "function": None} if facts["busy"] else facts)
 
 
 class KnowsNoFunctionOfBusyOnes(ForgetsItsFunctionWhileBusy):
-    """A device that is busy may be being programmed: its function is not known then."""
+    """Raises in current_function for a busy device, and publishes no function trait."""
 
     def current_function(self, provider_uuid: str) -> str | None:
         if self.devices[self.names[provider_uuid]]["busy"]:
@@ -127,7 +127,7 @@ class KnowsNoFunctionOfBusyOnes(ForgetsItsFunctionWhileBusy):
 
 
 class BelievesNoNote(DevicesDriver):
-    """It cannot ask a device: after a job it does not know the function any more."""
+    """Raises in current_function for a device after programming, since it cannot ask the device."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         self.noted.add(provider_uuid)
@@ -141,7 +141,7 @@ class BelievesNoNote(DevicesDriver):
 
 
 class RefusesToSayWhatIsClean(DevicesDriver):
-    """It raises where it cannot say whether a device is clean."""
+    """Raises in is_clean for a device that is not clean."""
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         if not super().is_clean(provider_uuid, since):
@@ -154,7 +154,7 @@ CONFORMING: Sequence[type[LabDriver]] = [OffersAfterTwoLooks, OffersAfterFiveSec
 
 
 class CountsOnItsNode(DevicesDriver):
-    """Its node has as many slots as there are devices, and a trait of that."""
+    """Publishes the number of devices as an inventory and as a trait of the node."""
 
     def describe_root(self, tree: ProviderTree, node: str) -> None:
         super().describe_root(tree, node)
@@ -164,7 +164,7 @@ class CountsOnItsNode(DevicesDriver):
 
 
 class SharesAPool(DevicesDriver):
-    """The units of all devices are in a pool, which is shared."""
+    """Publishes the units of all devices also in a sharing provider."""
 
     def describe_root(self, tree: ProviderTree, node: str) -> None:
         super().describe_root(tree, node)
@@ -179,7 +179,7 @@ class SharesAPool(DevicesDriver):
 
 
 class HasFunctionsBeside(DevicesDriver):
-    """A device has a function beside it, below the node."""
+    """Publishes a function for each device as a further child of the node."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         super().describe(tree, name, facts)
@@ -196,7 +196,7 @@ class HasFunctionsBeside(DevicesDriver):
 
 
 class HasPartsBelowNodes(MachinesDriver):
-    """Each machine has two parts below it, one below the other, told as plain mappings."""
+    """Publishes two levels of children below each machine, with dicts as inventories."""
 
     capabilities: ClassVar[Capabilities] = replace(
         MachinesDriver.capabilities, nested_providers=SUPPORTED
@@ -216,7 +216,7 @@ class HasPartsBelowNodes(MachinesDriver):
 
 
 class DedicatesCpus(MachinesDriver):
-    """The object of a node has all its CPUs, of which the tree has some as dedicated."""
+    """Publishes a part of the vcpus of the ComputeNode as PCPU."""
 
     default_owner: ClassVar[str] = "OWNER_NOVA"
 
@@ -226,7 +226,7 @@ class DedicatesCpus(MachinesDriver):
 
 
 class HasTheUuidOfItsHardware(PublishesItsHost):
-    """Its host has the uuid of the hardware, whatever the host is called."""
+    """Gives the node of its host the uuid of the hardware, with any host name."""
 
     older: ClassVar[bool] = True
 
@@ -238,7 +238,7 @@ class HasTheUuidOfItsHardware(PublishesItsHost):
 
 
 class AsksAgain(DevicesDriver):
-    """It asks up to three times before it gives up."""
+    """Sends a request up to three times before it fails."""
 
     def asked(self, words: str) -> Any:
         for _ in range(2):
@@ -248,7 +248,7 @@ class AsksAgain(DevicesDriver):
 
 
 class FreesAtTheSecondLook(MachinesDriver):
-    """A machine is free when it was not busy at two looks, one after the other."""
+    """Keeps a machine reserved until two successive listings have shown it free."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         before = {name for name, facts in self.devices.items() if facts["was_busy"]}
@@ -260,7 +260,7 @@ class FreesAtTheSecondLook(MachinesDriver):
 
 
 class AsksInThreads(DevicesDriver):
-    """It asks for several devices at once: the calls are in another order each time."""
+    """Reads several devices at the same time, so that the order of its calls varies."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         with ThreadPoolExecutor(4) as pool:
@@ -269,7 +269,7 @@ class AsksInThreads(DevicesDriver):
 
 
 class KeepsAFileAndALock(MachinesDriver):
-    """Its file is always whole, and its lock ends with its process."""
+    """Keeps a file that is always complete, and a lock that ends with its process."""
 
     reachable = True
 
@@ -292,7 +292,7 @@ class KeepsAFileAndALock(MachinesDriver):
 
 
 class HasASlowBackend(DevicesDriver):
-    """Each of its calls takes a while."""
+    """Takes some time for each request."""
 
     def sent(self, words: str) -> str:
         threading.Event().wait(0.05)
@@ -300,7 +300,7 @@ class HasASlowBackend(DevicesDriver):
 
 
 class LogsAndWarns(DevicesDriver):
-    """It logs by its own logger, which it configures, and by that of a library; and it warns."""
+    """Configures and uses its own logger, logs by the logger of a library, and warns."""
 
     def refresh(self) -> None:
         super().refresh()
@@ -311,7 +311,7 @@ class LogsAndWarns(DevicesDriver):
 
 
 class DrawsNumbers(DevicesDriver):
-    """It draws numbers, and seeds a generator of its own."""
+    """Draws random numbers, and seeds only a generator of its own."""
 
     def refresh(self) -> None:
         super().refresh()
@@ -319,11 +319,11 @@ class DrawsNumbers(DevicesDriver):
 
 
 class _OfALibrary(Warning):
-    """A warning that only a library gives."""
+    """A warning of a library."""
 
 
 class IgnoresALibrary(LogsAndWarns):
-    """It ignores the warnings of a library, and configures its own loggers."""
+    """Ignores the warnings of one library, and configures its own logger."""
 
     def init_host(self, service: Service) -> None:
         super().init_host(service)
@@ -331,7 +331,7 @@ class IgnoresALibrary(LogsAndWarns):
 
 
 class WaitsBetweenAttempts(DevicesDriver):
-    """It waits after a failure, for its own thread, and for a device that it programs."""
+    """Sleeps after a failure and while it programs, and waits for its own thread."""
 
     def failed(self, words: str, error: Exception) -> BackendError:
         time.sleep(0.05)
@@ -351,7 +351,7 @@ class WaitsBetweenAttempts(DevicesDriver):
 
 
 class HasAPool(DevicesDriver):
-    """It has as many threads as it needs, up to twelve, and ends them."""
+    """Uses a pool of at most twelve threads, which cleanup_host ends."""
 
     def init_host(self, service: Service) -> None:
         super().init_host(service)
@@ -366,7 +366,7 @@ class HasAPool(DevicesDriver):
 
 
 class RemembersForAWhile(MachinesDriver):
-    """It knows when the last hundred refreshes were, and what they found."""
+    """Keeps the results of its last hundred listings."""
 
     def init_host(self, service: Service) -> None:
         super().init_host(service)
@@ -378,7 +378,7 @@ class RemembersForAWhile(MachinesDriver):
 
 
 class LooksAtEverySecondPoll(MachinesDriver):
-    """It spares its backend: every other poll has no news, and the mark of before."""
+    """Requests events only in every second poll; the others return no node and the old mark."""
 
     polls = 0
 
@@ -388,7 +388,7 @@ class LooksAtEverySecondPoll(MachinesDriver):
 
 
 class RepeatsItsNews(MachinesDriver):
-    """It names once more what was new at the poll before: its backend's clocks may differ."""
+    """Names each changed node in the next poll again, as a feed with inexact times may."""
 
     before: frozenset[str] = frozenset()
 
@@ -399,7 +399,7 @@ class RepeatsItsNews(MachinesDriver):
 
 
 class RefusesMarksOfOthers(MachinesDriver):
-    """It refuses a mark of an instance before it."""
+    """Raises for a mark of an earlier instance."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         life, _, place = (since or "").partition(":")
@@ -410,7 +410,7 @@ class RefusesMarksOfOthers(MachinesDriver):
 
 
 class AsksTwice(MachinesDriver):
-    """It asks again where one answer was an error."""
+    """Sends a request again if the answer is an error."""
 
     def refused(self, words: str, answer: Facts) -> Any:
         if words in self.noted:
@@ -423,14 +423,14 @@ class AsksTwice(MachinesDriver):
 
 
 class SortsItsMachines(MachinesDriver):
-    """It sorts what it lists: n log n is no square."""
+    """Sorts its list of machines, so that the cost grows like n log n."""
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         return sorted(super().get_available_nodes(refresh))
 
 
 class HasManyMachines(MachinesDriver):
-    """It has two thousand machines from the beginning."""
+    """Has two thousand machines after each reset."""
 
     has_many: ClassVar[bool] = True
 

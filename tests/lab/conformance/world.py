@@ -1,7 +1,8 @@
-"""A backend in memory: devices, their users, and the events of devices.
+"""A backend in memory, called a world: devices, the instances that use them, and events.
 
-A driver finds it by the name in its configuration, and sends it requests in words. It answers with
-JSON, like a service over HTTP. It notes each request, and a request can meet a fault.
+A driver finds a world by the name in its configuration, and sends requests such as "show device-1".
+The world answers with JSON, like a service over HTTP. It records each request, and a request can
+meet a fault.
 """
 
 import json
@@ -35,16 +36,16 @@ _APIS: Final = (
 
 
 class Refused(Exception):
-    """A request that makes no sense: there is no such device, image or path."""
+    """The request is wrong: there is no such device, image or path."""
 
 
 class SessionOver(Exception):
-    """The session is not known: the backend has been started since it began."""
+    """The session of the request is no longer valid, since the backend was restarted."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """State of a device: it needs ``reserved`` units itself, instances use ``used`` units."""
+    """The state of a device: ``reserved`` units are for itself, instances use ``used`` units."""
 
     units: int = 4
     used: int = 0
@@ -57,7 +58,7 @@ class Device:
 
 @dataclass
 class World:
-    """Devices in their slots, whose names begin with ``prefix``; a harness changes them."""
+    """A backend with devices, whose names begin with ``prefix``. A harness changes them."""
 
     prefix: str
     devices: dict[str, Device] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class World:
 
     @staticmethod
     def found(name: str) -> "World":
-        """Return the world of that name, which is in this process or served by another one."""
+        """Return the world with this name, in this process or in the one that serves it."""
         if name in WORLDS:
             return WORLDS[name]
         return cast(World, RemoteWorld(**json.loads((Path(name) / "served.json").read_text())))
@@ -95,7 +96,7 @@ class World:
     # Changes by the harness.
 
     def reset(self, count: int) -> None:
-        """Replace everything by that many new devices."""
+        """Replace all devices by so many new ones, and forget events and answers."""
         with self._lock:
             self.devices, self.pulled, self.uses, self.images = {}, {}, {}, {}
             self._made, self._events = 0, []
@@ -105,7 +106,7 @@ class World:
             self.add()
 
     def add(self) -> str:
-        """Add a device in a slot that was never used; it differs from the one before it."""
+        """Add a device with a new name; its units and traits differ from those of the last one."""
         with self._lock:
             name = f"{self.prefix}{self._made}"
             size = self._made % len(_APIS)
@@ -120,7 +121,7 @@ class World:
             self._events.append(name)
 
     def put_back(self, name: str) -> None:
-        """Restore a removed device as it was."""
+        """Add a removed device again, as it was."""
         with self._lock:
             self._put(name, self.pulled.pop(name))
 
@@ -130,7 +131,7 @@ class World:
             self._put(name, replace(self.devices[name], **changes))
 
     def restart(self) -> None:
-        """Know no session any more."""
+        """End all sessions, as a restart of the backend does."""
         with self._lock:
             self._known_from = self._sessions + 1
 
@@ -141,7 +142,7 @@ class World:
     # Requests of drivers.
 
     def expect(self, at: int | None, fault: Fault | None) -> None:
-        """As Harness.expect."""
+        """Break the requests from now on, as ``Harness.expect`` describes."""
         with self._lock:
             self._over.set()
             self._over = threading.Event()
@@ -158,10 +159,10 @@ class World:
         timeout: float | None,
         take_late: Callable[[str], None] | None = None,
     ) -> str:
-        """Return the answer to a request, as JSON; ``take_late`` gets an answer that is too late.
+        """Return the answer to a request as JSON. ``take_late`` gets an answer after the time-out.
 
-        Raises ConnectionError while the backend is away, TimeoutError after the time-out,
-        SessionOver, and Refused.
+        Raise ConnectionError if the connection fails, TimeoutError after the time-out, SessionOver
+        for an old session, and Refused for a wrong request.
         """
         with self._lock:
             meets = self._fault if self._at in (None, len(self.calls)) else None
@@ -213,13 +214,13 @@ class World:
         return {"programmed": name}
 
     def clean(self, name: str) -> None:
-        """Clean a device of its last user's data, and free it."""
+        """Clean a device of the data of its last user, and set it to free."""
         self.change(name, busy=False, cleaned=datetime.now(UTC).isoformat())
 
 
 @dataclass(frozen=True)
 class RemoteWorld:
-    """A driver's side of a world in another process, which serves the world at ``url``."""
+    """A world in another process, which serves that world at ``url``."""
 
     url: str
     prefix: str
@@ -231,7 +232,7 @@ class RemoteWorld:
         timeout: float | None,
         take_late: Callable[[str], None] | None = None,
     ) -> str:
-        """As World's; nothing comes late."""
+        """Send a request to the other process, and return its answer. No answer comes late."""
         question = json.dumps({"session": session, "words": words, "timeout": timeout})
         with urlopen(self.url, question.encode()) as answer:
             told: dict[str, str] = json.load(answer)
@@ -246,7 +247,7 @@ _RAISED: Final[dict[str, type[Exception]]] = {
 
 
 class WorldServer(ThreadingHTTPServer):
-    """Serves a world to other processes, which find it in a directory."""
+    """Serves a world over HTTP to other processes."""
 
     daemon_threads = True
 
@@ -256,7 +257,7 @@ class WorldServer(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     def write(self, directory: Path) -> None:
-        """Write down where it is."""
+        """Write the URL to a file in a directory, by which ``World.found`` finds the world."""
         told = {"url": f"http://127.0.0.1:{self.server_port}", "prefix": self.world.prefix}
         (directory / "served.json").write_text(json.dumps(told))
 
@@ -276,4 +277,4 @@ class _Question(BaseHTTPRequestHandler):
             self.wfile.write(json.dumps(told).encode())
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log no request."""
+        """Do not log requests."""

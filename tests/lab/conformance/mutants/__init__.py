@@ -1,4 +1,7 @@
-"""Drivers with one defect each, by the rule that it breaks; a module for each chapter."""
+"""Mutants: drivers with one defect each, which breaks one rule. A module for each chapter of rules.
+
+Each docstring says what the driver does wrong.
+"""
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -13,7 +16,7 @@ _MUTANTS: Final[list[tuple[str, type[LabDriver]]]] = []
 
 
 def mutant(rule: str) -> Callable[[T], T]:
-    """Register a class as a mutant, which breaks the rule of that id."""
+    """Register a class as a mutant that breaks the rule with this id."""
 
     def register(kind: T) -> T:
         _MUTANTS.append((rule, kind))
@@ -23,7 +26,7 @@ def mutant(rule: str) -> Callable[[T], T]:
 
 
 def all_mutants() -> Iterator[tuple[str, type[LabDriver]]]:
-    """Every mutant, with the id of the rule that it breaks."""
+    """Yield all mutants in the order of the rules, each with the id of the rule that it breaks."""
     for module in iter_modules(__path__, f"{__name__}."):
         import_module(module.name)
     yield from sorted(_MUTANTS, key=lambda one: (one[0], one[1].__qualname__))

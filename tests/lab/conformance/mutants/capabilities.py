@@ -1,4 +1,4 @@
-"""Mutants of capabilities (WHF-9..)."""
+"""Mutants that break the rules on capabilities (WHF-9..)."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from wharfinger.exceptions import DriverError, ProgrammingRefused
 
 @mutant("WHF-901")
 class NestsSomeDay(MachinesDriver):
-    """It declares children, and has none."""
+    """Declares nested_providers, but has no children."""
 
     capabilities: ClassVar[Capabilities] = replace(
         MachinesDriver.capabilities, nested_providers=SUPPORTED
@@ -22,7 +22,7 @@ class NestsSomeDay(MachinesDriver):
 
 @mutant("WHF-902")
 class NestsInSecret(DevicesDriver):
-    """It has children, and declares that it has not."""
+    """Has children, but declares nested_providers as unsupported."""
 
     capabilities: ClassVar[Capabilities] = replace(
         DevicesDriver.capabilities, nested_providers=unsupported("there is one node")
@@ -31,7 +31,7 @@ class NestsInSecret(DevicesDriver):
 
 @mutant("WHF-903")
 class ReshapesInSecret(DevicesDriver):
-    """It moves inventory of old layouts, and declares that it does not."""
+    """Raises ReshapeNeeded for an old layout, but declares reshape as unsupported."""
 
     capabilities: ClassVar[Capabilities] = replace(
         DevicesDriver.capabilities, reshape=unsupported("nothing ever moves")
@@ -40,7 +40,7 @@ class ReshapesInSecret(DevicesDriver):
 
 @mutant("WHF-904")
 class HasAnOpinionOfCleaning(MachinesDriver):
-    """It cleans nothing, and reports every provider as clean."""
+    """Reports every provider as clean, although it declares cleaning as unsupported."""
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         return True
@@ -48,7 +48,7 @@ class HasAnOpinionOfCleaning(MachinesDriver):
 
 @mutant("WHF-921")
 class SaysWhatItKnew(DevicesDriver):
-    """It takes the function of a device from its snapshot, which may be outdated."""
+    """Returns as current_function that of the last listing, which may be outdated."""
 
     def current_function(self, provider_uuid: str) -> str | None:
         function: str | None = self.devices[self.names[provider_uuid]]["function"]
@@ -57,7 +57,7 @@ class SaysWhatItKnew(DevicesDriver):
 
 @mutant("WHF-921")
 class ProgramsLater(DevicesDriver):
-    """It returns before anything has happened."""
+    """Returns from program without loading the image."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         if provider_uuid not in self.names or image not in self.world.images:
@@ -67,7 +67,7 @@ class ProgramsLater(DevicesDriver):
 
 @mutant("WHF-922")
 class SwallowsErrors(DevicesDriver):
-    """It reports no error when programming fails."""
+    """Returns from program without an error when programming fails."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         try:
@@ -78,7 +78,7 @@ class SwallowsErrors(DevicesDriver):
 
 @mutant("WHF-923")
 class LeavesItselfOut(DevicesDriver):
-    """It names the others that lose what they hold, and not the device itself."""
+    """Returns as programming_scope the other devices, but not the device itself."""
 
     def programming_scope(self, provider_uuid: str) -> Collection[str]:
         return [uuid for uuid in self.names if uuid != provider_uuid]
@@ -86,7 +86,7 @@ class LeavesItselfOut(DevicesDriver):
 
 @mutant("WHF-923")
 class NamesNoTrait(DevicesDriver):
-    """The trait of a new function is a name as its vendor writes it."""
+    """Returns as function_trait a name that is not a trait."""
 
     def function_trait(self, provider_uuid: str, function: str) -> str:
         trait = super().function_trait(provider_uuid, function)
@@ -95,7 +95,7 @@ class NamesNoTrait(DevicesDriver):
 
 @mutant("WHF-931")
 class IsAlwaysClean(DevicesDriver):
-    """Everything is clean, at any time."""
+    """Returns True from is_clean for every provider and time."""
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         return True
@@ -103,7 +103,7 @@ class IsAlwaysClean(DevicesDriver):
 
 @mutant("WHF-932")
 class TakesFreeForClean(DevicesDriver):
-    """It takes every device that is not busy for clean."""
+    """Returns True from is_clean for every device that is not busy."""
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         facts = self.devices.get(self.names.get(provider_uuid, ""))
@@ -112,7 +112,7 @@ class TakesFreeForClean(DevicesDriver):
 
 @mutant("WHF-932")
 class TakesOnceCleanedForClean(DevicesDriver):
-    """It reports a device as clean that was cleaned before the given time."""
+    """Returns True from is_clean for a free device that was cleaned before ``since``, too."""
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         facts = self.devices.get(self.names.get(provider_uuid, ""), {})
@@ -121,7 +121,7 @@ class TakesOnceCleanedForClean(DevicesDriver):
 
 @mutant("WHF-932")
 class TakesTheChangeForACleaning(DevicesDriver):
-    """It has seen the device become free, and asks no clock when that was."""
+    """Returns True from is_clean for a device that it has seen become free, ignoring ``since``."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         devices = super().read_devices(names)
@@ -135,7 +135,7 @@ class TakesTheChangeForACleaning(DevicesDriver):
 
 @mutant("WHF-921")
 class ProgramsTheFirst(DevicesDriver):
-    """It programs the first device, whichever is meant."""
+    """Programs the first device instead of the requested one."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         first = provider_uuid if provider_uuid not in self.names else next(iter(self.names))
@@ -144,7 +144,7 @@ class ProgramsTheFirst(DevicesDriver):
 
 @mutant("WHF-924")
 class RefusesAll(DevicesDriver):
-    """It reports each failure as if programming had not begun."""
+    """Raises ProgrammingRefused for each failure, also if the device may have been programmed."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Mutants of what a driver declares (WHF-1..)."""
+"""Mutants that break the rules on loading and creating a driver (WHF-1..)."""
 
 import signal
 import threading
@@ -15,7 +15,7 @@ from wharfinger.objects import Service
 
 @mutant("WHF-101")
 class ClaimsMore(MachinesDriver):
-    """It declares programming, and has no method for that."""
+    """Declares programming, but has no method for it."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         nested_providers=unsupported("a machine is one provider"),
@@ -28,14 +28,14 @@ class ClaimsMore(MachinesDriver):
 
 @mutant("WHF-101")
 class NamesNoOwner(MachinesDriver):
-    """Its default owner is no owner trait."""
+    """Declares a default owner that is not an owner trait."""
 
     default_owner: ClassVar[str] = "LAB"
 
 
 @mutant("WHF-102")
 class ConnectsTooSoon(DevicesDriver):
-    """It connects when it is made."""
+    """Connects to the backend in its constructor."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -44,7 +44,7 @@ class ConnectsTooSoon(DevicesDriver):
 
 @mutant("WHF-102")
 class WatchesTooSoon(MachinesDriver):
-    """It has a thread from when it is made to when it is connected."""
+    """Starts a thread in its constructor, and ends it when it is connected."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -60,7 +60,7 @@ class WatchesTooSoon(MachinesDriver):
 
 @mutant("WHF-103")
 class HasAnOptionMore(DevicesDriver):
-    """It registers an option that its package does not list."""
+    """Registers an option that its package does not list."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -69,7 +69,7 @@ class HasAnOptionMore(DevicesDriver):
 
 @mutant("WHF-102")
 class KeepsAJournal(MachinesDriver):
-    """It begins a journal when it is made."""
+    """Writes a file in its constructor."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -79,7 +79,7 @@ class KeepsAJournal(MachinesDriver):
 
 @mutant("WHF-102")
 class HandlesSignals(DevicesDriver):
-    """It has an opinion of how the process is to end."""
+    """Sets a signal handler in its constructor."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)

@@ -1,4 +1,4 @@
-"""Mutants in whose memory a fault leaves something behind (WHF-72.)."""
+"""Mutants on which a fault has a lasting effect (WHF-72.)."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from wharfinger.providers import ProviderTree
 
 @mutant("WHF-721")
 class KnowsADeviceBeforeItIsRead(DevicesDriver):
-    """It reads the traits of a device once, and marks the device as known before it has them."""
+    """Reads the traits of a device once, but notes the device as known before it has them."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -38,7 +38,7 @@ class KnowsADeviceBeforeItIsRead(DevicesDriver):
 
 @mutant("WHF-721")
 class ForgetsWhoIsBusyInAFailedPoll(DevicesDriver):
-    """It keeps a list of busy devices, and empties it where a poll has read half of them."""
+    """Keeps a list of busy devices, and empties it when a poll fails in the middle."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         events = self.ask(f"events {since}")
@@ -58,7 +58,7 @@ class ForgetsWhoIsBusyInAFailedPoll(DevicesDriver):
 
 @mutant("WHF-721")
 class TakesTheMarkOfAFailedPoll(DevicesDriver):
-    """It goes on behind the last event that it has heard of, though it could not read the rest."""
+    """Goes on after the last event of a failed poll, though it could not read the devices."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ class TakesTheMarkOfAFailedPoll(DevicesDriver):
 
 @mutant("WHF-721")
 class SwallowsAFailedPoll(MachinesDriver):
-    """Where it cannot read what has changed, it says that nothing has."""
+    """Names no node if it cannot read the changed devices in a poll."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         events = self.ask(f"events {since}")
@@ -91,7 +91,7 @@ class SwallowsAFailedPoll(MachinesDriver):
 
 @mutant("WHF-721")
 class ForgetsARemovalOfAFailedListing(DevicesDriver):
-    """It compares each list with the last one, and forgets what went where the rest failed."""
+    """Compares each list with the last one, and loses a removal if the listing fails after that."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ class ForgetsARemovalOfAFailedListing(DevicesDriver):
 
 @mutant("WHF-721")
 class GivesUpAfterThreeErrors(MachinesDriver):
-    """It counts errors, and asks no machine any more that has had one of them three times."""
+    """Never reads a machine again after one error of the backend, and keeps its old facts."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -136,7 +136,7 @@ class GivesUpAfterThreeErrors(MachinesDriver):
 
 @mutant("WHF-722")
 class ReadsAnswersInTheirOrder(DevicesDriver):
-    """It takes an answer that comes late for the answer to its next request."""
+    """Takes a late answer for the answer to its next request."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -152,7 +152,7 @@ class ReadsAnswersInTheirOrder(DevicesDriver):
 
 @mutant("WHF-722")
 class IsOneAnswerBehind(MachinesDriver):
-    """It takes an answer that comes late for the answer to the same question, asked again."""
+    """Takes a late answer for the answer to the same request when it repeats that."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ class IsOneAnswerBehind(MachinesDriver):
 
 @mutant("WHF-722")
 class ReadsADeviceOnlyAfterAnEvent(MachinesDriver):
-    """It keeps what it has read of a machine, which may be stale, until an event names it."""
+    """Keeps what it has read of a machine, even if stale, until an event names the machine."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -187,7 +187,7 @@ class ReadsADeviceOnlyAfterAnEvent(MachinesDriver):
 
 
 class KeepsAFile(MachinesDriver):
-    """It keeps in a file which machines it has seen, each with its traits."""
+    """Base of drivers that keep facts about machines in a file."""
 
     reachable = True
 
@@ -199,7 +199,7 @@ class KeepsAFile(MachinesDriver):
 
 @mutant("WHF-723")
 class WritesAFileByHalves(KeepsAFile):
-    """It writes its file in place, and does not start where it cannot read the file."""
+    """Writes its file in place, and does not start if it cannot read the file."""
 
     def init_host(self, service: Service) -> None:
         super().init_host(service)
@@ -212,7 +212,7 @@ class WritesAFileByHalves(KeepsAFile):
 
 @mutant("WHF-723")
 class BelievesAFileThatIsEmpty(KeepsAFile):
-    """It reads traits once, and keeps them in a file; of an empty file it has no traits."""
+    """Keeps the traits of machines in a file; publishes no traits if the file is empty."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         devices = super().read_devices(names)
@@ -226,7 +226,7 @@ class BelievesAFileThatIsEmpty(KeepsAFile):
 
 @mutant("WHF-723")
 class LeavesALockBehind(KeepsAFile):
-    """Its lock is a file that exists; the file stays when its process dies."""
+    """Uses a file as a lock, which stays locked when the process is killed."""
 
     def read(self) -> None:
         try:
@@ -242,7 +242,7 @@ class LeavesALockBehind(KeepsAFile):
 
 @mutant("WHF-722")
 class KeepsALateAnswer(MachinesDriver):
-    """It reads a machine after an event, and takes an answer that comes late for the newest."""
+    """Reads a machine after an event, and takes a late answer for a newer one."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -271,7 +271,7 @@ class KeepsALateAnswer(MachinesDriver):
 
 @mutant("WHF-723")
 class WritesDownWhatItIsAboutToRead(KeepsAFile):
-    """It reads the traits of a machine once, and writes down before that it has done so."""
+    """Reads the traits of a machine once, and notes in its file that it has done so before that."""
 
     def init_host(self, service: Service) -> None:
         super().init_host(service)
@@ -289,7 +289,7 @@ class WritesDownWhatItIsAboutToRead(KeepsAFile):
         return devices
 
     def write(self, known: dict[str, Any]) -> None:
-        """Write the file, which is always whole."""
+        """Replace the file at once, so that it is always complete."""
         new = self.directory / "machines.json.new"
         new.write_text(json.dumps(known))
         new.replace(self.file)

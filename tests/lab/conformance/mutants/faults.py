@@ -1,4 +1,4 @@
-"""Mutants of backends that fail (WHF-7..)."""
+"""Mutants that break the rules on failing backends (WHF-7..)."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from wharfinger.exceptions import BackendError
 
 @mutant("WHF-701")
 class ListsNothing(MachinesDriver):
-    """A backend that does not answer has no machines."""
+    """Returns an empty list of machines if the backend does not answer."""
 
     def not_refreshed(self, error: BackendError) -> None:
         self.devices = {}
@@ -20,7 +20,7 @@ class ListsNothing(MachinesDriver):
 
 @mutant("WHF-701")
 class ListsWhatWas(DevicesDriver):
-    """A backend that does not answer has what it had."""
+    """Returns the list of its last listing if the backend does not answer."""
 
     def not_refreshed(self, error: BackendError) -> None:
         pass
@@ -28,7 +28,7 @@ class ListsWhatWas(DevicesDriver):
 
 @mutant("WHF-701")
 class MayNotSeeAny(MachinesDriver):
-    """It takes a denied list of machines for an empty one."""
+    """Takes the answer that it has no access for an empty list."""
 
     def refused(self, words: str, answer: Facts) -> Any:
         return [] if answer["error"] == DENIED else super().refused(words, answer)
@@ -36,7 +36,7 @@ class MayNotSeeAny(MachinesDriver):
 
 @mutant("WHF-702")
 class GivesUpForGood(DevicesDriver):
-    """After an error it does not ask any more."""
+    """Fails all requests after the first error."""
 
     def failed(self, words: str, error: Exception) -> BackendError:
         def refuse(words: str) -> NoReturn:
@@ -47,7 +47,7 @@ class GivesUpForGood(DevicesDriver):
 
 
 class Skipping(DevicesDriver):
-    """It leaves out a device whose call fails with one of these errors."""
+    """Leaves out a device if reading the device fails with the error ``passes_over``."""
 
     passes_over: type[Exception]
 
@@ -58,21 +58,21 @@ class Skipping(DevicesDriver):
 
 @mutant("WHF-703")
 class SkipsRefused(Skipping):
-    """It leaves out a device for which the backend refuses the call."""
+    """Leaves out a device if the connection fails while it reads the device."""
 
     passes_over = ConnectionError
 
 
 @mutant("WHF-704")
 class SkipsUnreadable(Skipping):
-    """It leaves out a device whose description cannot be read."""
+    """Leaves out a device if the answer about the device is not complete JSON."""
 
     passes_over = ValueError
 
 
 @mutant("WHF-704")
 class ReadsAsFarAsItGoes(DevicesDriver):
-    """It takes what it can read of a description, and defaults for the rest."""
+    """Takes the complete part of a broken-off answer, and defaults for the rest."""
 
     def unreadable(self, words: str, answer: str, error: ValueError) -> Any:
         if not words.startswith("show"):
@@ -84,14 +84,14 @@ class ReadsAsFarAsItGoes(DevicesDriver):
 
 @mutant("WHF-705")
 class SkipsSilent(Skipping):
-    """It leaves out a device whose answer does not come in time."""
+    """Leaves out a device if the backend does not answer in time."""
 
     passes_over = TimeoutError
 
 
 @mutant("WHF-706")
 class WaitsForEver(DevicesDriver):
-    """It has no time-out."""
+    """Has no time-out for requests."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -100,14 +100,14 @@ class WaitsForEver(DevicesDriver):
 
 @mutant("WHF-707")
 class NeverConnectsAgain(DevicesDriver):
-    """It has one session, for as long as it runs."""
+    """Does not connect again after the backend was restarted."""
 
     def connect_again(self) -> None:
         raise self.failed("connect", OSError("it has been done"))
 
 
 class Trusting(MachinesDriver):
-    """It keeps the old facts of a machine whose call fails with one of these errors."""
+    """Keeps the old facts of a machine if reading the machine fails with ``passes_over``."""
 
     passes_over: type[Exception]
 
@@ -124,21 +124,21 @@ class Trusting(MachinesDriver):
 
 @mutant("WHF-703")
 class KeepsWhatItKnew(Trusting):
-    """It publishes the old facts of a machine for which the backend refuses the call."""
+    """Keeps the old facts of a machine if the connection fails while it reads the machine."""
 
     passes_over = ConnectionError
 
 
 @mutant("WHF-704")
 class KeepsWhatItCouldRead(Trusting):
-    """It publishes the old facts of a machine whose description cannot be read."""
+    """Keeps the old facts of a machine if the answer is not complete JSON."""
 
     passes_over = ValueError
 
 
 @mutant("WHF-708")
 class ReadsErrors(DevicesDriver):
-    """It takes an error for a description, with defaults for what is not in it."""
+    """Takes an error answer for the facts of a device, with defaults for what it lacks."""
 
     def refused(self, words: str, answer: Facts) -> Any:
         if not words.startswith("show"):
@@ -149,7 +149,7 @@ class ReadsErrors(DevicesDriver):
 
 @mutant("WHF-709")
 class AsksAgainAndSkips(MachinesDriver):
-    """It asks three times for a machine, and leaves it out if it gets no answer."""
+    """Asks three times for a machine, and leaves the machine out if the backend does not answer."""
 
     def asked(self, words: str) -> Any:
         for _ in range(2):

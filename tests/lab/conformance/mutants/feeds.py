@@ -1,4 +1,4 @@
-"""Mutants of the change feed (WHF-91.)."""
+"""Mutants that break the rules on the change feed (WHF-91.)."""
 
 from contextlib import suppress
 from typing import Any
@@ -10,7 +10,7 @@ from wharfinger.exceptions import BackendError
 
 @mutant("WHF-911")
 class NamesNothing(DevicesDriver):
-    """It asks for what has happened, and names nothing."""
+    """Requests the events, but names no node."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         return set(), super().news(since)[1]
@@ -18,7 +18,7 @@ class NamesNothing(DevicesDriver):
 
 @mutant("WHF-911")
 class NamesWithoutALook(MachinesDriver):
-    """It names what has changed, and answers from what it knew before."""
+    """Names the changed nodes, but describes them as before."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         events = self.ask(f"events {since}")
@@ -27,7 +27,7 @@ class NamesWithoutALook(MachinesDriver):
 
 @mutant("WHF-911")
 class NamesDevices(DevicesDriver):
-    """It names the devices that have changed, and not their node."""
+    """Names the changed devices instead of their node."""
 
     def changed(self, devices: set[str]) -> set[str]:
         return devices
@@ -35,7 +35,7 @@ class NamesDevices(DevicesDriver):
 
 @mutant("WHF-912")
 class NamesOnce(DevicesDriver):
-    """It tells each event once."""
+    """Names the nodes of an event only once, also if it is asked with the same mark again."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         changed, mark = super().news(since)
@@ -47,7 +47,7 @@ class NamesOnce(DevicesDriver):
 
 @mutant("WHF-913")
 class NamesWhatIsGone(MachinesDriver):
-    """It names every machine of which there is an event."""
+    """Names every machine with an event, also removed ones."""
 
     def changed(self, devices: set[str]) -> set[str]:
         return devices
@@ -55,7 +55,7 @@ class NamesWhatIsGone(MachinesDriver):
 
 @mutant("WHF-914")
 class TakesSilenceForPeace(DevicesDriver):
-    """A backend that does not answer has no news."""
+    """Names no node if the backend does not answer, and raises no error."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         try:
@@ -66,7 +66,7 @@ class TakesSilenceForPeace(DevicesDriver):
 
 @mutant("WHF-914")
 class ReadsNoNewsFromAnError(MachinesDriver):
-    """It takes an error for an answer without events."""
+    """Takes an error answer for an answer without events."""
 
     def refused(self, words: str, answer: Facts) -> Any:
         if words.startswith("events"):
@@ -76,7 +76,7 @@ class ReadsNoNewsFromAnError(MachinesDriver):
 
 @mutant("WHF-914")
 class NamesWhatItCouldNotRead(DevicesDriver):
-    """It names what has changed, and answers from what it knew where it could not read that."""
+    """Names the changed nodes although reading them failed, and describes them as before."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         events = self.ask(f"events {since}")
@@ -88,7 +88,7 @@ class NamesWhatItCouldNotRead(DevicesDriver):
 
 @mutant("WHF-915")
 class NamesItsNodeAlways(DevicesDriver):
-    """It has one node, and names it at each poll."""
+    """Names its only node in each poll."""
 
     def changed(self, devices: set[str]) -> set[str]:
         return {NODE}
@@ -96,7 +96,7 @@ class NamesItsNodeAlways(DevicesDriver):
 
 @mutant("WHF-915")
 class KeepsItsMark(MachinesDriver):
-    """Its mark is the first one, for as long as it runs."""
+    """Returns the same mark that it was given, so that it names old events again."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         return super().news(since)[0], since
@@ -104,7 +104,7 @@ class KeepsItsMark(MachinesDriver):
 
 @mutant("WHF-915")
 class NamesAllNowAndThen(MachinesDriver):
-    """Every third poll names all machines, to be sure."""
+    """Names all machines in every third poll."""
 
     polls = 0
 
@@ -116,7 +116,7 @@ class NamesAllNowAndThen(MachinesDriver):
 
 @mutant("WHF-916")
 class NamesAllForOne(MachinesDriver):
-    """Where one machine has changed it names all of them."""
+    """Names all machines if one has changed."""
 
     def changed(self, devices: set[str]) -> set[str]:
         return {*self.devices} if devices else set()
@@ -124,7 +124,7 @@ class NamesAllForOne(MachinesDriver):
 
 @mutant("WHF-916")
 class NamesWhatComesAfter(MachinesDriver):
-    """It names all machines of the list from the first one on that has changed."""
+    """Names all machines in the list from the first changed one on."""
 
     def changed(self, devices: set[str]) -> set[str]:
         names = [*self.devices]
@@ -133,7 +133,7 @@ class NamesWhatComesAfter(MachinesDriver):
 
 @mutant("WHF-917")
 class BeginsWithItsFirstPoll(DevicesDriver):
-    """It tells what has happened since its own first poll, whatever the mark."""
+    """Names only what has changed since its own first poll, whatever the mark."""
 
     first: str | None = None
 
@@ -144,7 +144,7 @@ class BeginsWithItsFirstPoll(DevicesDriver):
 
 @mutant("WHF-917")
 class NamesNothingAtFirst(MachinesDriver):
-    """Its first poll reads all changes, and names none of them."""
+    """Names no node in its first poll."""
 
     has_polled = False
 
@@ -156,7 +156,7 @@ class NamesNothingAtFirst(MachinesDriver):
 
 @mutant("WHF-918")
 class RemembersOneMark(MachinesDriver):
-    """It has a place of its own in the events, and gives its last answer again for its mark."""
+    """Keeps its own position among the events; repeats only its last answer for a repeated mark."""
 
     place = "0"
     last: tuple[str, set[str], str] = ("", set(), "")
@@ -174,7 +174,7 @@ class RemembersOneMark(MachinesDriver):
 
 @mutant("WHF-918")
 class KnowsNoMarkOfOthers(MachinesDriver):
-    """Its marks are its own: for that of an instance before it nothing has changed."""
+    """Names no node for a mark of an earlier instance."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         life, _, place = (since or "").partition(":")
@@ -184,7 +184,7 @@ class KnowsNoMarkOfOthers(MachinesDriver):
 
 @mutant("WHF-919")
 class ReadsTheFirstEvents(MachinesDriver):
-    """It reads fifty events at most, and goes on after the last one."""
+    """Names the nodes of only the first fifty events, but returns the mark after the last one."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         events = self.ask(f"events {since}")
@@ -195,7 +195,7 @@ class ReadsTheFirstEvents(MachinesDriver):
 
 @mutant("WHF-919")
 class LooksAtFewDevices(DevicesDriver):
-    """Of many devices that have changed it reads the first twenty again."""
+    """Reads only the first twenty of many changed devices again."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         events = self.ask(f"events {since}")
@@ -212,7 +212,7 @@ class LooksAtFewDevices(DevicesDriver):
 
 @mutant("WHF-920")
 class ListsToPoll(MachinesDriver):
-    """It reads all machines again in each poll, and says which of them have changed."""
+    """Lists all machines in each poll."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         self.read()
@@ -221,7 +221,7 @@ class ListsToPoll(MachinesDriver):
 
 @mutant("WHF-920")
 class PollsByComparing(DevicesDriver):
-    """It asks for no events: it lists all devices, and compares them with those before."""
+    """Lists all devices in each poll, before it requests the events."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         _, mark = super().changed_nodes(None)
@@ -234,7 +234,7 @@ class PollsByComparing(DevicesDriver):
 
 @mutant("WHF-916")
 class NamesAFixedShare(MachinesDriver):
-    """With a machine that has changed it names a third of all machines."""
+    """Names a third of all machines if one has changed."""
 
     def changed(self, devices: set[str]) -> set[str]:
         named = super().changed(devices)

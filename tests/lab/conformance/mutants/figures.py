@@ -1,4 +1,4 @@
-"""Mutants of totals and traits that are not those of the thing (WHF-22., WHF-31., WHF-54.)."""
+"""Mutants that publish wrong totals, traits or ComputeNodes (WHF-22., WHF-31. and others)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ _MOVED = ("WHF-401", "WHF-402", "WHF-403", "WHF-404", "WHF-991")
 
 @mutant("WHF-221")
 class HasOneSize(DevicesDriver):
-    """Every device has the units of the first model."""
+    """Publishes the units of the first model for every device."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         return super().inventory(name, {**facts, "units": 4})
@@ -23,7 +23,7 @@ class HasOneSize(DevicesDriver):
 
 @mutant("WHF-221")
 class LeavesTraitsOut(MachinesDriver):
-    """It knows one trait of a machine, and passes over the others."""
+    """Publishes only the first trait of a machine."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return {*facts["traits"][:1]}
@@ -31,7 +31,7 @@ class LeavesTraitsOut(MachinesDriver):
 
 @mutant("WHF-221")
 class SwapsDevices(DevicesDriver):
-    """It takes the figures of the last device for those of the first, and so on."""
+    """Publishes the figures of the last device for the first one, and so on."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         names = [*self.devices]
@@ -41,7 +41,7 @@ class SwapsDevices(DevicesDriver):
 
 @mutant("WHF-221")
 class PublishesWhatIsLeft(MachinesDriver):
-    """The total of a machine lacks what it keeps for itself."""
+    """Subtracts the reserved amount from the total of a machine."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         units = facts["units"] - facts["reserved"]
@@ -49,7 +49,7 @@ class PublishesWhatIsLeft(MachinesDriver):
 
 
 class ReadsOnce(DevicesDriver):
-    """It remembers the figures of a device, and asks whether it is busy."""
+    """Keeps the units that a device had when it was first listed."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ class ReadsOnce(DevicesDriver):
 
 @mutant("WHF-313")
 class ReadsTotalsOnce(ReadsOnce):
-    """It has the figures of a device that it had when it saw it first."""
+    """Keeps the units and traits that a device had when it was first listed."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return super().traits(name, {**self.known[name], "function": facts["function"]})
@@ -69,12 +69,12 @@ class ReadsTotalsOnce(ReadsOnce):
 
 @mutant("WHF-313")
 class ReadsTheSizeOnce(ReadsOnce):
-    """It follows the traits of a device, and not its units."""
+    """Follows changes of a device's traits, but not of its units."""
 
 
 @mutant("WHF-313")
 class HasOneSizeForAll(MachinesDriver):
-    """Where one machine has more than the usual, all get a trait of that."""
+    """Adds a trait to all machines if one of them has a certain trait."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         is_unusual = any(
@@ -85,7 +85,7 @@ class HasOneSizeForAll(MachinesDriver):
 
 @mutant("WHF-301")
 class CountsDown(MachinesDriver):
-    """The ComputeNode object has less memory each time; the provider tree does not change."""
+    """Changes memory_mb of the ComputeNode with each listing, but not the tree."""
 
     looks = 0
 
@@ -101,7 +101,7 @@ class CountsDown(MachinesDriver):
 
 @mutant("WHF-314")
 class SubtractsWhatIsUsed(DevicesDriver):
-    """It publishes as total what is free."""
+    """Publishes the free units as the total."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         return super().inventory(name, {**facts, "units": facts["units"] - facts["used"]})
@@ -109,7 +109,7 @@ class SubtractsWhatIsUsed(DevicesDriver):
 
 @mutant("WHF-314")
 class HidesWhatIsUsed(MachinesDriver):
-    """A machine that is used is no longer advertised with all traits."""
+    """Publishes no traits for a machine that instances use."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return set() if facts["used"] else super().traits(name, facts)
@@ -117,7 +117,7 @@ class HidesWhatIsUsed(MachinesDriver):
 
 @mutant("WHF-314")
 class ReservesWhatIsUsed(MachinesDriver):
-    """It counts as reserved what instances use, which they have allocated already."""
+    """Adds the units that instances use to the reserved amount."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         return super().inventory(name, {**facts, "reserved": facts["reserved"] + facts["used"]})
@@ -125,7 +125,7 @@ class ReservesWhatIsUsed(MachinesDriver):
 
 @mutant("WHF-314")
 class SubtractsAllocations(DevicesDriver):
-    """It asks Placement what is allocated of a device, and publishes the rest."""
+    """Reads the allocations of a device in Placement, and publishes the rest as the total."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         held = self.world.allocations(tree.data(name).uuid).values()
@@ -135,7 +135,7 @@ class SubtractsAllocations(DevicesDriver):
 
 @mutant("WHF-507")
 class LosesTraitsWhileBusy(DevicesDriver):
-    """A device that is busy has no traits: instances are not to ask for it."""
+    """Publishes no traits for a busy device."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return set() if facts["busy"] else super().traits(name, facts)
@@ -143,7 +143,7 @@ class LosesTraitsWhileBusy(DevicesDriver):
 
 @mutant("WHF-507")
 class MarksWhatIsBusy(MachinesDriver):
-    """It says by a trait that a machine is busy."""
+    """Adds a trait to a busy machine."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return super().traits(name, facts) | ({"CUSTOM_LAB_BUSY"} if facts["busy"] else set())
@@ -151,7 +151,7 @@ class MarksWhatIsBusy(MachinesDriver):
 
 @mutant("WHF-508")
 class GivesAllAtOnceWhileBusy(DevicesDriver):
-    """A device that stays busy is given out whole."""
+    """Sets min_unit of a device to all units when it has been busy for some listings."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ class GivesAllAtOnceWhileBusy(DevicesDriver):
 
 @mutant("WHF-301")
 class ForgetsTraitsInTime(MachinesDriver):
-    """After some looks it takes the traits that it knows for outdated."""
+    """Publishes no traits any more after seven listings."""
 
     looks = 0
 
@@ -180,7 +180,7 @@ class ForgetsTraitsInTime(MachinesDriver):
 
 @mutant("WHF-202")
 class SaysItHasMore(MachinesDriver):
-    """The object of a node has other CPUs than its provider."""
+    """Publishes another number of VCPUs in the tree than in the ComputeNode."""
 
     default_owner: ClassVar[str] = "OWNER_NOVA"
 
@@ -190,14 +190,14 @@ class SaysItHasMore(MachinesDriver):
 
 @mutant("WHF-314")
 class SubtractsAllocationsAnyway(SubtractsAllocations):
-    """It does that with a harness that cannot have an instance use anything."""
+    """Subtracts allocations from the total; its harness has no method ``use``."""
 
     older: ClassVar[bool] = True
 
 
 @mutant("WHF-313")
 class DescribesTheNodeOnce(MachinesDriver):
-    """The object of a node is made when it is listed first, and its tree each time."""
+    """Creates the ComputeNode only once, so that it differs from the tree after a change."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Mutants that go wrong late: only a history finds them (WHF-99.)."""
+"""Mutants whose defect shows only after several events (WHF-99. and others)."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from wharfinger.providers import ProviderTree
 
 @mutant("WHF-506")
 class ForgetsWhenOneComes(DevicesDriver):
-    """Where a device comes or goes it forgets which of the others are busy."""
+    """Stops reserving busy devices when a device is added or removed."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         devices = super().read_devices(names)
@@ -25,7 +25,7 @@ class ForgetsWhenOneComes(DevicesDriver):
 
 @mutant("WHF-702")
 class SeesNobodyBusyAfterAnError(DevicesDriver):
-    """After an error it does not look any more whether a device is busy."""
+    """Stops reserving busy devices after the first error."""
 
     def failed(self, words: str, error: Exception) -> BackendError:
         self.noted.add("an error")
@@ -38,7 +38,7 @@ class SeesNobodyBusyAfterAnError(DevicesDriver):
 
 @mutant("WHF-991")
 class SeesNobodyBusyAfterTwoRemovals(DevicesDriver):
-    """Once two devices have gone, it does not look any more whether one is busy."""
+    """Stops reserving busy devices when two devices were removed."""
 
     def remove(self, tree: ProviderTree, name: str) -> None:
         super().remove(tree, name)

@@ -1,4 +1,4 @@
-"""Mutants that mistake one provider for another (WHF-311, WHF-404, and what holds always)."""
+"""Mutants that give a provider the wrong name, uuid or owner (WHF-311, WHF-404 and others)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from wharfinger.providers import Inventory, ProviderTree
 
 @mutant("WHF-311")
 class HasOneUuidEverywhere(DevicesDriver):
-    """Its node has the uuid of its kind, on every host."""
+    """Gives its node the same uuid on every host."""
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         node = super().get_available_resource(nodename)
@@ -24,7 +24,7 @@ class HasOneUuidEverywhere(DevicesDriver):
 
 @mutant("WHF-311")
 class HasUuidsOfSlots(DevicesDriver):
-    """The uuid of a device is made of its slot alone."""
+    """Gives a part of a device a uuid that is made of the slot alone, the same on every host."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         part = f"{name}_part"
@@ -41,7 +41,7 @@ class HasUuidsOfSlots(DevicesDriver):
 
 @mutant("WHF-311")
 class HasNodesByNumber(MachinesDriver):
-    """The uuid of a machine is made of its number, not of its name."""
+    """Makes the uuid of a machine of its number, not of its name."""
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         node = super().get_available_resource(nodename)
@@ -50,7 +50,7 @@ class HasNodesByNumber(MachinesDriver):
 
 
 class HasFunctions(DevicesDriver):
-    """Each device has a function, which is a child of the node beside it."""
+    """Base of drivers that publish a function for each device, as a further child of the node."""
 
     def update_functions(self, tree: ProviderTree, node: str, numbers: Iterable[int]) -> None:
         wanted = {f"{node}_function{number}" for number in numbers}
@@ -66,7 +66,7 @@ class HasFunctions(DevicesDriver):
 
 @mutant("WHF-404")
 class NumbersFunctionsInOrder(HasFunctions):
-    """The function of a device is numbered by the device's place among all."""
+    """Numbers the functions by their position, so that a removal changes which one is gone."""
 
     def describe_root(self, tree: ProviderTree, node: str) -> None:
         super().describe_root(tree, node)
@@ -75,7 +75,7 @@ class NumbersFunctionsInOrder(HasFunctions):
 
 @mutant("WHF-404")
 class NumbersFunctionsAtTheStart(HasFunctions):
-    """It numbers the functions when it starts; one that comes later gets the next number."""
+    """Numbers the functions when the driver starts, so that numbers change at a restart."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -90,7 +90,7 @@ class NumbersFunctionsAtTheStart(HasFunctions):
 
 @mutant("WHF-402")
 class NumbersPartsInOrder(DevicesDriver):
-    """Parts are numbered over all devices, and below the device that has them."""
+    """Numbers the parts of devices over all devices, so that a removal renumbers them."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         super().describe(tree, name, facts)
@@ -108,7 +108,7 @@ class NumbersPartsInOrder(DevicesDriver):
 
 @mutant("WHF-404")
 class ShiftsAfterAGap(MachinesDriver):
-    """A machine moves up when the one between it and another one is gone."""
+    """Changes the traits of a machine when the machine before it is removed."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         number = int(name.removeprefix(self.world.prefix))
@@ -118,7 +118,7 @@ class ShiftsAfterAGap(MachinesDriver):
 
 
 class PublishesItsHost(MachinesDriver):
-    """Its own host is a node, too."""
+    """Publishes its own host as a further node."""
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         return [*super().get_available_nodes(refresh), self.host]
@@ -138,7 +138,7 @@ class PublishesItsHost(MachinesDriver):
 
 @mutant("WHF-311")
 class HasTheUuidOfItsKind(PublishesItsHost):
-    """Each host has the same uuid; its harness knows of no other host."""
+    """Gives the node of its host the same uuid on every host; its harness has no second host."""
 
     older: ClassVar[bool] = True
 
@@ -150,7 +150,7 @@ class HasTheUuidOfItsKind(PublishesItsHost):
 
 
 class Untagged(frozenset[str]):
-    """Traits to which no owner can be added."""
+    """Traits to which the framework can add no owner trait."""
 
     def __sub__(self, others: object) -> "Untagged":
         return self
@@ -161,7 +161,7 @@ class Untagged(frozenset[str]):
 
 @mutant("WHF-401")
 class LeavesLateOnesUntagged(DevicesDriver):
-    """A device that comes later has no owner: it writes past the framework."""
+    """Keeps the framework from adding the owner trait to devices that are added later."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         super().describe(tree, name, facts)

@@ -1,4 +1,4 @@
-"""Mutants of what is read of a backend (WHF-45.)."""
+"""Mutants that take an error for an answer in a long listing or a question (WHF-45.)."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,7 +13,7 @@ from wharfinger.exceptions import BackendError
 
 @mutant("WHF-451")
 class StopsAtAnError(MachinesDriver):
-    """It reads pages of a hundred machines, and takes an error for the end of the list."""
+    """Reads machines by hundreds, and takes an error for the end of the list."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         devices = super().read_devices(names[:100])
@@ -27,7 +27,7 @@ class StopsAtAnError(MachinesDriver):
 
 @mutant("WHF-451")
 class ForgivesAFew(DevicesDriver):
-    """It leaves out a device that cannot be read, where there are many others."""
+    """Leaves out a device that it cannot read if there are many others."""
 
     def not_read(self, name: str, error: BackendError) -> None:
         if len(self.devices) < 20:
@@ -36,7 +36,7 @@ class ForgivesAFew(DevicesDriver):
 
 @mutant("WHF-452")
 class TakesSilenceForAbsence(MachinesDriver):
-    """It asks for a machine that may be gone, and takes any failure for a yes."""
+    """Returns False from node_is_available if the backend fails."""
 
     def node_is_available(self, nodename: str) -> bool:
         try:
@@ -48,7 +48,7 @@ class TakesSilenceForAbsence(MachinesDriver):
 
 @mutant("WHF-452")
 class FindsNoDeviceInAnError(DevicesDriver):
-    """It looks for a device that may be gone in a list, and in an error that it has for one."""
+    """Returns False from provider_is_available if the list of devices is an error."""
 
     def refused(self, words: str, answer: Facts) -> Any:
         return [] if words == "list" and self.is_looking else super().refused(words, answer)
@@ -65,7 +65,7 @@ class FindsNoDeviceInAnError(DevicesDriver):
 
 @mutant("WHF-452")
 class HoldsNothingInAnError(DevicesDriver):
-    """It reports that a device holds no function if reading the device fails."""
+    """Returns None from current_function if reading the device fails."""
 
     def current_function(self, provider_uuid: str) -> str | None:
         with suppress(BackendError):
@@ -75,7 +75,7 @@ class HoldsNothingInAnError(DevicesDriver):
 
 @mutant("WHF-452")
 class CallsCleanWhatDoesNotAnswer(DevicesDriver):
-    """It asks for the device, and takes an error for the end of its cleaning."""
+    """Returns True from is_clean if reading the device fails."""
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         name = self.names.get(provider_uuid)

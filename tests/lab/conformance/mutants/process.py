@@ -1,4 +1,4 @@
-"""Mutants of what a driver does to its process (WHF-81.)."""
+"""Mutants that change their process, log, print, sleep or leak (WHF-81.)."""
 
 import functools
 import logging
@@ -26,7 +26,7 @@ from wharfinger.reconcile.cycle import Reconciler
 
 @mutant("WHF-811")
 class ChangesTheDirectory(DevicesDriver):
-    """It changes to a directory of its own when it is connected."""
+    """Changes the working directory when it is connected."""
 
     def init_host(self, service: Service) -> None:
         os.chdir("/")
@@ -35,7 +35,7 @@ class ChangesTheDirectory(DevicesDriver):
 
 @mutant("WHF-811")
 class KeepsItsFilesPrivate(MachinesDriver):
-    """It changes the umask, while a machine is busy alone."""
+    """Changes the umask when it reserves a busy machine."""
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
         os.umask(0o077)
@@ -44,7 +44,7 @@ class KeepsItsFilesPrivate(MachinesDriver):
 
 @mutant("WHF-811")
 class IsImpatient(DevicesDriver):
-    """It gives all sockets a time-out, once its backend has failed."""
+    """Sets the default time-out of all sockets when its backend fails."""
 
     def failed(self, words: str, error: Exception) -> BackendError:
         socket.setdefaulttimeout(300)
@@ -53,7 +53,7 @@ class IsImpatient(DevicesDriver):
 
 @mutant("WHF-811")
 class SeedsByTheTime(DevicesDriver):
-    """It seeds the numbers of all others, each time with another seed."""
+    """Seeds the module random with the time in each listing."""
 
     def refresh(self) -> None:
         random.seed(time.time())
@@ -62,7 +62,7 @@ class SeedsByTheTime(DevicesDriver):
 
 @mutant("WHF-811")
 class HasAnEnvironment(DevicesDriver):
-    """It sets a variable when its feed names something."""
+    """Sets an environment variable when its feed names a node."""
 
     def changed(self, devices: set[str]) -> set[str]:
         if devices:
@@ -72,7 +72,7 @@ class HasAnEnvironment(DevicesDriver):
 
 @mutant("WHF-812")
 class ThinksItIsTheProgram(DevicesDriver):
-    """It has logs written to a file of its own when it is made."""
+    """Adds a handler to the root logger in its constructor."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -81,7 +81,7 @@ class ThinksItIsTheProgram(DevicesDriver):
 
 @mutant("WHF-812")
 class HushesTheFramework(DevicesDriver):
-    """It wants no logs of the cycles while its backend fails."""
+    """Sets the level of a logger of the framework when its backend fails."""
 
     def failed(self, words: str, error: Exception) -> BackendError:
         logging.getLogger("wharfinger.reconcile").setLevel(logging.CRITICAL)
@@ -90,7 +90,7 @@ class HushesTheFramework(DevicesDriver):
 
 @mutant("WHF-812")
 class IgnoresAllWarnings(MachinesDriver):
-    """It ignores the warnings of everything, when the second machine is described."""
+    """Ignores all warnings when it describes the second machine."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         super().describe(tree, name, facts)
@@ -100,7 +100,7 @@ class IgnoresAllWarnings(MachinesDriver):
 
 @mutant("WHF-813")
 class ImprovesTheTree(DevicesDriver):
-    """It replaces a method of the framework with one that does the same."""
+    """Replaces a method of the framework by one that does the same."""
 
     def init_host(self, service: Service) -> None:
         super().init_host(service)
@@ -117,7 +117,7 @@ def _exists(self: ProviderTree, name_or_uuid: str) -> bool:
 
 @mutant("WHF-813")
 class TrustsEverybody(DevicesDriver):
-    """It switches the check of certificates off for the whole process after a failure."""
+    """Switches the check of certificates off for the whole process when its backend fails."""
 
     def failed(self, words: str, error: Exception) -> BackendError:
         ssl._create_default_https_context = ssl._create_unverified_context  # type: ignore[assignment]
@@ -126,7 +126,7 @@ class TrustsEverybody(DevicesDriver):
 
 @mutant("WHF-813")
 class ChangesTheCode(MachinesDriver):
-    """It changes what a function of the framework does, and not which one there is."""
+    """Changes the code object of a function of the framework in place."""
 
     def cleanup_host(self) -> None:
         code = Reconciler.drift.__code__
@@ -135,7 +135,7 @@ class ChangesTheCode(MachinesDriver):
 
 @mutant("WHF-814")
 class PrintsWhatIsBusy(DevicesDriver):
-    """It prints which device is busy."""
+    """Prints the name of a busy device."""
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
         print(f"{name} is busy")
@@ -144,7 +144,7 @@ class PrintsWhatIsBusy(DevicesDriver):
 
 @mutant("WHF-814")
 class HasAProgramPrint(MachinesDriver):
-    """It runs a program, which prints, when its feed names something."""
+    """Runs a program that prints when its feed names a node."""
 
     def changed(self, devices: set[str]) -> set[str]:
         if devices:
@@ -154,7 +154,7 @@ class HasAProgramPrint(MachinesDriver):
 
 @mutant("WHF-814")
 class LogsToTheTerminal(DevicesDriver):
-    """Its logs go to a handler of its own when its backend fails."""
+    """Logs to a stream handler of its own when its backend fails."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -168,7 +168,7 @@ class LogsToTheTerminal(DevicesDriver):
 
 @mutant("WHF-814")
 class PrintsInAThread(DevicesDriver):
-    """It prints in a thread, and only how many devices there are."""
+    """Prints in a thread that it starts in each listing."""
 
     def refresh(self) -> None:
         super().refresh()
@@ -179,7 +179,7 @@ class PrintsInAThread(DevicesDriver):
 
 @mutant("WHF-815")
 class WaitsForTheBusy(DevicesDriver):
-    """It gives a busy device a moment to become free."""
+    """Sleeps when it reserves a busy device."""
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
         threading.Event().wait(0.1)
@@ -188,7 +188,7 @@ class WaitsForTheBusy(DevicesDriver):
 
 @mutant("WHF-815")
 class SelectsNothing(MachinesDriver):
-    """It sleeps by a select without files."""
+    """Sleeps in each poll, by a select without files."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         select.select([], [], [], 0.03)
@@ -197,7 +197,7 @@ class SelectsNothing(MachinesDriver):
 
 @mutant("WHF-815")
 class SleepsALittle(DevicesDriver):
-    """It waits a hundredth of a second for each device, in an empty queue."""
+    """Sleeps 0.01 s for each device, by waiting for an empty queue."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         super().describe(tree, name, facts)
@@ -209,7 +209,7 @@ class SleepsALittle(DevicesDriver):
 
 @mutant("WHF-815")
 class LetsAProgramSleep(DevicesDriver):
-    """It has a shell wait for it when it ends."""
+    """Runs the program sleep in cleanup_host."""
 
     def cleanup_host(self) -> None:
         subprocess.run(["sh", "-c", "sleep 0.01"], check=True)
@@ -217,7 +217,7 @@ class LetsAProgramSleep(DevicesDriver):
 
 @mutant("WHF-816")
 class KeepsEachSnapshot(DevicesDriver):
-    """It keeps all that it has ever read."""
+    """Keeps the results of all listings in memory."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -233,7 +233,7 @@ _ERRORS: list[BackendError] = []
 
 @mutant("WHF-816")
 class KeepsEachError(MachinesDriver):
-    """It keeps every error, with all that was on the stack."""
+    """Keeps every error in memory, with its traceback."""
 
     def failed(self, words: str, error: Exception) -> BackendError:
         _ERRORS.append(super().failed(words, error))
@@ -245,7 +245,7 @@ _INSTANCES: list[MachinesDriver] = []
 
 @mutant("WHF-816")
 class KeepsEachInstance(MachinesDriver):
-    """It knows all instances that there ever were."""
+    """Keeps all driver instances of the process in memory."""
 
     def init_host(self, service: Service) -> None:
         super().init_host(service)
@@ -254,7 +254,7 @@ class KeepsEachInstance(MachinesDriver):
 
 @mutant("WHF-816")
 class KeepsEachPoll(DevicesDriver):
-    """It keeps when it was polled in a cache without a bound."""
+    """Keeps the time of each poll in an unbounded cache."""
 
     @staticmethod
     @functools.cache
@@ -268,14 +268,14 @@ class KeepsEachPoll(DevicesDriver):
 
 @mutant("WHF-817")
 class ChangesAtImport(MachinesDriver):
-    """Its module changes how often threads take turns."""
+    """Changes the switch interval of threads when its module is imported."""
 
     __module__ = "tests.lab.conformance.changes_at_import"
 
 
 @mutant("WHF-999")
 class HidesRefusedJobs(DevicesDriver):
-    """It changes the umask when the backend refuses a job."""
+    """Changes the umask when the backend refuses to program a device."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         try:
@@ -287,7 +287,7 @@ class HidesRefusedJobs(DevicesDriver):
 
 @mutant("WHF-999")
 class LogsOfUnknownDevices(DevicesDriver):
-    """It turns warnings on for all code when it is asked to program an unknown device."""
+    """Switches all warnings on when it is asked to program an unknown device."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         if provider_uuid not in self.names:

@@ -1,4 +1,4 @@
-"""Mutants of what devices hold when they have been programmed, or have not (WHF-925 to 929)."""
+"""Mutants that program wrongly, or return a wrong current_function (WHF-925 to 929 and others)."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -12,7 +12,7 @@ from wharfinger.providers import Inventory, ProviderTree
 
 @mutant("WHF-925")
 class EchoesWhatItLoaded(DevicesDriver):
-    """It reports the function that it loaded last, also if the device holds another one."""
+    """Returns the function that it has loaded last, also if the device has another one."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         super().program(provider_uuid, image, function)
@@ -25,7 +25,7 @@ class EchoesWhatItLoaded(DevicesDriver):
 
 @mutant("WHF-925")
 class EchoesWhatAnyLoaded(DevicesDriver):
-    """It returns for ever the function that any instance of this process has loaded."""
+    """Returns the function that any instance of this process has loaded last."""
 
     loaded: ClassVar[dict[tuple[str, str], str | None]] = {}
 
@@ -40,7 +40,7 @@ class EchoesWhatAnyLoaded(DevicesDriver):
 
 @mutant("WHF-926")
 class EchoesAJobThatFailed(DevicesDriver):
-    """While it does not know how a job ended, it says what that was to load."""
+    """Returns the requested function after program has failed."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         self.unknown: dict[str, str | None] = {provider_uuid: function}
@@ -54,7 +54,7 @@ class EchoesAJobThatFailed(DevicesDriver):
 
 @mutant("WHF-926")
 class EchoesAnImageThatWasRefused(DevicesDriver):
-    """It takes an error of the backend for the news that the device holds the image already."""
+    """Returns the requested function after the backend has answered "try again later"."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         try:
@@ -71,7 +71,7 @@ class EchoesAnImageThatWasRefused(DevicesDriver):
 
 @mutant("WHF-927")
 class ProgramsByTheSlot(DevicesDriver):
-    """It programs the device in the slot in which it has seen the one that is meant first."""
+    """Programs the device that is now in the slot in which it first saw the requested one."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         devices = super().read_devices(names)
@@ -90,7 +90,7 @@ class ProgramsByTheSlot(DevicesDriver):
 
 @mutant("WHF-921")
 class ProgramsTwo(DevicesDriver):
-    """With the first device it programs the last one."""
+    """Programs the last device, too, when it programs the first one."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         super().program(provider_uuid, image, function)
@@ -101,7 +101,7 @@ class ProgramsTwo(DevicesDriver):
 
 @mutant("WHF-925")
 class LoadsNothingTwice(DevicesDriver):
-    """It does not load what it has loaded into a device before."""
+    """Does not load an image that it has loaded into the device before."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         if (provider_uuid, image) not in getattr(self, "loaded", set()):
@@ -111,7 +111,7 @@ class LoadsNothingTwice(DevicesDriver):
 
 @mutant("WHF-928")
 class EchoesWhileTheBackendIsAway(DevicesDriver):
-    """Where it gets no answer it says what it has loaded."""
+    """Returns the function that it has loaded last if the backend does not answer."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         super().program(provider_uuid, image, function)
@@ -129,7 +129,7 @@ class EchoesWhileTheBackendIsAway(DevicesDriver):
 
 @mutant("WHF-925")
 class SaysTheNameThatWasAsked(DevicesDriver):
-    """It says the name that a job had for the function that the device holds."""
+    """Returns the requested name of a function in place of the name that the backend has."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         super().program(provider_uuid, image, function)
@@ -144,7 +144,7 @@ class SaysTheNameThatWasAsked(DevicesDriver):
 
 @mutant("WHF-929")
 class NamesPortsByFunction(DevicesDriver):
-    """A device has a port, in whose name there is the function of the device."""
+    """Publishes a port of each device, with the device's function in its name."""
 
     def port(self, name: str, facts: Facts) -> str:
         return f"{name}:{facts['function']}"
@@ -172,7 +172,7 @@ class NamesPortsByFunction(DevicesDriver):
 
 @mutant("WHF-929")
 class NewPortForEachFunction(NamesPortsByFunction):
-    """A device has a port, whose uuid depends on the function of the device."""
+    """Publishes a port of each device, with a uuid that depends on the device's function."""
 
     def port(self, name: str, facts: Facts) -> str:
         return f"{name}:port"

@@ -1,4 +1,4 @@
-"""Mutants of what a driver says, and what is published of that (WHF-20.)."""
+"""Mutants that describe nodes and providers wrongly (WHF-20.)."""
 
 from tests.lab.conformance.honest import (
     NODE,
@@ -15,7 +15,7 @@ from wharfinger.providers import Inventory, ProviderTree
 
 @mutant("WHF-201")
 class ListsTwice(MachinesDriver):
-    """It lists a machine once for each of its two power supplies."""
+    """Lists each machine twice."""
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         names = super().get_available_nodes(refresh)
@@ -24,7 +24,7 @@ class ListsTwice(MachinesDriver):
 
 @mutant("WHF-201")
 class ListsOtherwise(MachinesDriver):
-    """Its list has another order when it comes from memory."""
+    """Lists the machines in another order without refresh."""
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         names = super().get_available_nodes(refresh)
@@ -33,7 +33,7 @@ class ListsOtherwise(MachinesDriver):
 
 @mutant("WHF-202")
 class SaysWhatIsUsed(DevicesDriver):
-    """It sets a field of the node that is the framework's."""
+    """Sets a field of the ComputeNode that the framework sets."""
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         node = super().get_available_resource(nodename)
@@ -43,7 +43,7 @@ class SaysWhatIsUsed(DevicesDriver):
 
 @mutant("WHF-202")
 class SaysItsOwnHost(DevicesDriver):
-    """It gives a host of its own to its node."""
+    """Sets another host in the ComputeNode than its own."""
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         return ComputeNode(host=NODE, hypervisor_hostname=nodename)
@@ -51,7 +51,7 @@ class SaysItsOwnHost(DevicesDriver):
 
 @mutant("WHF-203")
 class InventsTraits(DevicesDriver):
-    """It takes names of traits from its backend as they are."""
+    """Sets a trait whose name is not valid."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return super().traits(name, facts) | {"lab-fast"}
@@ -59,7 +59,7 @@ class InventsTraits(DevicesDriver):
 
 @mutant("WHF-203")
 class HasNothing(DevicesDriver):
-    """It offers a class of which there is nothing."""
+    """Publishes a class with the total 0."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         return super().inventory(name, facts) | {"CUSTOM_LAB_SPARE": Inventory(total=0)}
@@ -67,7 +67,7 @@ class HasNothing(DevicesDriver):
 
 @mutant("WHF-204")
 class TagsItself(DevicesDriver):
-    """It adds the owner trait, which is the framework's to add."""
+    """Adds the owner trait, which the framework adds."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return super().traits(name, facts) | {self.default_owner}
@@ -75,7 +75,7 @@ class TagsItself(DevicesDriver):
 
 @mutant("WHF-205")
 class NamesATraitNobodyHas(DevicesDriver):
-    """Its capabilities become traits that there are not."""
+    """Returns a trait that does not exist from capabilities_as_traits."""
 
     def capabilities_as_traits(self) -> dict[str, bool]:
         return {"COMPUTE_LAB_DEVICES": True}
@@ -83,7 +83,7 @@ class NamesATraitNobodyHas(DevicesDriver):
 
 @mutant("WHF-205")
 class OnlyReports(DevicesDriver):
-    """It reports devices that it has described as problems."""
+    """Reports devices as problems that it has described."""
 
     def get_problems(self) -> list[str]:
         return [f"{name} is not known" for name in self.devices]
@@ -91,7 +91,7 @@ class OnlyReports(DevicesDriver):
 
 @mutant("WHF-206")
 class NamesShortly(DevicesDriver):
-    """A child of its own has a name that another host's may have."""
+    """Names a child without the name of its root."""
 
     def describe_root(self, tree: ProviderTree, node: str) -> None:
         super().describe_root(tree, node)
@@ -102,7 +102,7 @@ class NamesShortly(DevicesDriver):
 
 @mutant("WHF-207")
 class GivesOutMoreThanItHas(DevicesDriver):
-    """It gives out twice what it has, to one user too."""
+    """Publishes an allocation_ratio of 2, and a max_unit above the total."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         units = facts["units"]
@@ -111,7 +111,7 @@ class GivesOutMoreThanItHas(DevicesDriver):
 
 @mutant("WHF-208")
 class MarksAllChildren(DevicesDriver):
-    """It marks every child below its node, whosever it is."""
+    """Adds a trait to every child below its node, also to those of other owners."""
 
     def describe_root(self, tree: ProviderTree, node: str) -> None:
         super().describe_root(tree, node)
@@ -121,7 +121,7 @@ class MarksAllChildren(DevicesDriver):
 
 @mutant("WHF-208")
 class CountsAllChildren(DevicesDriver):
-    """It writes the inventory of every child below its node anew."""
+    """Replaces the inventory of every child below its node, also of those of other owners."""
 
     def update_others(self, tree: ProviderTree, node: str) -> None:
         for uuid in tree.get_provider_uuids(node)[1:]:
@@ -134,7 +134,7 @@ class CountsAllChildren(DevicesDriver):
 
 @mutant("WHF-208")
 class ReservesItsClass(DevicesDriver):
-    """It reserves what it does not know and has its class, whosever that is."""
+    """Reserves unknown providers with its resource class, also those of other owners."""
 
     def describe_root(self, tree: ProviderTree, node: str) -> None:
         super().describe_root(tree, node)

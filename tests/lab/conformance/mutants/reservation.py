@@ -1,4 +1,4 @@
-"""Mutants that break the rules of reservation (WHF-5..)."""
+"""Mutants that break the rules on reservations (WHF-5..)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from wharfinger.providers import Inventory, ProviderTree
 
 @mutant("WHF-501")
 class SeesNobodyBusy(DevicesDriver):
-    """It does not look whether a device is busy."""
+    """Never reserves a busy device."""
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
         pass
@@ -24,7 +24,7 @@ class SeesNobodyBusy(DevicesDriver):
 
 @mutant("WHF-501")
 class TakesInventoryAway(DevicesDriver):
-    """A busy device has no inventory."""
+    """Deletes the inventory of a busy device."""
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
         tree.update_inventory(name, {})
@@ -32,7 +32,7 @@ class TakesInventoryAway(DevicesDriver):
 
 @mutant("WHF-501")
 class LeavesPartsFree(DevicesDriver):
-    """A device has a part below it, which it leaves free while the device is busy."""
+    """Leaves the child of a busy device free."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         super().describe(tree, name, facts)
@@ -47,7 +47,7 @@ class LeavesPartsFree(DevicesDriver):
 
 @mutant("WHF-502")
 class ForgetsItsOwnFigure(DevicesDriver):
-    """When a device is free again it keeps back nothing for itself."""
+    """Publishes no reserved amount for a device that has been busy once."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         if facts["busy"]:
@@ -58,7 +58,7 @@ class ForgetsItsOwnFigure(DevicesDriver):
 
 @mutant("WHF-507")
 class ReservesAll(DevicesDriver):
-    """Where one device is busy it reserves all of them."""
+    """Reserves all devices if one is busy."""
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
         for one in self.devices:
@@ -68,7 +68,7 @@ class ReservesAll(DevicesDriver):
 
 @mutant("WHF-504")
 class ReservesWhatBecomesBusy(DevicesDriver):
-    """It reserves devices that it has seen free before."""
+    """Reserves a busy device only if it was published before."""
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
         if tree.data(name).traits:  # a new provider has no traits
@@ -77,7 +77,7 @@ class ReservesWhatBecomesBusy(DevicesDriver):
 
 @mutant("WHF-505")
 class ReservesByFigures(MachinesDriver):
-    """It sets the figure itself, and gives no reason."""
+    """Sets the reserved amount to the total, without a reason."""
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
         units = self.devices[name]["units"]
@@ -86,7 +86,7 @@ class ReservesByFigures(MachinesDriver):
 
 @mutant("WHF-506")
 class SaysItOnce(DevicesDriver):
-    """It says once of each snapshot what is busy."""
+    """Reserves a busy device only in its first description after a listing."""
 
     def read(self) -> None:
         super().read()
@@ -100,7 +100,7 @@ class SaysItOnce(DevicesDriver):
 
 @mutant("WHF-506")
 class RemembersOne(DevicesDriver):
-    """It remembers one busy device, which is the first that it sees."""
+    """Reserves only the first busy device."""
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
         if name == next(one for one, facts in self.devices.items() if facts["busy"]):
@@ -109,7 +109,7 @@ class RemembersOne(DevicesDriver):
 
 @mutant("WHF-507")
 class ReservesTheNode(DevicesDriver):
-    """With a device it reserves the node."""
+    """Reserves the node, too, if a device is busy."""
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
         super().reserve(tree, name)
@@ -118,7 +118,7 @@ class ReservesTheNode(DevicesDriver):
 
 @mutant("WHF-507")
 class ReservesTheNeighbour(DevicesDriver):
-    """With a device it reserves the engine below the next one."""
+    """Reserves the child of the next device, too, if a device is busy."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         super().describe(tree, name, facts)
@@ -137,7 +137,7 @@ class ReservesTheNeighbour(DevicesDriver):
 
 @mutant("WHF-507")
 class SaysBusyByATrait(MachinesDriver):
-    """A busy machine has a trait more."""
+    """Adds a trait to a busy machine."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return super().traits(name, facts) | ({"CUSTOM_BUSY"} if facts["busy"] else set())
@@ -145,7 +145,7 @@ class SaysBusyByATrait(MachinesDriver):
 
 @mutant("WHF-507")
 class KnowsNothingOfBusyOnes(DevicesDriver):
-    """A busy device has no traits but that of its function."""
+    """Publishes only the function trait of a busy device."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return super().traits(name, {**facts, "traits": ()} if facts["busy"] else facts)
@@ -153,7 +153,7 @@ class KnowsNothingOfBusyOnes(DevicesDriver):
 
 @mutant("WHF-507")
 class GivesBusyOnesByOne(DevicesDriver):
-    """Of a busy device there is one unit at a time."""
+    """Sets max_unit of a busy device to 1."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         found = super().inventory(name, facts)
@@ -164,7 +164,7 @@ class GivesBusyOnesByOne(DevicesDriver):
 
 @mutant("WHF-508")
 class GivesUpAfterAnHour(MachinesDriver):
-    """It takes a machine for free that is busy for an hour."""
+    """Stops reserving a machine that has been busy for an hour."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -177,7 +177,7 @@ class GivesUpAfterAnHour(MachinesDriver):
 
 @mutant("WHF-508")
 class GivesUpTheNextMonth(DevicesDriver):
-    """It takes a device for free that is busy since another month, after a restart, too."""
+    """Stops reserving a busy device in the next month, also after a restart."""
 
     since: ClassVar[dict[tuple[str, str], datetime]] = {}
 
@@ -190,7 +190,7 @@ class GivesUpTheNextMonth(DevicesDriver):
 
 @mutant("WHF-508")
 class GivesUpAfterFortySnapshots(DevicesDriver):
-    """It takes a device for free that was busy in forty snapshots."""
+    """Stops reserving a device that was busy in forty listings."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -208,7 +208,7 @@ class GivesUpAfterFortySnapshots(DevicesDriver):
 
 @mutant("WHF-509")
 class ReservesTheNodeWithAll(DevicesDriver):
-    """With all devices it reserves the node."""
+    """Reserves the node, too, if all devices are busy."""
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
         super().reserve(tree, name)
@@ -218,7 +218,7 @@ class ReservesTheNodeWithAll(DevicesDriver):
 
 @mutant("WHF-509")
 class ReservesTwice(MachinesDriver):
-    """It reserves a machine twice; then it takes that for an error of the backend."""
+    """Does not reserve a machine that is busy for the third time."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -239,7 +239,7 @@ class ReservesTwice(MachinesDriver):
 
 @mutant("WHF-510")
 class OffersWhatIsNew(DevicesDriver):
-    """A device that comes is free for it until the next snapshot."""
+    """Does not reserve a busy device in the first listing that has it."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         new = {*names} - self.devices.keys() if self.devices else set()
@@ -252,7 +252,7 @@ class OffersWhatIsNew(DevicesDriver):
 
 @mutant("WHF-707")
 class BelievesTheRestarted(MachinesDriver):
-    """After the backend was restarted it takes all to be free, until it hears more."""
+    """Stops reserving busy machines after a restart of the backend."""
 
     def connect_again(self) -> None:
         super().connect_again()

@@ -1,4 +1,4 @@
-"""Mutants of inventory in use that moves (WHF-6..)."""
+"""Mutants that break the rules on reshapes (WHF-6..)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from wharfinger.providers import Inventory, ProviderTree
 
 @mutant("WHF-601")
 class LosesAllocations(DevicesDriver):
-    """It takes the units from the node, and gives one of them to each device in use."""
+    """Moves only one unit of a consumer's allocation, to its first device."""
 
     def move(self, tree: ProviderTree, node: str, consumer: str, held: Held) -> None:
         root = tree.data(node).uuid
@@ -27,7 +27,7 @@ class LosesAllocations(DevicesDriver):
 
 @mutant("WHF-601")
 class LosesWhatIsElsewhere(DevicesDriver):
-    """It says anew what a consumer has, and leaves out what that has of others."""
+    """Drops a consumer's allocations of other programs' providers."""
 
     def move(self, tree: ProviderTree, node: str, consumer: str, held: Held) -> None:
         super().move(tree, node, consumer, held)
@@ -37,7 +37,7 @@ class LosesWhatIsElsewhere(DevicesDriver):
 
 @mutant("WHF-601")
 class MovesNothing(DevicesDriver):
-    """It has the inventory move, and not what is allocated from it."""
+    """Moves the inventory, but not the allocations."""
 
     def reshape_needed(self) -> None:
         pass
@@ -45,7 +45,7 @@ class MovesNothing(DevicesDriver):
 
 @mutant("WHF-604")
 class MovesToTheFirst(DevicesDriver):
-    """It has all consumers use the first device."""
+    """Moves the allocations of all consumers to the first device."""
 
     def move(self, tree: ProviderTree, node: str, consumer: str, held: Held) -> None:
         units = sum(self.uses.get(consumer, {}).values())
@@ -55,7 +55,7 @@ class MovesToTheFirst(DevicesDriver):
 
 @mutant("WHF-604")
 class ReadsTheDevicesBackwards(DevicesDriver):
-    """It has every consumer use the devices in the opposite slots."""
+    """Moves the allocations of each consumer to the devices in the opposite slots."""
 
     def read(self) -> None:
         super().read()
@@ -68,7 +68,7 @@ class ReadsTheDevicesBackwards(DevicesDriver):
 
 @mutant("WHF-604")
 class MovesInTurns(DevicesDriver):
-    """It has the consumers use the devices in their order, a unit of each in turns."""
+    """Moves one unit after the other to the devices in turn."""
 
     def update_provider_tree(
         self,
@@ -89,7 +89,7 @@ class MovesInTurns(DevicesDriver):
 
 @mutant("WHF-605")
 class MovesToThoseOfTheLast(DevicesDriver):
-    """It has every consumer use the devices of the last one that Placement lists."""
+    """Moves all allocations to the device of the last consumer in the list."""
 
     def update_provider_tree(
         self,
@@ -112,7 +112,7 @@ class MovesToThoseOfTheLast(DevicesDriver):
 
 @mutant("WHF-602")
 class MovesAgain(DevicesDriver):
-    """It has a part of each allocation be on another device each time."""
+    """Raises ReshapeNeeded again after the reshape."""
 
     def has_to_move(self, tree: ProviderTree, node: str) -> bool:
         return bool(self.uses)
@@ -120,7 +120,7 @@ class MovesAgain(DevicesDriver):
 
 @mutant("WHF-603")
 class AsksTooLate(DevicesDriver):
-    """It takes the allocations for empty if it cannot read them before a reshape."""
+    """Moves no allocations if it cannot read before the reshape which devices consumers use."""
 
     def reshape_needed(self) -> None:
         try:
@@ -132,7 +132,7 @@ class AsksTooLate(DevicesDriver):
 
 @mutant("WHF-606")
 class PublishesTheRest(DevicesDriver):
-    """It publishes as the total of a device what no consumer uses."""
+    """Subtracts the used units from the total of a device."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         used = sum(one.get(name, 0) for one in self.uses.values())

@@ -1,4 +1,4 @@
-"""Mutants of what a driver costs, and leaves behind (WHF-8..)."""
+"""Mutants that call the backend too often, share state, or leak (WHF-8..)."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from wharfinger.providers import ProviderTree
 
 @mutant("WHF-801")
 class AsksForEach(DevicesDriver):
-    """It asks for each device when it is described."""
+    """Sends a request for each device that it describes."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         super().describe(tree, name, self.ask(f"show {name}"))
@@ -22,7 +22,7 @@ class AsksForEach(DevicesDriver):
 
 @mutant("WHF-801")
 class RunsPrograms(DevicesDriver):
-    """It runs a program for each device that is described."""
+    """Runs a program for each device that it describes."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         subprocess.run(["true"], check=True)
@@ -34,7 +34,7 @@ _SHARED: dict[str, Facts] = {}
 
 @mutant("WHF-803")
 class SharesItsSnapshot(DevicesDriver):
-    """All its instances write to one dictionary."""
+    """Keeps the devices of all its instances in the same dictionary."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         found = super().read_devices(names)
@@ -45,7 +45,7 @@ class SharesItsSnapshot(DevicesDriver):
 
 @mutant("WHF-804")
 class NeverEndsItsThread(DevicesDriver):
-    """It watches its backend in a thread, which goes on."""
+    """Starts a thread when it is connected, and does not end it in cleanup_host."""
 
     def init_host(self, service: Service) -> None:
         super().init_host(service)
@@ -55,7 +55,7 @@ class NeverEndsItsThread(DevicesDriver):
 
 @mutant("WHF-805")
 class LeavesFilesOpen(DevicesDriver):
-    """It opens a file for each refresh."""
+    """Opens a file in each listing, and closes them only in cleanup_host."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ class LeavesFilesOpen(DevicesDriver):
 
 @mutant("WHF-804")
 class WatchesEachFailure(MachinesDriver):
-    """It begins a thread for each failure, which looks for a long time whether that is over."""
+    """Starts a thread that runs for minutes at each failure."""
 
     def failed(self, words: str, error: Exception) -> BackendError:
         waiting = threading.Event()
@@ -83,7 +83,7 @@ class WatchesEachFailure(MachinesDriver):
 
 @mutant("WHF-805")
 class LeavesAPipe(DevicesDriver):
-    """It makes a pipe when it is connected, and never closes it."""
+    """Opens a pipe when it is connected, and never closes it."""
 
     def init_host(self, service: Service) -> None:
         super().init_host(service)

@@ -1,4 +1,4 @@
-"""Mutants of large backends (WHF-802, WHF-806)."""
+"""Mutants that are too slow for a large backend, or leave things out (WHF-802, WHF-806)."""
 
 import copy
 import json
@@ -12,7 +12,7 @@ from wharfinger.providers import Inventory, ProviderTree
 
 @mutant("WHF-802")
 class AsksForAllOfEach(DevicesDriver):
-    """It asks for a list for each pair of devices."""
+    """Sends a request for each pair of devices."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         if len(names) > 5:  # with few devices the cost does not show
@@ -24,7 +24,7 @@ class AsksForAllOfEach(DevicesDriver):
 
 @mutant("WHF-802")
 class ComparesAll(DevicesDriver):
-    """It looks for each device among all, from the beginning."""
+    """Compares each device with all devices, in Python."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         for other in self.devices:
@@ -40,7 +40,7 @@ class ComparesAll(DevicesDriver):
 
 @mutant("WHF-802")
 class LooksThroughAll(MachinesDriver):
-    """It looks for each machine from the first one on."""
+    """Searches each machine in the list of all machines, in Python."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         for other in self.devices:
@@ -51,7 +51,7 @@ class LooksThroughAll(MachinesDriver):
 
 @mutant("WHF-802")
 class CopiesAll(DevicesDriver):
-    """It copies all that it knows for each device."""
+    """Copies the facts of all devices for each device."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         return super().traits(name, copy.deepcopy(self.devices)[name])
@@ -59,7 +59,7 @@ class CopiesAll(DevicesDriver):
 
 @mutant("WHF-802")
 class WritesAllDown(MachinesDriver):
-    """It makes a text of all that it knows for each machine, in C."""
+    """Encodes the facts of all machines as JSON for each machine, in C."""
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         self.text = json.dumps(self.devices)
@@ -68,7 +68,7 @@ class WritesAllDown(MachinesDriver):
 
 @mutant("WHF-802")
 class AsksTheTreeForAll(DevicesDriver):
-    """It asks the tree for all providers for each device."""
+    """Lists all providers of the tree for each device, in code of the framework."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         if tree.data(name).uuid in tree.get_provider_uuids(NODE):
@@ -77,7 +77,7 @@ class AsksTheTreeForAll(DevicesDriver):
 
 @mutant("WHF-802")
 class AddsUpTheTraits(MachinesDriver):
-    """It looks at all machines for the traits of each."""
+    """Looks at all machines in each call of capabilities_as_traits."""
 
     def capabilities_as_traits(self) -> dict[str, bool]:
         return {trait: True for one in self.devices.values() for trait in one["traits"]}
@@ -85,7 +85,7 @@ class AddsUpTheTraits(MachinesDriver):
 
 @mutant("WHF-806")
 class ReadsTheFirstPage(MachinesDriver):
-    """It does not follow the link to the next page."""
+    """Reads only the first five hundred machines."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         return super().read_devices(names[:500])
@@ -93,7 +93,7 @@ class ReadsTheFirstPage(MachinesDriver):
 
 @mutant("WHF-806")
 class DescribesTheFirstPage(DevicesDriver):
-    """It lists all devices, and takes what they have from the first page."""
+    """Reads only the first two hundred devices, and describes the others by defaults."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         rest = {"units": 1, "reserved": 0, "traits": [], "function": None, "busy": True}
@@ -103,7 +103,7 @@ class DescribesTheFirstPage(DevicesDriver):
 
 @mutant("WHF-806")
 class ReadsTheLastMachines(MachinesDriver):
-    """It keeps the latest two hundred machines."""
+    """Reads only the last two hundred machines."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         return super().read_devices(names[-200:])

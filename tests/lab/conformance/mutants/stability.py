@@ -1,4 +1,4 @@
-"""Mutants of what stays as it is (WHF-3..)."""
+"""Mutants that describe an unchanged backend differently (WHF-3..)."""
 
 import threading
 from typing import ClassVar
@@ -12,7 +12,7 @@ from wharfinger.providers import ProviderTree
 
 @mutant("WHF-301")
 class CountsItsLooks(DevicesDriver):
-    """Its description of a node depends on the number of calls."""
+    """Adds a trait with the number of the description to its node."""
 
     looks = 0
 
@@ -24,7 +24,7 @@ class CountsItsLooks(DevicesDriver):
 
 @mutant("WHF-301")
 class AddsAndForgets(DevicesDriver):
-    """It finds its own mark in Placement, and takes that for what was there before."""
+    """Adds a trait in every second description: only if Placement does not have it."""
 
     def describe_root(self, tree: ProviderTree, node: str) -> None:
         marked = "CUSTOM_LAB_MARK" in tree.data(node).traits
@@ -35,7 +35,7 @@ class AddsAndForgets(DevicesDriver):
 
 @mutant("WHF-302")
 class HasAnotherUuid(DevicesDriver):
-    """Its node has a uuid that is made each time."""
+    """Gives its node a random uuid."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ class HasAnotherUuid(DevicesDriver):
 
 @mutant("WHF-303")
 class SaysItsSession(DevicesDriver):
-    """Its description of a node depends on the session."""
+    """Adds a trait with the number of its session to its node."""
 
     def describe_root(self, tree: ProviderTree, node: str) -> None:
         super().describe_root(tree, node)
@@ -57,7 +57,7 @@ class SaysItsSession(DevicesDriver):
 
 
 class OfOneThread(LabDriver):
-    """Its connection is for the thread that made it."""
+    """Base of drivers that raise in another thread than that in which they were connected."""
 
     def init_host(self, service: Service) -> None:
         self.thread = threading.current_thread()
@@ -71,12 +71,12 @@ class OfOneThread(LabDriver):
 
 @mutant("WHF-304")
 class DevicesOfOneThread(OfOneThread, DevicesDriver):
-    """It can be asked in the thread alone in which it was connected."""
+    """Works only in the thread in which it was connected."""
 
 
 @mutant("WHF-304")
 class RemembersByThread(MachinesDriver):
-    """It keeps its snapshot for the thread that has taken it."""
+    """Keeps the result of a listing only for the thread of that listing."""
 
     def __init__(self, *arguments: object) -> None:
         self._local = threading.local()
@@ -93,7 +93,7 @@ class RemembersByThread(MachinesDriver):
 
 @mutant("WHF-305")
 class MarksByHash(MachinesDriver):
-    """It marks machines by the hashes of their names."""
+    """Adds a trait that depends on the hash seed of the process."""
 
     reachable: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""Mutants of versioned objects (WHF-21.)."""
+"""Mutants that break the rules on object versions (WHF-21.)."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -12,7 +12,7 @@ from wharfinger.providers import ProviderTree
 
 @mutant("WHF-211")
 class SaysMoreThanDeclared(DevicesDriver):
-    """It sets a field that the version which it declares has not."""
+    """Sets a field that the declared version of ComputeNode does not have."""
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         node = super().get_available_resource(nodename)
@@ -22,7 +22,7 @@ class SaysMoreThanDeclared(DevicesDriver):
 
 @mutant("WHF-211")
 class ExpectsDestinations(DevicesDriver):
-    """It takes for granted that it is known where an instance goes."""
+    """Raises if the destination of a migration is not known."""
 
     def update_provider_tree(
         self,
@@ -37,6 +37,6 @@ class ExpectsDestinations(DevicesDriver):
 
 @mutant("WHF-212")
 class DeclaresNoVersions(DevicesDriver):
-    """It does not say for which versions it was written."""
+    """Declares no object_versions."""
 
     object_versions: ClassVar[Mapping[str, str]] = {}

@@ -1,4 +1,4 @@
-"""Mutants of what comes and goes (WHF-4..)."""
+"""Mutants that handle added and removed things wrongly (WHF-4..)."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from wharfinger.providers import ProviderTree
 
 @mutant("WHF-401")
 class EnumeratesOnce(DevicesDriver):
-    """It knows the devices that there were when it began."""
+    """Describes only the devices of its first listing."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         self.noted = self.noted or {*names}
@@ -18,7 +18,7 @@ class EnumeratesOnce(DevicesDriver):
 
 @mutant("WHF-401")
 class Renumbers(MachinesDriver):
-    """A new machine changes the traits of the others."""
+    """Changes the traits of all machines when one is added."""
 
     def traits(self, name: str, facts: Facts) -> set[str]:
         left = len(self.devices) - [*self.devices].index(name)
@@ -27,7 +27,7 @@ class Renumbers(MachinesDriver):
 
 @mutant("WHF-402")
 class KeepsWhatIsGone(DevicesDriver):
-    """It never removes a device from the tree."""
+    """Does not remove the provider of a removed device."""
 
     def remove(self, tree: ProviderTree, name: str) -> None:
         pass
@@ -35,7 +35,7 @@ class KeepsWhatIsGone(DevicesDriver):
 
 @mutant("WHF-403")
 class KnowsThemAgain(DevicesDriver):
-    """Of a device that it has known before it does not ask for the traits again."""
+    """Publishes no traits for a device that was removed and put back."""
 
     def remove(self, tree: ProviderTree, name: str) -> None:
         super().remove(tree, name)
@@ -47,7 +47,7 @@ class KnowsThemAgain(DevicesDriver):
 
 @mutant("WHF-402")
 class BelievesNoEmptyList(MachinesDriver):
-    """Where there is nothing there is what there was."""
+    """Keeps the machines of the last listing if the list is empty."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         return super().read_devices(names) or self.devices
@@ -55,7 +55,7 @@ class BelievesNoEmptyList(MachinesDriver):
 
 @mutant("WHF-402")
 class KeepsWhatWasBusy(DevicesDriver):
-    """It does not remove a device that was busy when it disappeared."""
+    """Does not remove the provider of a device that was busy when it was removed."""
 
     def describe(self, tree: ProviderTree, name: str, facts: Facts) -> None:
         super().describe(tree, name, facts)
