@@ -60,7 +60,7 @@ class Fleet(ComputeDriver):
 
 
 class WrittenList:
-    """Adapter that answers like a Placement with these providers."""
+    """Adapter that answers like a Placement with a given list of providers."""
 
     def __init__(self) -> None:
         self.list_of(())

@@ -74,8 +74,8 @@ class Accelerators:
     def __init__(self, source: Source, instance: str) -> None:
         self._source: Final = source
         self._instance: Final = instance
-        self._life: Final = uuid4().hex
-        self._turn = 0
+        self._id: Final = uuid4().hex
+        self._list_number = 0
         self._changed: dict[str, int] = {}
         self._pause_ends = 0.0
         self.seen: dict[str, str] = {}
@@ -90,15 +90,15 @@ class Accelerators:
             ended = monotonic()
             self._pause_ends = ended + min(_PAUSE * (ended - started), _LONGEST_PAUSE)
         # The first list has no changes, because there is no earlier one.
-        changed = self.snapshot.differences(snapshot) if self._turn else set()
-        self._turn += 1
-        self._changed.update(dict.fromkeys(changed, self._turn))
+        changed = self.snapshot.differences(snapshot) if self._list_number else set()
+        self._list_number += 1
+        self._changed.update(dict.fromkeys(changed, self._list_number))
         self.seen |= {uuid: one.uuid for uuid, one in snapshot.deployables.items()}
         self.snapshot = snapshot
 
     def mark(self) -> str:
-        """Return the present mark: later changes are those since this mark."""
-        return f"{self._life}:{self._turn}"
+        """Return the present mark, from which ``changed_since`` can follow the changes."""
+        return f"{self._id}:{self._list_number}"
 
     def changed_since(self, mark: str) -> tuple[set[str], str]:
         """Return the uuids of the providers that have changed since a mark, and the next mark.
@@ -109,7 +109,7 @@ class Accelerators:
         if monotonic() >= self._pause_ends:
             self.refresh()
         life, _, turn = mark.partition(":")
-        if life != self._life:
+        if life != self._id:
             return set(self.snapshot.deployables), self.mark()  # another process's mark
         return {uuid for uuid, its in self._changed.items() if its > int(turn)}, self.mark()
 

@@ -98,7 +98,9 @@ class Cyborg:
             return cls(connection.accelerator, section)
         except _ERRORS as error:
             raise BackendError(
-                driver=section.name, operation="looking for Cyborg", reason=_told(error, section)
+                driver=section.name,
+                operation="looking for Cyborg",
+                reason=_error_text(error, section),
             ) from error
 
     def hosts(self) -> frozenset[str]:
@@ -160,7 +162,7 @@ class Cyborg:
                 path, json=[change], raise_exc=False, timeout=self._section.program_timeout
             )
         except _ERRORS as error:
-            raise self._failed(operation, _told(error, self._section)) from error
+            raise self._failed(operation, _error_text(error, self._section)) from error
         if answer.status_code == HTTPStatus.OK:
             self._read(operation, answer, Deployable)
             return
@@ -184,7 +186,7 @@ class Cyborg:
         try:
             return self._adapter.get(path, raise_exc=False)
         except _ERRORS as error:
-            raise self._failed(operation, _told(error, self._section)) from error
+            raise self._failed(operation, _error_text(error, self._section)) from error
 
     def _ok(self, operation: str, answer: Response) -> Response:
         if answer.status_code != HTTPStatus.OK:
@@ -239,7 +241,7 @@ def _advice(answer: Response, section: CyborgSection) -> str:
     return ""
 
 
-def _told(error: Exception, section: CyborgSection) -> str:
+def _error_text(error: Exception, section: CyborgSection) -> str:
     told = printable(" ".join(str(error).split())) or type(error).__name__
     if isinstance(error, keystone_exceptions.Unauthorized):
         told = f"{told}. Check the credentials in [{section.credentials}]."

@@ -40,8 +40,8 @@ class CyborgDriver(ComputeDriver):
         self._accelerators: Accelerators | None = None
         #: The hosts whose trees were updated since the last snapshot, and the host of each
         #: provider.
-        self._asked: set[str] = set()
-        self._found: dict[str, str] = {}
+        self._updated_hosts: set[str] = set()
+        self._host_by_provider: dict[str, str] = {}
         #: Why deployables cannot be published, by provider uuid.
         self._unpublished: dict[str, str] = {}
         #: The providers whose devices this process programmed: the function that Cyborg reports may
@@ -64,8 +64,8 @@ class CyborgDriver(ComputeDriver):
         accelerators = self._connected()
         if refresh:
             accelerators.refresh()
-            self._asked.clear()
-            self._found.clear()
+            self._updated_hosts.clear()
+            self._host_by_provider.clear()
             self._unpublished.clear()
         return sorted(accelerators.snapshot.hosts)
 
@@ -98,14 +98,16 @@ class CyborgDriver(ComputeDriver):
         While Cyborg binds a part of a device to an instance of nova, it may program the device. No
         other consumer may then get the rest of the device.
         """
-        self._asked.add(nodename)
-        self._found = {uuid: node for uuid, node in self._found.items() if node != nodename}
+        self._updated_hosts.add(nodename)
+        self._host_by_provider = {
+            uuid: node for uuid, node in self._host_by_provider.items() if node != nodename
+        }
         if self._section.publish is PublishingMode.OWN:
             self._publish(provider_tree, nodename)
         else:
             self._overlay(provider_tree, nodename)
         snapshot = self._connected().snapshot
-        for uuid, node in self._found.items():
+        for uuid, node in self._host_by_provider.items():
             if node == nodename:
                 for request in snapshot.being_bound(uuid):
                     provider_tree.reserve(uuid, f"being bound to accelerator request {request}")
@@ -115,7 +117,7 @@ class CyborgDriver(ComputeDriver):
         for uuid in provider_tree.get_provider_uuids(nodename):
             if uuid in deployables and deployables[uuid].rp_uuid is not None:
                 provider_tree.set_publishing_mode(uuid, PublishingMode.OVERLAY)
-                self._found[uuid] = nodename
+                self._host_by_provider[uuid] = nodename
 
     def _publish(self, provider_tree: ProviderTree, nodename: str) -> None:
         snapshot = self._connected().snapshot
@@ -141,7 +143,7 @@ class CyborgDriver(ComputeDriver):
                 provider_tree.new_child(one.name, nodename, uuid=uuid)
             provider_tree.update_inventory(uuid, inventory)
             provider_tree.update_traits(uuid, traits)
-            self._found[uuid] = nodename
+            self._host_by_provider[uuid] = nodename
 
     def get_problems(self) -> list[str]:
         """Return why deployables are not published or overlaid, one message for each."""
@@ -158,7 +160,7 @@ class CyborgDriver(ComputeDriver):
         if one.rp_uuid is None:
             return "it has no resource provider: Cyborg has not published it yet"
         hosts = self._connected().snapshot.hosts
-        if uuid not in self._found and self._asked >= hosts:
+        if uuid not in self._host_by_provider and self._updated_hosts >= hosts:
             return (
                 f"its resource provider {uuid} is below none of {', '.join(sorted(hosts))}. If the "
                 "provider is gone, Cyborg creates it again when it discovers the device again"
@@ -182,7 +184,7 @@ class CyborgDriver(ComputeDriver):
             return set(), accelerators.mark()
         changed, mark = accelerators.changed_since(since)
         hosts = accelerators.snapshot.hosts
-        nodes = {self._found.get(uuid) for uuid in changed}
+        nodes = {self._host_by_provider.get(uuid) for uuid in changed}
         # A provider whose host is unknown may be on any host.
         return set(hosts) if None in nodes else {node for node in nodes if node in hosts}, mark
 

@@ -31,8 +31,8 @@ PAGE: Final = 1000
 #: A project that does not exist: only credentials that may list all nodes may list its nodes.
 _NO_PROJECT: Final = "wharfinger-lists-all-nodes"
 #: Built-in errors of Python that ironicclient raises for answers that do not come from Ironic.
-_PYTHONS: Final = (AttributeError, RuntimeError, TypeError, ValueError)
-_ERRORS: Final = (exc.ClientException, keystone_exceptions.ClientException, *_PYTHONS)
+_PYTHON_ERRORS: Final = (AttributeError, RuntimeError, TypeError, ValueError)
+_ERRORS: Final = (exc.ClientException, keystone_exceptions.ClientException, *_PYTHON_ERRORS)
 #: The largest number of characters of an error that are shown.
 _LONGEST: Final = 1000
 
@@ -111,7 +111,9 @@ class Ironic:
             )
         except _ERRORS as error:
             raise BackendError(
-                driver=section.name, operation="looking for Ironic", reason=_told(error, section)
+                driver=section.name,
+                operation="looking for Ironic",
+                reason=_error_text(error, section),
             ) from error
         return cls(client.http_client, section)
 
@@ -165,14 +167,16 @@ class Ironic:
         try:
             answer = self._request(operation, path)
         except BackendError as error:
-            if isinstance(error.__cause__, exc.NotFound) and _names(error.__cause__, uuid):
+            if isinstance(error.__cause__, exc.NotFound) and _is_about(error.__cause__, uuid):
                 return False
             raise
         node = self._read(operation, answer.content, _Selection)
         if node.uuid != uuid:
             reason = f"Ironic answers with another node, {shown(node.uuid)}"
             raise self._failed(operation, reason)
-        return all(_is_in(value, getattr(node, key) or "", key) for key, value in selected.items())
+        return all(
+            _is_selected(value, getattr(node, key) or "", key) for key, value in selected.items()
+        )
 
     def latest(self, limit: int) -> Latest:
         """Return the nodes that were updated last, up to ``limit`` nodes."""
@@ -212,14 +216,14 @@ class Ironic:
             return self._client.raw_request("GET", path)
         except exc.UnsupportedVersion as error:
             needed = f"API {self._section.microversion} is needed for {self._section.needed_for}"
-            reason = f"{needed}: {_told(error, self._section)}"
+            reason = f"{needed}: {_error_text(error, self._section)}"
             raise self._failed(operation, reason) from error
         except _ERRORS as error:
             raise self._failed(operation, self._reason(error, path.partition("?")[0])) from error
 
     def _reason(self, error: Exception, path: str) -> str:
         """Return the text of an error, with the URL if the text does not have it."""
-        told, where = _told(error, self._section), f"{self._where}{path}"
+        told, where = _error_text(error, self._section), f"{self._where}{path}"
         return told if where in told else f"{where}: {told}"
 
     @property
@@ -246,9 +250,9 @@ class Ironic:
         return BackendError(driver=self._section.name, operation=operation, reason=reason)
 
 
-def _told(error: Exception, section: FleetSection) -> str:
+def _error_text(error: Exception, section: FleetSection) -> str:
     told = printable(" ".join(str(error).split())) or type(error).__name__
-    if isinstance(error, _PYTHONS):
+    if isinstance(error, _PYTHON_ERRORS):
         told = f"an answer that is not understood: {told}"
     if isinstance(error, keystone_exceptions.HttpError):
         told = f"Keystone: {told}"  # errors from Ironic are of ironicclient's types
@@ -259,7 +263,7 @@ def _told(error: Exception, section: FleetSection) -> str:
     return told
 
 
-def _names(error: exc.NotFound, uuid: str) -> bool:
+def _is_about(error: exc.NotFound, uuid: str) -> bool:
     """Return whether a 404 is Ironic's own answer: its text names the node."""
     content = b"" if error.response is None else error.response.content
     try:
@@ -268,7 +272,7 @@ def _names(error: exc.NotFound, uuid: str) -> bool:
         return False
 
 
-def _is_in(selected: str, value: str, key: str) -> bool:
+def _is_selected(selected: str, value: str, key: str) -> bool:
     """Return whether an option selects a node that has this value.
 
     ``selected`` is the value of the option, ``key`` the field of the node. The comparison ignores

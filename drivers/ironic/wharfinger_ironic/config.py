@@ -49,7 +49,7 @@ OPTIONS: Final = (
 )
 
 #: Ironic's names of fields whose options have another name.
-_ITS_NAMES: Final = {"node_owner": "owner"}
+_IRONIC_NAMES: Final = {"node_owner": "owner"}
 #: The lowest microversion that has all fields that the driver reads: ``retired`` is the newest.
 _NEEDED: Final = "1.61"
 #: Options that need a later microversion.
@@ -99,7 +99,7 @@ class FleetSection:
                     problem="an empty value selects no node.",
                     remedy="Set a value, or remove the option to select all nodes.",
                 )
-        selected = {_ITS_NAMES.get(key, key): value for key, value in given.items()}
+        selected = {_IRONIC_NAMES.get(key, key): value for key, value in given.items()}
         microversion, needed_for = _NEEDED, "the requested fields of nodes"
         for key, more in _NEEDED_BY.items():
             if key in given:

@@ -41,14 +41,14 @@ class ChangeFeed:
 
     def __init__(self, source: Source) -> None:
         self._source: Final = source
-        self._clock: Final = _ItsClock()
+        self._clock: Final = _IronicClock()
         self._size = SIZES[0]
         self._horizon: datetime | None = None
         self._next_horizon: datetime | None = None
 
     def begin(self) -> None:
         """Start now: the next read returns the changes from now on. Raises BackendError."""
-        self._look(SIZES[0])
+        self._request(SIZES[0])
         self.advance()
 
     def read(self, count: int) -> tuple[Sequence[Node], bool]:
@@ -59,7 +59,7 @@ class ChangeFeed:
         Raises BackendError.
         """
         for size in SIZES[SIZES.index(self._size) :]:
-            latest = self._look(size)
+            latest = self._request(size)
             needed = self._needed(latest)
             if needed is None and not latest.has_more and count <= len(latest.nodes):
                 needed = len(latest.nodes)  # the answer has all nodes of Ironic
@@ -87,7 +87,7 @@ class ChangeFeed:
             return 0
         return None
 
-    def _look(self, size: int) -> Latest:
+    def _request(self, size: int) -> Latest:
         """Request this many nodes, and store the time from which the next read must show changes.
 
         The content of an answer may be as old as its request.
@@ -100,7 +100,7 @@ class ChangeFeed:
         return latest
 
 
-class _ItsClock:
+class _IronicClock:
     """Estimates the time of an answer by Ironic's clocks; it may be too early, but not too late.
 
     It takes the earlier of two times: the date of the answer, and the time of the newest update

@@ -44,8 +44,8 @@ class Fleet:
         self._instance: Final = instance
         self._max_pages: Final = max_pages
         self._feed: Final = ChangeFeed(source)
-        self._life: Final = uuid4().hex
-        self._turn = 0
+        self._id: Final = uuid4().hex
+        self._last_change = 0
         self._changed: dict[str, int] = {}
         self._is_listed = False
         self._pause_ends = 0.0
@@ -69,7 +69,10 @@ class Fleet:
         return self._source.has(uuid)
 
     def begin_following(self) -> str:
-        """Return the present mark: later changes are those since this mark. Raises BackendError."""
+        """Return the present mark, from which ``changed_since`` can follow the changes.
+
+        Raises BackendError.
+        """
         self._feed.begin()
         return self._mark()
 
@@ -89,20 +92,20 @@ class Fleet:
         if is_all:
             self._feed.advance()
         life, _, turn = mark.partition(":")
-        if life != self._life:
+        if life != self._id:
             return set(self.nodes), self._mark()  # another process's mark: all may have changed
         changed = {uuid for uuid, its in self._changed.items() if its > int(turn)}
         return changed, self._mark()
 
     def _mark(self) -> str:
-        return f"{self._life}:{self._turn}"
+        return f"{self._id}:{self._last_change}"
 
     def _note(self, nodes: Iterable[Node]) -> None:
         """Store nodes, and count each changed node as a new change."""
         for node in nodes:
             if self.nodes.get(node.uuid) != node:
-                self._turn += 1
-                self._changed[node.uuid] = self._turn
+                self._last_change += 1
+                self._changed[node.uuid] = self._last_change
                 self.nodes[node.uuid] = node
 
     def _list(self) -> dict[str, Node]:

@@ -54,7 +54,7 @@ PROVISION_STATES: Final[dict[str, str | None]] = {
 }
 
 #: Power states in which a node cannot be deployed; None is unknown.
-_NO_POWER: Final = {
+_POWER_REASONS: Final = {
     None: "its power state is unknown",
     "error": "its power state is an error",
 }
@@ -78,8 +78,8 @@ def reasons(node: Node) -> Iterator[str]:
         yield f"fault: {_shown(node.fault)}"
     if node.retired:
         yield _with_words("retired", node.retired_reason)
-    if node.power_state in _NO_POWER:
-        yield _NO_POWER[node.power_state]
+    if node.power_state in _POWER_REASONS:
+        yield _POWER_REASONS[node.power_state]
     if node.instance_uuid:
         yield f"it belongs to instance {_shown(node.instance_uuid)}"
 

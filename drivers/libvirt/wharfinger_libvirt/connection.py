@@ -24,7 +24,7 @@ _KINDS: Final = (
     | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV
 )
 #: libvirt's error codes for a device or domain that does not exist.
-_NOT_THERE: Final = (libvirt.VIR_ERR_NO_NODE_DEVICE, libvirt.VIR_ERR_NO_DOMAIN)
+_MISSING: Final = (libvirt.VIR_ERR_NO_NODE_DEVICE, libvirt.VIR_ERR_NO_DOMAIN)
 
 
 class Vanished(Exception):
@@ -52,7 +52,7 @@ class Connection:
     def open(cls, uri: str, instance: str) -> Iterator[Self]:
         """Connect to libvirt; the connection is closed when the context ends."""
         # By default, libvirt prints every error to stderr before it raises it.
-        libvirt.registerErrorHandler(_say_nothing, None)
+        libvirt.registerErrorHandler(_print_nothing, None)
         with _translated(instance, f"connecting to {uri}"):
             handle = libvirt.open(uri)
         try:
@@ -147,7 +147,7 @@ def _translated(instance: str, operation: str) -> Iterator[None]:
     try:
         yield
     except libvirt.libvirtError as error:
-        if error.get_error_code() in _NOT_THERE:
+        if error.get_error_code() in _MISSING:
             raise Vanished(str(error)) from error
         raise BackendError(driver=instance, operation=operation, reason=str(error)) from error
     except (SystemError, UnicodeError) as error:  # libvirt-python cannot decode an error text
@@ -155,5 +155,5 @@ def _translated(instance: str, operation: str) -> Iterator[None]:
         raise BackendError(driver=instance, operation=operation, reason=reason) from error
 
 
-def _say_nothing(context: object, error: object) -> None:
+def _print_nothing(context: object, error: object) -> None:
     """Print no error: libvirt-python raises it as well."""

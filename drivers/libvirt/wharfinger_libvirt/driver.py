@@ -108,7 +108,7 @@ class LibvirtDriver(ComputeDriver):
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         """Return the host's CPUs, memory and PCI devices by kind."""
-        snapshot = self._of(nodename)
+        snapshot = self._snapshot_of(nodename)
         return ComputeNode(
             host=self.host,
             hypervisor_hostname=nodename,
@@ -119,7 +119,7 @@ class LibvirtDriver(ComputeDriver):
 
     def get_inventory(self, nodename: str) -> dict[str, AnyInventory]:
         """Return VCPU and MEMORY_MB; nothing if publish_root is overlay."""
-        snapshot = self._of(nodename)
+        snapshot = self._snapshot_of(nodename)
         config = self._config
         if config.publish_root is PublishingMode.OVERLAY:
             return {}
@@ -154,9 +154,11 @@ class LibvirtDriver(ComputeDriver):
         same moment, and edits the allocations. Raises BackendError, also if the devices have no
         room.
         """
-        self._of(nodename)
+        self._snapshot_of(nodename)
         mode = provider_tree.set_publishing_mode(nodename, self._config.publish_root)
-        moving = self._moving(provider_tree, nodename) if mode is PublishingMode.OWN else []
+        moving = (
+            self._classes_to_move(provider_tree, nodename) if mode is PublishingMode.OWN else []
+        )
         if moving and allocations is None:
             raise ReshapeNeeded
         if moving:
@@ -204,8 +206,7 @@ class LibvirtDriver(ComputeDriver):
             f"delete {root.uuid}`."
         ]
 
-    def _moving(self, provider_tree: ProviderTree, nodename: str) -> list[str]:
-        """Return the resource classes that have to move from the root provider to its devices."""
+    def _classes_to_move(self, provider_tree: ProviderTree, nodename: str) -> list[str]:
         has = provider_tree.data(nodename).inventory.keys()
         return sorted(has & {mdev_type.resource_class for mdev_type in self._config.mdev_types})
 
@@ -226,7 +227,7 @@ class LibvirtDriver(ComputeDriver):
                 for uuid, share in offered.items()
                 if share.mdev_type.resource_class == resource_class
             },
-            host=self._of(nodename),
+            host=self._snapshot_of(nodename),
             other_types=frozenset(
                 mdev_type.type_id
                 for mdev_type in self._config.mdev_types
@@ -276,7 +277,7 @@ class LibvirtDriver(ComputeDriver):
             if resource_class in classes
         }
 
-    def _of(self, nodename: str) -> HostSnapshot:
+    def _snapshot_of(self, nodename: str) -> HostSnapshot:
         (name,) = self.get_available_nodes()
         if nodename != name or self._snapshot is None:
             raise BackendError(

@@ -79,7 +79,7 @@ def read_devices(source: DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
 
     Raises BackendError.
     """
-    devices = _agreed(lambda: _devices(source), "devices", instance)
+    devices = _read_until_equal(lambda: _devices(source), "devices", instance)
     _check_names(devices, instance)
     return devices
 
@@ -97,7 +97,7 @@ def read_devices_and_domains(
         domains = tuple(sorted(source.domains(), key=lambda domain: domain.uuid))
         return _devices(source), domains
 
-    devices, domains = _agreed(read, "devices and domains", instance)
+    devices, domains = _read_until_equal(read, "devices and domains", instance)
     _check_names(devices, instance)
     return devices, domains
 
@@ -106,7 +106,7 @@ def _devices(source: DeviceSource) -> tuple[NodeDevice, ...]:
     return tuple(sorted(source.devices(), key=lambda device: device.name))
 
 
-def _agreed(read: Callable[[], _T], what: str, instance: str) -> _T:
+def _read_until_equal(read: Callable[[], _T], what: str, instance: str) -> _T:
     last = None
     for _ in range(MAX_READINGS):
         try:

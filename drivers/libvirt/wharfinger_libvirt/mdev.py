@@ -41,8 +41,8 @@ def shares(
 ) -> list[Share]:
     """Return the share of each device that offers an enabled type, by PCI address or name.
 
-    ``section`` is that of the driver instance, for errors. Raises ConfigurationError if no device
-    offers an enabled type, or if a device that is configured for a type is missing.
+    ``section`` is the section of the driver instance, for errors. Raises ConfigurationError if no
+    device offers an enabled type, or if a device that is configured for a type is missing.
     """
     parents = sorted((device for device in devices if device.mdev_types), key=_order)
     chosen = _choose(parents, devices, mdev_types)

@@ -122,7 +122,7 @@ def _configure(section: NovaSection, host: str) -> None:
             remedy="Correct the file of nova.",
         ) from error
     import_module("nova.objects").register_all()
-    _reach_database()
+    _connect_database()
     _configured.append(wanted)
 
 
@@ -151,7 +151,7 @@ def _read_files(section: NovaSection, host: str) -> None:
     conf.set_override("host", host)
 
 
-def _reach_database() -> None:
+def _connect_database() -> None:
     """Connect nova's objects to nova's database: through the conductor, directly, or not at all."""
     conf = import_module("nova.conf").CONF
     base = import_module("nova.objects.base").NovaObject

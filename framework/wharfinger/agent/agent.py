@@ -29,9 +29,9 @@ LOG: Final = logging.getLogger(__name__)
 #: Seconds that all instances together have to end. systemd and operators grant 30.
 PATIENCE: Final = 25.0
 #: Seconds that a report of the service may take after the end of the instances.
-_PATIENCE_FOR_REPORT: Final = 2.0
+_REPORT_TIMEOUT: Final = 2.0
 #: Seconds after which the agent logs which instances it waits for.
-_SAYS_WHAT_IT_WAITS_FOR: Final = 2.0
+_LOG_WAIT_AFTER: Final = 2.0
 #: Seconds between two checks of the instances.
 TICK: Final = 1.0
 #: Seconds between two checks whether the instances have ended.
@@ -137,7 +137,7 @@ class Agent:
                     self._report,
                     self._down_time,
                     at_once=True,
-                    patience=_PATIENCE_FOR_REPORT,
+                    patience=_REPORT_TIMEOUT,
                 )
             )
             for runner in self._runners.values():
@@ -310,8 +310,8 @@ class Agent:
             elapsed = time.monotonic() - begin
             if elapsed >= PATIENCE:
                 break
-            if elapsed >= _SAYS_WHAT_IT_WAITS_FOR and not has_said:
-                LOG.info("the agent waits at most %g s for %s", PATIENCE, _work_of(left))
+            if elapsed >= _LOG_WAIT_AFTER and not has_said:
+                LOG.info("the agent waits at most %g s for %s", PATIENCE, _describe_work(left))
                 has_said = True
             time.sleep(_STEP)
         for runner in left:
@@ -329,8 +329,7 @@ def _kill(runner: Runner) -> None:
     runner.kill()
 
 
-def _work_of(runners: Iterable[Runner]) -> str:
-    """Return a text with the cycle and the driver call in progress of each instance."""
+def _describe_work(runners: Iterable[Runner]) -> str:
     parts = []
     for runner in runners:
         status = runner.status()

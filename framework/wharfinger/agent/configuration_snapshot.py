@@ -66,7 +66,7 @@ class Snapshot:
         return f"/proc/self/fd/{self.descriptor}"
 
     def changed_instances(self, new: "Snapshot", names: Sequence[str]) -> list[str]:
-        """Return those of these driver instances whose options differ in another configuration."""
+        """Return which of these driver instances have other options in another configuration."""
         instances = self._instances() | new._instances()
         return [
             name

@@ -42,7 +42,7 @@ class Verdict(StrEnum):
 
 
 class CheckName(StrEnum):
-    """Names of the checks. No names are added at run time, so that monitoring can rely on them."""
+    """Names of the checks. The set does not grow at run time, so monitoring can rely on it."""
 
     AGENT_STATE = "agent:state"
     CONFIGURATION = "agent:configuration"
@@ -128,7 +128,7 @@ def _agent_checks(status: AgentStatus, now: float) -> Iterator[Check]:
         yield _agent_state(status, Verdict.WARN)
     yield Check(
         name=CheckName.CONFIGURATION,
-        at=_known(status.reloaded_at, status.started_at),
+        at=_or_else(status.reloaded_at, status.started_at),
         verdict=Verdict.WARN if status.refused_reload else Verdict.PASS,
         output="The last new configuration was refused. The agent runs with the one before it."
         if status.refused_reload
@@ -136,7 +136,7 @@ def _agent_checks(status: AgentStatus, now: float) -> Iterator[Check]:
     )
     yield Check(
         name=CheckName.SERVICE,
-        at=_known(status.service_reported_at, status.started_at),
+        at=_or_else(status.service_reported_at, status.started_at),
         verdict=Verdict.WARN if status.service_error else Verdict.PASS,
         output="The last report of the host's service failed. Other hosts may take over its nodes."
         if status.service_error
@@ -163,7 +163,7 @@ def _instance_checks(one: InstanceStatus, intervals: Intervals, now: float) -> I
     yield Check(
         name=CheckName.PROBLEMS,
         instance=one.name,
-        at=_known(one.completed_at.get(CycleType.FULL), one.started_at),
+        at=_or_else(one.completed_at.get(CycleType.FULL), one.started_at),
         verdict=Verdict.WARN if problems else Verdict.PASS,
         output=f"The last cycles found {problems} problem{'s' * (problems > 1)}."
         if problems
@@ -222,7 +222,7 @@ def _drift_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check
         completed = max(moments)
     elif known is not None or one.state is State.RUNNING:
         # Its report was reset by its last restart.
-        completed = one.since if one.state in _AT_WORK else _known(known, one.since)
+        completed = one.since if one.state in _AT_WORK else _or_else(known, one.since)
     else:
         return Check(name=CheckName.DRIFT_CYCLE, instance=one.name, at=one.started_at)
     return Check(
@@ -263,7 +263,7 @@ def _poll(one: InstanceStatus, now: float) -> Check:
     return Check(
         name=CheckName.POLL,
         instance=one.name,
-        at=_known(completed, one.started_at),
+        at=_or_else(completed, one.started_at),
         verdict=Verdict.WARN if counts.error else Verdict.PASS,
         age=None if completed is None else max(0.0, now - completed),
         output=f"The last {CycleType.POLL} failed." if counts.error else "",
@@ -278,7 +278,7 @@ def _placement(one: InstanceStatus) -> Check:
     return Check(
         name=CheckName.PLACEMENT,
         instance=one.name,
-        at=_known(one.completed_at.get(CycleType.FULL), one.started_at),
+        at=_or_else(one.completed_at.get(CycleType.FULL), one.started_at),
         verdict=verdict,
         output=f"Placement did not answer in {count} cycle{'s' * (count > 1)} in a row."
         if count
@@ -296,7 +296,7 @@ def _readiness(one: InstanceStatus) -> Check:
     return Check(
         name=CheckName.READY,
         instance=one.name,
-        at=one.since if output else _known(completed, one.since),
+        at=one.since if output else _or_else(completed, one.since),
         verdict=Verdict.FAIL if output else Verdict.PASS,
         output=output,
     )
@@ -317,7 +317,7 @@ def _usual_seconds(one: InstanceStatus) -> float:
     return FIRST_FULL_CYCLE if is_first else 0.0
 
 
-def _known(moment: float | None, otherwise: float) -> float:
+def _or_else(moment: float | None, otherwise: float) -> float:
     return otherwise if moment is None else moment
 
 

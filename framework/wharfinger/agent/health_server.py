@@ -36,7 +36,7 @@ CONNECTIONS: Final = 64
 #: The largest number of bytes of a request with its headers.
 LONGEST_REQUEST: Final = 16 * 1024
 #: Seconds after the answer in which the client may close the connection, so that it is not reset.
-_FAREWELL: Final = 1.0
+_CLOSE_TIMEOUT: Final = 1.0
 _JSON: Final = "application/json"
 _HEALTH_JSON: Final = "application/health+json"
 
@@ -138,7 +138,7 @@ class HealthServer:
                     writer.write(_answer(request, routes))
                     await writer.drain()
                     writer.write_eof()
-                    async with asyncio.timeout(_FAREWELL):
+                    async with asyncio.timeout(_CLOSE_TIMEOUT):
                         while await reader.read(LONGEST_REQUEST):
                             pass
         except OSError as error:
@@ -150,10 +150,10 @@ class HealthServer:
 
     def _health(self, _accept: str) -> tuple[HTTPStatus, _Content]:
         status = self._status()
-        return _judged(health.health(status, now := time.monotonic()), now)
+        return _as_answer(health.health(status, now := time.monotonic()), now)
 
     def _ready(self, _accept: str) -> tuple[HTTPStatus, _Content]:
-        return _judged(health.ready(self._status()), time.monotonic())
+        return _as_answer(health.ready(self._status()), time.monotonic())
 
     def _metrics_page(self, accept: str) -> tuple[HTTPStatus, _Content]:
         return HTTPStatus.OK, self._metrics.page(accept)
@@ -179,7 +179,7 @@ def _is_whole(request: bytes) -> bool:
     return b"\r\n\r\n" in request or b"\n\n" in request
 
 
-def _judged(found: health.Health, now: float) -> tuple[HTTPStatus, _Content]:
+def _as_answer(found: health.Health, now: float) -> tuple[HTTPStatus, _Content]:
     is_failure = found.verdict is health.Verdict.FAIL
     body = json.dumps(found.as_json(now, time.time())).encode()
     return (

@@ -73,14 +73,14 @@ class ProcessRunner:
         self._ending = ""
         self._ending_since = 0.0
         #: Whether the process does not end after SIGKILL.
-        self._survives = False
+        self._cannot_be_killed = False
         self._is_stopping = False
         now = time.monotonic()
         self._status = InstanceStatus(name=name, state=State.STARTING, since=now, started_at=now)
 
     def start(self) -> None:
         """Start the process."""
-        self._ending, self._survives = "", False
+        self._ending, self._cannot_be_killed = "", False
         self._began = time.monotonic()
         try:
             self._stacks, self._logged_stacks = _create_stacks(), 0
@@ -92,7 +92,7 @@ class ProcessRunner:
             return
         self._status = replace(self._status, pid=self._process.pid, next_start_at=None)
         if self._status.state is State.ENDED:
-            self._become(State.STARTING)
+            self._set_state(State.STARTING)
 
     def _start_process(self, page: int) -> "subprocess.Popen[bytes]":
         assert self._stacks is not None
@@ -126,7 +126,7 @@ class ProcessRunner:
                 self.start()
             return
         if child_process.has_exited(self._process.pid):
-            end = _end_of(self._reap())
+            end = _describe_end(self._reap())
             self._after_end(self._ending or end)
         elif self._ending:
             if now - self._ending_since >= GRACE:
@@ -138,23 +138,23 @@ class ProcessRunner:
     def stop(self) -> None:
         """Tell the process to end after the cycle in progress; do not restart it."""
         self._is_stopping = True
-        self._become(State.STOPPING)
+        self._set_state(State.STOPPING)
         self._signal(signal.SIGTERM)
 
     def has_ended(self) -> bool:
         """Return whether the process has ended; if so, end the other processes of its session."""
         if self._process is not None and child_process.has_exited(self._process.pid):
-            self._after_end(_end_of(self._reap()))
+            self._after_end(_describe_end(self._reap()))
         return self._process is None
 
     def kill(self) -> None:
         """Kill the process and its session; log an error if the process does not end."""
-        if self._process is None or self._survives:
+        if self._process is None or self._cannot_be_killed:
             return
         if child_process.kill_session(self._process.pid):
             return
-        self._survives = True
-        self._become(State.WEDGED)
+        self._cannot_be_killed = True
+        self._set_state(State.WEDGED)
         LOG.error(
             "%s: its process %d does not end after SIGKILL. It waits in the kernel, often for a "
             "device or a network file system. The instance is not started again until it has "
@@ -179,7 +179,7 @@ class ProcessRunner:
         status = self.status()
         if hang := self._hang(status, now):
             self._signal(STACKS)
-            self._become(State.WEDGED)
+            self._set_state(State.WEDGED)
             self._end(
                 hang,
                 "Find out what its backend does. The stacks of its threads follow in the log if "
@@ -201,7 +201,7 @@ class ProcessRunner:
         if self._status.state is State.CRASH_LOOP and age < self._last_wait:
             return
         if status.report.has_published and self._status.state is not State.RUNNING:
-            self._become(State.RUNNING)
+            self._set_state(State.RUNNING)
 
     def _hang(self, status: InstanceStatus, now: float) -> str:
         """Return the reason why the process counts as hanging; "" if it does not.
@@ -248,7 +248,7 @@ class ProcessRunner:
         if self._is_stopping:
             return
         is_loop = self._early_ends >= _LOOP
-        self._become(State.CRASH_LOOP if is_loop else State.ENDED)
+        self._set_state(State.CRASH_LOOP if is_loop else State.ENDED)
         LOG.error(
             "%s: %s: %s. It is started again in %g s%s.%s",
             self.name,
@@ -289,18 +289,16 @@ class ProcessRunner:
             )
             self._logged_stacks = size
 
-    def _become(self, state: State) -> None:
+    def _set_state(self, state: State) -> None:
         if self._status.state is not state:
             self._status = replace(self._status, state=state, since=time.monotonic())
 
 
 def _create_stacks() -> BinaryIO:
-    """Create the file for stacks in memory; raises OSError."""
     return open(os.memfd_create("wharfinger-stacks"), "rb")  # noqa: PTH123 - no path
 
 
-def _end_of(code: int) -> str:
-    """Return a text about the end of a process: its exit code, or a signal if it is negative."""
+def _describe_end(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     try:

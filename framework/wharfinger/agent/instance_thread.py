@@ -55,17 +55,17 @@ class ThreadRunner:
                 call,
                 now - (began or now),
             )
-            self._become(State.WEDGED)
+            self._set_state(State.WEDGED)
         elif self._status.state is State.WEDGED and not hangs:
             LOG.warning("%s: the driver has returned, and the cycles go on", self.name)
-            self._become(State.STARTING)
+            self._set_state(State.STARTING)
         if self._status.state is State.STARTING and self._latest.report.has_published:
-            self._become(State.RUNNING)
+            self._set_state(State.RUNNING)
 
     def stop(self) -> None:
         """Tell the thread to end after the cycle in progress."""
         self._worker.stop()
-        self._become(State.STOPPING)
+        self._set_state(State.STOPPING)
 
     def has_ended(self) -> bool:
         """Return whether the thread has ended."""
@@ -81,7 +81,7 @@ class ThreadRunner:
             self._latest.report
         )
 
-    def _become(self, state: State) -> None:
+    def _set_state(self, state: State) -> None:
         self._status = replace(self._status, state=state, since=time.monotonic())
 
 

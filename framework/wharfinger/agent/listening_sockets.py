@@ -39,7 +39,7 @@ def unix_socket(path: Path) -> Iterator[socket.socket]:
             make_directory(path.parent)
             directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             stack.callback(os.close, directory)
-            with _alone(directory):
+            with _creating_alone(directory):
                 _delete_stale(directory, path)
                 listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
                 listener.bind(_address(directory, path.name))
@@ -104,7 +104,7 @@ def _connect(directory: int, name: str, timeout: float) -> socket.socket:
 
 
 @contextmanager
-def _alone(directory: int) -> Iterator[None]:
+def _creating_alone(directory: int) -> Iterator[None]:
     """Wait until no other agent creates a socket in the directory; raises OSError."""
     _lock(directory)
     try:

@@ -142,12 +142,12 @@ def _agent_metrics(status: AgentStatus, offset: float) -> Iterator[Metric]:
     )
     yield CounterMetricFamily(
         "wharfinger_agent_reloads",
-        "New configurations that the agent took while it ran.",
+        "New configurations that the agent accepted while it ran.",
         value=status.reloads,
     )
     yield GaugeMetricFamily(
         "wharfinger_agent_last_reload_successful",
-        "1 if the agent took the last new configuration, 0 if it refused it.",
+        "1 if the agent accepted the last new configuration, 0 if it refused it.",
         value=not status.refused_reload,
     )
     yield GaugeMetricFamily(

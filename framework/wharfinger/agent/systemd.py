@@ -45,7 +45,7 @@ class SystemdNotifier:
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """Notify that the agent reads its configuration again; ``ready`` ends this."""
+        """Notify that the agent reads its configuration again, until ``ready`` is called."""
         # systemd uses this time to ignore messages from before its request to reload.
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
@@ -89,7 +89,7 @@ class SystemdNotifier:
         if usec is None or pid not in (None, str(os.getpid())):
             return None
         if not _DIGITS.fullmatch(usec) or not int(usec):
-            self._problems.found("watchdog", [_no_time(usec)])
+            self._problems.found("watchdog", [_wrong_watchdog(usec)])
             return None
         return int(usec) / 2 / 1_000_000
 
@@ -102,7 +102,7 @@ def _unsent(address: str, error: OSError) -> WharfingerError:
     )
 
 
-def _no_time(usec: str) -> WharfingerError:
+def _wrong_watchdog(usec: str) -> AgentError:
     return AgentError(
         reason=f"WATCHDOG_USEC is {shown(usec)}, not a number of microseconds above 0. The agent "
         "runs without the watchdog. Set WatchdogSec= in the unit file, and not WATCHDOG_USEC."

@@ -138,7 +138,7 @@ class _Signals:
             signal.SIGTERM: self._stop,
             signal.SIGINT: self._stop,
             signal.SIGHUP: self._reload,
-            signal.SIGCHLD: self._look,
+            signal.SIGCHLD: self._check_instances,
         }
         before = {number: signal.signal(number, act) for number, act in actions.items()}
         try:
@@ -157,7 +157,7 @@ class _Signals:
         if self._agent is not None:
             self._agent.reload()
 
-    def _look(self, *_: object) -> None:
+    def _check_instances(self, *_: object) -> None:
         if self._agent is not None:
             self._agent.look()
 

@@ -33,33 +33,33 @@ if TYPE_CHECKING:
 #: The default project and user of an instance.
 _OPERATOR: Final = "operator"
 #: The shortest time after which a process counts as dead: times are stored in whole seconds.
-_LEAST: Final = 3
+_SHORTEST_DOWN_TIME: Final = 3
 
 
 class InstanceCommand(ObjectCommand):
     """Base class of commands that claim, release or move instances."""
 
     @cached_property
-    def _made(self) -> "tuple[AllocationClaims, Moves]":
+    def _claims_and_moves(self) -> "tuple[AllocationClaims, Moves]":
         from wharfinger.allocations import AllocationClaims, FlavorSearch, Moves
         from wharfinger.conf import DefaultSection
         from wharfinger.scheduling.request_filters import Surroundings
 
         surroundings = Surroundings(self.conf, self.placement, self.objects)
         search = FlavorSearch(surroundings)
-        seconds = max(DefaultSection.read(self.conf).service_down_time, _LEAST)
+        seconds = max(DefaultSection.read(self.conf).service_down_time, _SHORTEST_DOWN_TIME)
         more = (surroundings, search, timedelta(seconds=seconds))
         return AllocationClaims(*more), Moves(*more)
 
     @property
     def claims(self) -> "AllocationClaims":
         """The object that claims and releases instances; raises ConfigurationError, StateError."""
-        return self._made[0]
+        return self._claims_and_moves[0]
 
     @property
     def moves(self) -> "Moves":
         """The object that moves instances; raises ConfigurationError, StateError."""
-        return self._made[1]
+        return self._claims_and_moves[1]
 
     def say(self, subject: str, done: str, reserved: "Iterable[Reservation]" = ()) -> None:
         """Print the result for an instance or migration, and providers reserved for cleaning."""
@@ -71,7 +71,7 @@ class InstanceCommand(ObjectCommand):
         sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
 
 
-class _OneShown(InstanceCommand, ObjectShow):
+class _InstanceShower(InstanceCommand, ObjectShow):
     """Base class of commands that show an instance with its allocations."""
 
     def with_allocations(
@@ -93,15 +93,14 @@ class _OneShown(InstanceCommand, ObjectShow):
             (
                 *cells,
                 known(partial(describe, one, moves, is_lost=one.uuid in _lost(self.objects))),
-                _Words([migration.uuid for migration in moves]),
-                _Lines(list(self._allocations(one, moves))),
+                _Uuids([migration.uuid for migration in moves]),
+                _Allocations(list(self._allocations(one, moves))),
             ),
         )
 
     def _allocations(
         self, one: "Instance", moves: "Iterable[Migration]"
     ) -> Iterator[dict[str, Any]]:
-        """Yield the allocations of the instance and of its migrations, one for each provider."""
         from wharfinger.allocations.allocation_writer import Consumers
 
         consumers = Consumers(self.placement)
@@ -117,7 +116,7 @@ class _OneShown(InstanceCommand, ObjectShow):
                 }
 
 
-class _Words(FormattableColumn[list[str]]):
+class _Uuids(FormattableColumn[list[str]]):
     """Uuids; a table has them on one line."""
 
     def human_readable(self) -> str:
@@ -125,7 +124,7 @@ class _Words(FormattableColumn[list[str]]):
         return " ".join(self._value)
 
 
-class _Lines(FormattableColumn[list[dict[str, Any]]]):
+class _Allocations(FormattableColumn[list[dict[str, Any]]]):
     """Allocations of consumers; a table has one line for each provider."""
 
     def human_readable(self) -> str:
@@ -138,7 +137,7 @@ class _Lines(FormattableColumn[list[dict[str, Any]]]):
         return "\n".join(lines)
 
 
-class InstanceClaim(_OneShown):
+class InstanceClaim(_InstanceShower):
     """Claim the resources of a flavor for an instance, and show the instance.
 
     The command allocates on the first node that has all resources free. It does not start a server.
@@ -171,7 +170,7 @@ class InstanceClaim(_OneShown):
             project_id=parsed_args.project,
             user_id=parsed_args.user,
             uuid=parsed_args.uuid,
-            suits=_on(self.objects, parsed_args.node),
+            suits=_node_condition(self.objects, parsed_args.node),
         )
         return self.with_allocations(claimed.instance)
 
@@ -212,7 +211,7 @@ class InstanceList(ObjectLister):
         ]
 
 
-class InstanceShow(_OneShown):
+class InstanceShow(_InstanceShower):
     """Show one instance with its allocations in Placement."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -270,7 +269,7 @@ class InstanceRepair(InstanceCommand):
         self.say(subject, f"it has {', '.join(parts)}")
 
 
-class _Start(_OneShown):
+class _MoveStarter(_InstanceShower):
     """Base class of commands that start a move."""
 
     def begun(self, instance: str, **more: Any) -> tuple[Sequence[str], Sequence[Any]]:
@@ -286,7 +285,7 @@ class _Start(_OneShown):
         return self.with_allocations(Instance.get_by_uuid(self.objects, instance))
 
 
-class InstanceResize(_Start):
+class InstanceResize(_MoveStarter):
     """Claim the resources of another flavor for an instance, in addition to its present ones.
 
     The new resources may be on any node, also on the present one, and may have another owner.
@@ -302,11 +301,11 @@ class InstanceResize(_Start):
         return self.begun(
             parsed_args.instance,
             flavor=find_flavor(self.objects, parsed_args.flavor),
-            suits=_on(self.objects, parsed_args.node),
+            suits=_node_condition(self.objects, parsed_args.node),
         )
 
 
-class InstanceMigrate(_Start):
+class InstanceMigrate(_MoveStarter):
     """Claim the resources of an instance on another node, in addition to its present ones.
 
     Confirm or revert the move afterwards.
@@ -317,10 +316,12 @@ class InstanceMigrate(_Start):
         return _takes_node(parser, "move only to this node")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        return self.begun(parsed_args.instance, suits=_on(self.objects, parsed_args.node))
+        return self.begun(
+            parsed_args.instance, suits=_node_condition(self.objects, parsed_args.node)
+        )
 
 
-class _Decision(InstanceCommand):
+class _MoveEnder(InstanceCommand):
     """Base class of commands that end a move."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -340,14 +341,14 @@ class _Decision(InstanceCommand):
         )
 
 
-class InstanceConfirm(_Decision):
+class InstanceConfirm(_MoveEnder):
     """Confirm the move of an instance: release its former resources."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.print_end(*self.moves.confirm(parsed_args.instance))
 
 
-class InstanceRevert(_Decision):
+class InstanceRevert(_MoveEnder):
     """Revert the move of an instance: release the new resources, and keep the former ones."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -380,7 +381,7 @@ def _flavor_of(one: "Instance") -> Any:
     return known(lambda: one.flavor.name)
 
 
-def _on(context: "Context", node: str | None) -> "Suits":
+def _node_condition(context: "Context", node: str | None) -> "Suits":
     """Return a condition on nodes: that with this name or uuid; any node if it is None."""
     from wharfinger.allocations.candidate_attempts import anywhere
     from wharfinger.tracker.overlaid_nodes import overlaid_nodes

@@ -18,8 +18,8 @@ GroupOptions = tuple[tuple[str, Any], ...]
 
 #: The default limit of candidates, as in nova's scheduler.
 LIMIT: Final = 1000
-_NOBODY: Final = "none"
-_AGAIN: Final = "repeatable"
+_NO_OWNER: Final = "none"
+_REPEATABLE: Final = "repeatable"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="CLASS=AMOUNT",
         type=_resource,
         action=_Resource,
-        help=f"a requested resource, such as VGPU=1 ({_AGAIN})",
+        help=f"a requested resource, such as VGPU=1 ({_REPEATABLE})",
     )
     add(
         "--required",
@@ -67,22 +67,22 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="TRAIT",
         type=forbidden,
         action=_OfGroup,
-        help=f"a trait that its providers must not have ({_AGAIN})",
+        help=f"a trait that its providers must not have ({_REPEATABLE})",
     )
     add(
         "--member-of",
         metavar="AGG[,AGG]",
         type=_aggregates,
         action=_OfGroup,
-        help=f"its providers must be in one of these aggregates, by uuid ({_AGAIN}; all conditions "
-        "apply)",
+        help="its providers must be in one of these aggregates, by uuid "
+        f"({_REPEATABLE}; all conditions apply)",
     )
     add(
         "--not-member-of",
         metavar="AGG[,AGG]",
         type=_aggregates,
         action=_OfGroup,
-        help=f"its providers must not be in any of these aggregates ({_AGAIN})",
+        help=f"its providers must not be in any of these aggregates ({_REPEATABLE})",
     )
     add(
         "--in-tree",
@@ -93,7 +93,7 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
     )
     add(
         "--owner",
-        metavar=f"TRAIT|{_NOBODY}",
+        metavar=f"TRAIT|{_NO_OWNER}",
         type=_owner,
         action=_Once,
         help="the owner of the requested resources; none: providers without an owner trait, as for "
@@ -115,7 +115,7 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         help="the provider of one of these groups must be an ancestor of the providers of the "
-        f"other groups ({_AGAIN})",
+        f"other groups ({_REPEATABLE})",
     )
     group.add_argument(
         "--root-required",
@@ -123,7 +123,7 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
         type=required,
         action="append",
         default=[],
-        help=f"traits of the root of the tree: T1,T2 (both), !T (not that one) ({_AGAIN})",
+        help=f"traits of the root of the tree: T1,T2 (both), !T (not that one) ({_REPEATABLE})",
     )
     group.add_argument(
         "--limit",
@@ -226,7 +226,7 @@ def _group(suffix: str, chosen: GroupOptions, find: Callable[[str], str]) -> "Re
     once = {"owner": None if named else ownership.NOVA, "in_tree": None, **dict(chosen)}
     if named and not once["owner"] and "owner" in dict(chosen):
         raise invalid(
-            f"owner{of}", _NOBODY, f"--required has {', '.join(sorted(named))}: remove one."
+            f"owner{of}", _NO_OWNER, f"--required has {', '.join(sorted(named))}: remove one."
         )
     return RequestGroup(
         suffix=suffix,
@@ -275,4 +275,4 @@ def _aggregates(given: str) -> frozenset[str]:
 
 
 def _owner(given: str) -> str | None:
-    return None if given == _NOBODY else owner(given)
+    return None if given == _NO_OWNER else owner(given)

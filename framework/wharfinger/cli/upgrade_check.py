@@ -34,7 +34,7 @@ _THEIR_WRONG_USAGE: Final = 2
 #: The largest number of names in one result.
 _NAMED: Final = 10
 #: The largest number of providers that are read one by one.
-_FEW: Final = 50
+_MOST_READS: Final = 50
 #: Resource classes of network ports: their requests have no owner, so no gate applies to them.
 _NETWORK: Final = ("NET_", "IPV4_ADDRESS")
 _SHARED: Final = "MISC_SHARES_VIA_AGGREGATE"
@@ -100,7 +100,7 @@ class Checks(UpgradeCommands):
 
         found = self._database
         if found.schema.current is not None:
-            return _judged(found)
+            return _database_result(found)
         if DatabaseSection.read(self._conf).connection is None:
             return Result(Code.SUCCESS, f"{found.name} is created when it is first used.")
         return Result(Code.FAILURE, f"{found.name} has no tables yet. Run `wharfinger db upgrade`.")
@@ -161,11 +161,13 @@ class Checks(UpgradeCommands):
         versions = "; ".join(f"{owner}: {version}" for owner, version in oldest.items())
         if not behind:
             return Result(Code.SUCCESS, f"The oldest for each owner: {versions}.")
-        named = "; ".join(f"{owner}: {_some(services)}" for owner, services in behind.items())
+        named = "; ".join(
+            f"{owner}: {_first_names(services)}" for owner, services in behind.items()
+        )
         return Result(
             Code.WARNING,
             f"The oldest for each owner: {versions}. Below {OWNER_TAG_VERSION}: {named}. While "
-            "there are such services, requests of the owner also get providers without an owner "
+            "there are such services, requests for the owner also get providers without an owner "
             "trait. Upgrade these services and run one full cycle of each; delete the services "
             "that no longer exist.",
         )
@@ -208,11 +210,11 @@ class Checks(UpgradeCommands):
             return _unused()
         untagged, complete = _untagged(self._placement)
         if untagged:
-            names = _some([f"{one.name} ({one.uuid})" for one in untagged])
+            names = _first_names([f"{one.name} ({one.uuid})" for one in untagged])
             return Result(
                 Code.WARNING,
                 f"{'' if complete else 'At least '}{len(untagged)} with inventory: {names}. "
-                "Requests of an owner do not get them: let the programs that publish them set an "
+                "Requests for an owner do not get them: let the programs that publish them set an "
                 "owner trait.",
             )
         return Result(
@@ -235,7 +237,7 @@ class Checks(UpgradeCommands):
             context.close()
         if not found:
             return Result(Code.SUCCESS, "No reservation.")
-        named = _some(
+        named = _first_names(
             [f"{one.name} (`{full_reservation.release_command(one.uuid)}`)" for one in found]
         )
         return Result(
@@ -254,7 +256,7 @@ class Checks(UpgradeCommands):
     )
 
 
-def _judged(found: "Condition") -> Result:
+def _database_result(found: "Condition") -> Result:
     """Return the result for a database that has tables."""
     schema = found.schema
     lacking = "; ".join(f"table {table} {lacks}" for table, lacks in found.lacks.items())
@@ -294,7 +296,7 @@ def _untagged(client: "PlacementClient") -> "tuple[list[ProviderSummary], bool]"
     traits = client.find_traits("OWNER_") | client.find_traits("CUSTOM_OWNER_")
     unmarked = ",".join(f"!{trait}" for trait in (*sorted(ownership.owners(traits)), _SHARED))
     candidates = client.list_providers(required=(unmarked,))
-    if len(candidates) <= _FEW:
+    if len(candidates) <= _MOST_READS:
         return [one for one in candidates if _offers(client, one.uuid)], True
     offering = {
         provider.uuid
@@ -319,7 +321,7 @@ def _unused() -> Result:
     )
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     rest = len(names) - _NAMED
     shown = ", ".join(names[:_NAMED])
     return f"{shown}, and {rest} more" if rest > 0 else shown

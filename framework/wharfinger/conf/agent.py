@@ -111,7 +111,7 @@ class AgentSection:
         values = read_options(conf, GROUP, OPTIONS)
         _check_intervals({name: values[name] for name in _INTERVALS})
         if not values["hang_timeout"] > 0:  # also true for NaN
-            raise _no_time("hang_timeout", values["hang_timeout"])
+            raise _not_a_duration("hang_timeout", values["hang_timeout"])
         values["isolation"] = Isolation(values["isolation"])
         values["health_socket"] = _socket(conf, values["health_socket"])
         values["health_address"] = _address(values["health_address"])
@@ -122,7 +122,7 @@ def _check_intervals(intervals: dict[str, float]) -> None:
     before = 0.0
     for name, value in intervals.items():
         if not value > 0:  # also true for NaN
-            raise _no_time(name, value)
+            raise _not_a_duration(name, value)
         if value < before:
             raise _wrong(
                 name,
@@ -133,7 +133,7 @@ def _check_intervals(intervals: dict[str, float]) -> None:
         before = value
 
 
-def _no_time(key: str, value: float) -> ConfigurationError:
+def _not_a_duration(key: str, value: float) -> ConfigurationError:
     return _wrong(key, f"{value:g}", "this is not a duration.", "Set a number of seconds above 0.")
 
 

@@ -48,7 +48,7 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
 #: Options with a URL.
 _URLS: Final = ("auth_url", "endpoint", "endpoint_override")
 #: Values that keystoneauth inserts into an endpoint, and the auth_types that have no such values.
-_FILLED_IN: Final = {"project_id": "p", "tenant_id": "p", "user_id": "u"}
+_ENDPOINT_VALUES: Final = {"project_id": "p", "tenant_id": "p", "user_id": "u"}
 _INTERFACES: Final = frozenset({"admin", "internal", "public"})
 _WITHOUT_PROJECT: Final = frozenset({"admin_token", "http_basic", "noauth", "none"})
 
@@ -157,7 +157,7 @@ def _problems(
         yield wrong("timeout", "it leaves no time for an answer.", "Set a number above 0.")
     override = values["endpoint_override"] or ""
     try:
-        is_filled = override % ({} if auth_type in _WITHOUT_PROJECT else _FILLED_IN)
+        is_filled = override % ({} if auth_type in _WITHOUT_PROJECT else _ENDPOINT_VALUES)
     except (KeyError, TypeError, ValueError):
         is_filled = ""
     if override and not is_filled:
@@ -169,14 +169,14 @@ def _problems(
 
 
 @cache
-def _ways() -> frozenset[str]:
+def _auth_types() -> frozenset[str]:
     """Return the installed auth_types; the search takes longer than the rest of this module."""
     return frozenset(entry_points(group=loading.PLUGIN_NAMESPACE).names)
 
 
 def _plugin_options(section: str, kind: str) -> list[cfg.Opt]:
     """Return the options of an auth_type; raises ConfigurationError."""
-    known = _ways()
+    known = _auth_types()
     try:
         if kind not in known:
             raise keystone_exceptions.NoMatchingPlugin(kind)
