@@ -102,7 +102,7 @@ def _unsent(address: str, error: OSError) -> WharfingerError:
     )
 
 
-def _wrong_watchdog(usec: str) -> AgentError:
+def _wrong_watchdog(usec: str) -> WharfingerError:
     return AgentError(
         reason=f"WATCHDOG_USEC is {shown(usec)}, not a number of microseconds above 0. The agent "
         "runs without the watchdog. Set WatchdogSec= in the unit file, and not WATCHDOG_USEC."

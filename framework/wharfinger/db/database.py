@@ -92,10 +92,10 @@ class Database:
                 private_files.make_directory(directory)
             if not look_only and self._file is not None:
                 private_files.make_database(self._file)
-            if look_only and not self._is_there():
+            if look_only and not self._exists():
                 url = "sqlite://"  # an empty database in memory, since SQLite would create the file
             elif self._engine_name() in ("mysql", "mariadb"):
-                url = _with_all_characters(self._url)
+                url = _with_utf8mb4(self._url)
             # thread_checkin is only for green threads, which we do not use.
             fixed = {"max_retries": 0, "thread_checkin": False}
             self._manager.configure(connection=url, **fixed, **(options or {}))
@@ -185,8 +185,8 @@ class Database:
     def delete(self, table: str, key: str, revisions: Mapping[str, int]) -> None:
         """Delete all rows if each still has the given revision; otherwise raise StaleError.
 
-        ``revisions`` has them by the value of the column ``key``. In a table with soft deletion,
-        rows are only marked as deleted.
+        ``revisions`` has the revisions by the value of the column ``key``. In a table with soft
+        deletion, rows are only marked as deleted.
         """
         self.write([table], lambda target: target.delete(key, revisions))
 
@@ -203,7 +203,7 @@ class Database:
     def touch(
         self, table: str, values: Values, *, count: Collection[str] = (), **where: Any
     ) -> int:
-        """Write columns of all rows that match ``where``, without a check of revisions.
+        """Write ``values`` into all rows that match ``where``, without a check of revisions.
 
         The values of the columns of ``count`` rise by one. ``where`` is as in ``select``. Return
         the number of matching rows.
@@ -353,7 +353,7 @@ class Database:
     def _engine_name(self) -> str:
         return self._url.get_backend_name()
 
-    def _is_there(self) -> bool:
+    def _exists(self) -> bool:
         """Return whether the file of a SQLite database exists; True for a database server."""
         return self._file.exists() if self._file else self._engine_name() != "sqlite"
 
@@ -375,8 +375,7 @@ class Database:
         return StateError(path=self.name, problem=problem, remedy=remedy)
 
 
-def _with_all_characters(url: sa.URL) -> str:
-    """Return the URL of a MySQL database with the character set utf8mb4 if it has none."""
+def _with_utf8mb4(url: sa.URL) -> str:
     query = {"charset": "utf8mb4", **url.query}
     return url.set(query=query).render_as_string(hide_password=False)
 

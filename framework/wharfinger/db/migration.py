@@ -21,7 +21,7 @@ from wharfinger.sqlite import schema_lock
 _LOCK: Final = 0x57484152
 _MIGRATIONS: Final = resources.files(__package__) / "migrations"
 #: Seconds that MySQL waits for another upgrade of the same database.
-_PATIENCE: Final = 600
+_LOCK_TIMEOUT: Final = 600
 #: The table in which alembic stores the version.
 _VERSION: Final = sa.table("alembic_version", sa.column("version_num"))
 
@@ -131,11 +131,11 @@ def _exclusive(connection: Connection) -> Iterator[None]:
     else:
         # Lock names are global to the server, and have at most 64 characters.
         name = f"CONCAT('{_LOCK}.', MD5(DATABASE()))"
-        take, give = f"GET_LOCK({name}, {_PATIENCE})", f"RELEASE_LOCK({name})"
+        take, give = f"GET_LOCK({name}, {_LOCK_TIMEOUT})", f"RELEASE_LOCK({name})"
     answer = connection.scalar(sa.text(f"SELECT {take}"))
     connection.commit()
     if answer != 1 and connection.dialect.name != "postgresql":  # PostgreSQL waits without a limit
-        raise TimeoutError(f"another process has been upgrading it for {_PATIENCE} seconds")
+        raise TimeoutError(f"another process has been upgrading it for {_LOCK_TIMEOUT} seconds")
     try:
         yield
     finally:

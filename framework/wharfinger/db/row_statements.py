@@ -101,12 +101,12 @@ class Rows:
         columns = [self._table.c[name] for name in self._present]
         found = [
             dict(row)
-            for some in _bounded(where)
+            for some in _in_batches(where)
             for row in self._session.execute(
                 sa.select(*columns).where(*self._conditions(some))
             ).mappings()
             # MySQL ignores spaces at the end of a value.
-            if all(_is_meant(row[name], wanted) for name, wanted in some.items())
+            if all(_is_exactly(row[name], wanted) for name, wanted in some.items())
         ]
         return sorted(found, key=itemgetter("id"))
 
@@ -116,7 +116,7 @@ class Rows:
         ``key`` is the name of the column with the keys.
         """
         found: dict[str, int] = {}
-        for some in _bounded(where):
+        for some in _in_batches(where):
             rows = self._session.execute(
                 sa.select(self._table.c[key], self._table.c.revision).where(*self._conditions(some))
             )
@@ -125,12 +125,12 @@ class Rows:
 
     def insert(self, rows: Iterable[Values]) -> None:
         """Add rows to the table."""
-        for some in _alike(rows, self._present):
+        for some in _grouped_by_columns(rows, self._present):
             self._session.execute(sa.insert(self._table), some)
 
     def lock(self, where: Values) -> None:
         """Lock the rows that match ``where`` until the transaction ends."""
-        for some in _bounded(where):
+        for some in _in_batches(where):
             self._session.execute(
                 sa.select(self._table.c.id).where(*self._conditions(some)).with_for_update()
             )
@@ -205,14 +205,14 @@ class Rows:
         self.insert({**row, "revision": 1} for one, row in written.items() if one not in existing)
 
     def touch(self, values: Values, count: Collection[str], where: Values) -> int:
-        """Write columns of the rows that match ``where``; return the number of these rows.
+        """Write ``values`` into the rows that match ``where``; return the number of these rows.
 
         The values of the columns of ``count`` rise by one.
         """
         known = {name: value for name, value in values.items() if name in self._present}
         counted = self._counted(count)
         met = 0
-        for some in _bounded(where):
+        for some in _in_batches(where):
             result: Any = self._session.execute(
                 sa.update(self._table).where(*self._conditions(some)).values(known | counted)
             )
@@ -227,7 +227,7 @@ class Rows:
         The values of the columns of ``count`` rise by one.
         """
         where = [self._table.c[key] == sa.bindparam(f"where_{key}") for key in keys]
-        for some in _alike(rows, self._present):
+        for some in _grouped_by_columns(rows, self._present):
             written = some[0].keys() - set(keys)
             self._session.connection().execute(
                 sa.update(self._table)
@@ -282,7 +282,9 @@ class Rows:
         return conditions
 
 
-def _alike(rows: Iterable[Values], present: Collection[str]) -> Collection[list[Values]]:
+def _grouped_by_columns(
+    rows: Iterable[Values], present: Collection[str]
+) -> Collection[list[Values]]:
     """Group rows that have the same columns; omit columns that the database lacks.
 
     One statement needs rows with equal columns: it ignores columns that the first row lacks.
@@ -304,7 +306,7 @@ def _condition(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
     return sa.or_(known, column.is_(None)) if None in values else known
 
 
-def _is_meant(found: Any, wanted: Any) -> bool:
+def _is_exactly(found: Any, wanted: Any) -> bool:
     if isinstance(found, str) and isinstance(wanted, str | Collection):
         return found == wanted if isinstance(wanted, str) else found in wanted
     return True
@@ -315,7 +317,7 @@ def is_several(value: object) -> bool:
     return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
 
 
-def _bounded(where: Values) -> Iterator[Values]:
+def _in_batches(where: Values) -> Iterator[Values]:
     """Split conditions so that each statement has at most _BATCH values; yield the parts."""
     several = [name for name, value in where.items() if is_several(value)]
     longest = max(several, key=lambda name: len(where[name]), default=None)

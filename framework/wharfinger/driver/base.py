@@ -174,10 +174,10 @@ class ComputeDriver(abc.ABC):
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         """Load an image into a device, and return when the device has it (``programming``).
 
-        The provider is reserved and has no allocations. ``image`` is a uuid; ``function`` is the
-        name of the function that the image gives the device, None if unknown. Raises
-        ProgrammingRefused if the device is unchanged, ProgrammingFailed if the device certainly
-        does not have the image, and BackendError if that is unknown.
+        The provider is reserved and has no allocations. ``image`` is a uuid; ``function`` is the id
+        of the function that the image gives the device, None if unknown. Raises ProgrammingRefused
+        if the device is unchanged, ProgrammingFailed if the device certainly does not have the
+        image, and BackendError if that is unknown.
 
         The framework takes a snapshot first. Then it calls this method in a separate thread, where
         it may take minutes, and calls no other method of the driver until it returns.
@@ -185,7 +185,7 @@ class ComputeDriver(abc.ABC):
         raise NotImplementedError
 
     def current_function(self, provider_uuid: str) -> str | None:
-        """Return the name of a device's present function, None without one (``programming``).
+        """Return the id of a device's present function, None without one (``programming``).
 
         Read it from the device: data from before the last ``program`` call may be outdated. Raises
         BackendError if the function is unknown.

@@ -14,9 +14,9 @@ from typing import Any, Final
 from stevedore import DriverManager
 
 #: Suffixes of the directories with metadata of packages.
-_INFORMATION: Final = (".dist-info", ".egg-info")
+_METADATA_SUFFIXES: Final = (".dist-info", ".egg-info")
 #: A file's path, inode, modification time and size. They are equal if the file has not changed.
-_Seen = tuple[str, int, int, int]
+_FileState = tuple[str, int, int, int]
 
 
 class PluginManager(DriverManager[Any]):
@@ -37,25 +37,27 @@ def entry_points(group: str) -> list[EntryPoint]:
     It reads the metadata of all packages again only if a package was added, removed or changed. To
     check that takes a tenth of the time.
     """
-    return list(_read(group, tuple(seen for path in sys.path for seen in _of_path(path))))
+    return list(_read(group, tuple(seen for path in sys.path for seen in _path_state(path))))
 
 
 @lru_cache(maxsize=16)
-def _read(group: str, _seen: tuple[_Seen, ...]) -> tuple[EntryPoint, ...]:
+def _read(group: str, _seen: tuple[_FileState, ...]) -> tuple[EntryPoint, ...]:
     return tuple(metadata.entry_points(group=group))
 
 
-def _of_path(path: str) -> list[_Seen]:
-    """Return the file states of a directory in ``sys.path`` and of its packages' entry points."""
+def _path_state(path: str) -> list[_FileState]:
     try:
         with os.scandir(path or os.curdir) as found:
-            packages = sorted(one.path for one in found if one.name.endswith(_INFORMATION))
+            packages = sorted(one.path for one in found if one.name.endswith(_METADATA_SUFFIXES))
     except OSError:  # the path does not exist, or is not a directory
         packages = []
-    return [_of_file(Path(path)), *(_of_file(Path(one, "entry_points.txt")) for one in packages)]
+    return [
+        _file_state(Path(path)),
+        *(_file_state(Path(one, "entry_points.txt")) for one in packages),
+    ]
 
 
-def _of_file(file: Path) -> _Seen:
+def _file_state(file: Path) -> _FileState:
     try:
         status = file.stat()
     except OSError:

@@ -194,7 +194,7 @@ class WharfingerObject:
         names = self.fields.keys() if fields is None else fields
         if recursive:
             for name in self.obj_what_changed() & set(names) & self._values.keys():
-                for part in self._parts(name):
+                for part in self._contained(name):
                     part.obj_reset_changes(recursive=True)
         self._changed_fields -= set(names)
 
@@ -219,10 +219,10 @@ class WharfingerObject:
                 pairs = [(target_version, version_manifest[field.objname])]
             else:
                 continue
-            self._make_parts_compatible(primitive, target_version, name, pairs, version_manifest)
-        self._leave_out_later(primitive, target_version)
+            self._convert_contained(primitive, target_version, name, pairs, version_manifest)
+        self._remove_later_fields(primitive, target_version)
 
-    def _make_parts_compatible(
+    def _convert_contained(
         self,
         primitive: dict[str, Any],
         target_version: str,
@@ -235,19 +235,19 @@ class WharfingerObject:
         ``pairs`` has pairs of versions: of this object, and of the objects in the field.
         """
         try:
-            version = _part_version(target_version, pairs)
+            version = _contained_version(target_version, pairs)
         except LookupError:
             del primitive[name]
             return
         if version is None or primitive[name] is None:
             return
         parts = primitive[name] if isinstance(primitive[name], list) else [primitive[name]]
-        for part, primitive_part in zip(self._parts(name), parts, strict=True):
+        for part, primitive_part in zip(self._contained(name), parts, strict=True):
             data = primitive_part[self._obj_primitive_key("data")]
             part.obj_make_compatible(data, version, version_manifest)
             primitive_part[self._obj_primitive_key("version")] = version
 
-    def _leave_out_later(self, primitive: dict[str, Any], target_version: str) -> None:
+    def _remove_later_fields(self, primitive: dict[str, Any], target_version: str) -> None:
         target = versionutils.convert_version_to_tuple(target_version)
         for step in self.HISTORY:
             if versionutils.convert_version_to_tuple(step.version) > target:
@@ -280,7 +280,7 @@ class WharfingerObject:
         if target != self.VERSION or version_manifest:
             self.obj_make_compatible(data, target, version_manifest)
         else:
-            self._leave_out_later(data, target)
+            self._remove_later_fields(data, target)
         parts = {
             "name": self.obj_name(),
             "namespace": self.OBJ_PROJECT_NAMESPACE,
@@ -354,7 +354,7 @@ class WharfingerObject:
     def _obj_primitive_key(cls, field: str) -> str:
         return f"{cls.OBJ_SERIAL_NAMESPACE}.{field}"
 
-    def _parts(self, name: str) -> "list[WharfingerObject]":
+    def _contained(self, name: str) -> "list[WharfingerObject]":
         value = self._values[name]
         if isinstance(value, WharfingerObject):
             return [value]
@@ -420,7 +420,7 @@ class ObjectList(WharfingerObject, Sequence[_One]):
     ) -> None:
         """Convert the data of a primitive of this list to an earlier version, in place."""
         pairs = self.child_versions.items()
-        self._make_parts_compatible(primitive, target_version, "objects", pairs, version_manifest)
+        self._convert_contained(primitive, target_version, "objects", pairs, version_manifest)
 
 
 _Kind = TypeVar("_Kind", bound=type[WharfingerObject])
@@ -492,7 +492,7 @@ def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -
     return result
 
 
-def _part_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str | None:
+def _contained_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str | None:
     """Return the version of a contained object for a version of the containing object.
 
     ``pairs`` are versions of the containing and of the contained object, oldest first. None means:

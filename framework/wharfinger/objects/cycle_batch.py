@@ -89,7 +89,7 @@ class RecordBatch(WharfingerObject):
         of a new reservation already has a reservation of that provider.
         """
         self.obj_set_defaults()
-        self._settle(write_checked(self._context.db, _TABLES, self._write))
+        self._note_written(write_checked(self._context.db, _TABLES, self._write))
 
     def _write(self, services: Rows, nodes: Rows, records: Rows, reservations: Rows) -> bool:
         if self.reports_service:
@@ -109,7 +109,7 @@ class RecordBatch(WharfingerObject):
         stale.update(self._unknown_reservations(reservations))
         if stale:
             raise ConcurrentSave(kind="node or provider", keys=sorted(stale))
-        self._refuse_second(reservations)
+        self._refuse_second_reservation(reservations)
         self._write_nodes(nodes)
         self._write_records(records)
         self._write_reservations(reservations)
@@ -160,7 +160,7 @@ class RecordBatch(WharfingerObject):
             if row["uuid"] not in self.known_reservations:
                 yield row["provider_uuid"]
 
-    def _refuse_second(self, reservations: Rows) -> None:
+    def _refuse_second_reservation(self, reservations: Rows) -> None:
         """Raise ObjectExists if a new reservation's holder has already reserved the provider."""
         new = {(one.provider_uuid, one.holder) for one in self.new_reservations}
         for row in reservations.select({"provider_uuid": [provider for provider, _ in new]}):
@@ -189,8 +189,7 @@ class RecordBatch(WharfingerObject):
         reservations.update(Reservation.KEY, changed)
         reservations.insert(_new_rows(self.new_reservations))
 
-    def _settle(self, has_revisions: bool) -> None:
-        """Set the new revisions of all written objects, and mark the objects as unchanged."""
+    def _note_written(self, has_revisions: bool) -> None:
         for one in (*self.new_nodes, *self.new_reservations):
             one._context = self._context
             one._created()

@@ -15,7 +15,7 @@ class Context:
     """The context of remotable methods: it has the database that they use.
 
     ``database`` is None in a process that has not opened the database. There,
-    WharfingerObject.indirection_api calls the process that has.
+    WharfingerObject.indirection_api calls the process that has opened it.
     """
 
     database: Database | None = None

@@ -41,7 +41,7 @@ class ColumnText(Text):
     def _coerce(self, obj: Any, attr: str, value: Any) -> str:
         text = super()._coerce(obj, attr, value)
         if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-            raise wrong(attr, text, "text without null characters and halves of characters")
+            raise wrong(attr, text, "text without null characters and surrogates")
         longest = math.inf if self._longest is None else self._longest
         if not self._shortest <= len(text) <= longest:
             raise wrong(attr, text, f"text of {self._shortest} to {self._longest} characters")

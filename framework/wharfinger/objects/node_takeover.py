@@ -82,7 +82,7 @@ class Takeover(WharfingerObject):
 
     def _write(self, services: Rows, nodes: Rows, records: Rows, *others: Rows) -> bool:
         stale = {
-            *self._of_hosts_up(services),
+            *self._nodes_of_hosts_up(services),
             *self._stale_nodes(nodes),
             *self._stale_records(records),
         }
@@ -95,14 +95,14 @@ class Takeover(WharfingerObject):
             tables[one.table].touch(one.values, {"revision"}, one.where)
         for (host, instance), theirs in sorted(self._records_by_scope().items()):
             where = {**_where((host, instance)), DeviceJob.KEY: [one.key for one in theirs]}
-            tables[DeviceJob.TABLE].touch(self._taker, ["revision"], where)
+            tables[DeviceJob.TABLE].touch(self._new_scope, ["revision"], where)
         return records.has("revision")
 
     @property
-    def _taker(self) -> dict[str, Any]:
+    def _new_scope(self) -> dict[str, Any]:
         return {"host": self.host, "driver_instance": self.driver_instance}
 
-    def _of_hosts_up(self, services: Rows) -> Iterator[str]:
+    def _nodes_of_hosts_up(self, services: Rows) -> Iterator[str]:
         """Yield the uuids of the nodes of hosts that are up.
 
         If such a host has no node in this takeover, yield the uuids of all nodes and providers.
@@ -134,17 +134,17 @@ class Takeover(WharfingerObject):
             # A superseded record may have been deleted already.
             yield from stale_keys(held, {key: older[key] for key in older.keys() & held.keys()})
         others = [one.key for one in self.records if one.key not in self.superseded]
-        yield from records.existing(self._taker, ProviderRecord.KEY, others)
+        yield from records.existing(self._new_scope, ProviderRecord.KEY, others)
 
     def _change(self, node: ComputeNode) -> Change:
-        values = {**node._row(node.obj_what_changed() - {"revision"}), **self._taker}
+        values = {**node._row(node.obj_what_changed() - {"revision"}), **self._new_scope}
         return Change(node.uuid, node.revision, values)
 
     def _move_records(self, records: Rows) -> None:
         older = dict.fromkeys(self.superseded)
-        there = records.existing(self._taker, ProviderRecord.KEY, older)
-        records.put(self._taker, ProviderRecord.KEY, older, there)
-        moved = {**self._taker, "absence": None, "absent_since": None}
+        there = records.existing(self._new_scope, ProviderRecord.KEY, older)
+        records.put(self._new_scope, ProviderRecord.KEY, older, there)
+        moved = {**self._new_scope, "absence": None, "absent_since": None}
         for scope, theirs in sorted(self._records_by_scope().items()):
             where = {**_where(scope), ProviderRecord.KEY: [one.key for one in theirs]}
             records.touch(moved, ["revision"], where)

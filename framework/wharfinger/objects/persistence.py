@@ -73,7 +73,7 @@ class RowObject(WharfingerObject):
         return clone
 
     def _texts(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the JSON texts of those of the named fields that are lists or dicts."""
+        """Return the values of the named fields that are lists or dicts, as JSON texts by name."""
         return {
             name: _text(getattr(self, name))
             for name in names

@@ -25,7 +25,7 @@ class HostState(WharfingerObject):
     """State of one driver instance on one host, at one moment.
 
     The lists omit rows that the caller already has in the present revision. To update its rows, the
-    caller drops those whose revision is missing here, and then adds the rows of the lists. A row
+    caller drops each row whose revision is missing here, and then adds the rows of the lists. A row
     whose revision cannot be read is in the list, but not among the revisions.
 
     - ``service_disabled``: whether an operator has disabled the service of the host; False without

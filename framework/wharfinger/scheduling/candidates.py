@@ -28,10 +28,10 @@ from wharfinger.scheduling.request_query import encode
 LOG: Final = logging.getLogger(__name__)
 #: The lowest limit to send if filters may drop candidates. A lower limit saves Placement nothing,
 #: as measured with 10,000 hosts, and a second request repeats all of its work.
-_FEWEST: Final = 100
+_LOWEST_LIMIT: Final = 100
 #: If the first answer reached its limit and filters dropped candidates of it, the second limit is
 #: this many times higher.
-_MORE: Final = 10
+_LIMIT_FACTOR: Final = 10
 #: The name in ``dropped`` for candidates with one provider for several groups.
 _GROUP_POLICY: Final = "group_policy"
 
@@ -67,7 +67,7 @@ class CandidateSearch:
         the errors of filters.
         """
         has_mappings = self._client.microversion >= Feature.MAPPINGS.value
-        isolates = has_mappings and _is_mixed_up(request)
+        isolates = has_mappings and _gets_wrong_amounts(request)
         asked = replace(request, group_policy="none") if isolates else request
         for limit in self._limits(request.limit):
             narrowed, found = self._ask(replace(asked, limit=limit))
@@ -80,9 +80,9 @@ class CandidateSearch:
 
     def _limits(self, limit: int | None) -> Iterator[int | None]:
         if limit is not None:
-            first = max(limit, _FEWEST) if self._filters else limit
+            first = max(limit, _LOWEST_LIMIT) if self._filters else limit
             yield first
-            yield min(first * _MORE, MAX_AMOUNT)
+            yield min(first * _LIMIT_FACTOR, MAX_AMOUNT)
         yield None
 
     def _ask(self, request: ResourceRequest) -> tuple[ResourceRequest, AllocationCandidates]:
@@ -97,7 +97,7 @@ class CandidateSearch:
                 raise
             # A trait that a filter has cached may have been deleted.
             for name, one in self._filters.items():
-                with _confined(name):
+                with _naming_filter(name):
                     one.forget()
             return self._send(request)
 
@@ -110,7 +110,7 @@ class CandidateSearch:
 
     def _narrowed(self, request: ResourceRequest) -> ResourceRequest:
         for name, one in self._filters.items():
-            with _confined(name):
+            with _naming_filter(name):
                 request = one.apply(request)
             if not isinstance(request, ResourceRequest):
                 raise RequestFilterError(name=name, reason=f"apply returned {shown(request)}")
@@ -126,7 +126,7 @@ class CandidateSearch:
                 dropped[_GROUP_POLICY] += 1
                 continue
             for name, one in self._filters.items():
-                with _confined(name):
+                with _naming_filter(name):
                     reason = one.objection(request, candidate)
                 if reason:
                     if not dropped[name]:
@@ -142,7 +142,7 @@ class CandidateSearch:
         return good, dropped
 
 
-def _is_mixed_up(request: ResourceRequest) -> bool:
+def _gets_wrong_amounts(request: ResourceRequest) -> bool:
     """Return whether Placement would return candidates with wrong amounts for the request.
 
     Placement 16 does so, as observed, if isolated groups request a class that the group without a
@@ -158,8 +158,7 @@ def _is_mixed_up(request: ResourceRequest) -> bool:
 
 
 @contextmanager
-def _confined(name: str) -> Iterator[None]:
-    """Translate an error of a filter to an error that names the filter."""
+def _naming_filter(name: str) -> Iterator[None]:
     try:
         yield
     except (WharfingerError, KeyboardInterrupt):

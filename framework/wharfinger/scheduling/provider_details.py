@@ -110,7 +110,7 @@ def reserved(context: Context) -> list[Reserved]:
     """
     fields = ("provider_uuid", "reason", "holder", "since", "expected_end")
     stored = [
-        Reserved(**{name: _known(one, name) for name in fields})
+        Reserved(**{name: _value(one, name) for name in fields})
         for one in ReservationList.get_by_filters(context)
     ]
     reported = ProviderRecordList.get_reserved(context)
@@ -138,7 +138,7 @@ def last_seen(context: Context) -> dict[str, Provider]:
     """
     found: dict[str, Provider] = {}
     for record in ProviderRecordList.get_by_filters(context):
-        live = _side(record, "live")
+        live = _state(record, "live")
         if live is not None and "provider_uuid" in record:
             known = found.get(record.provider_uuid)
             if known is None or (known.generation or 0) < (live.generation or 0):
@@ -208,7 +208,7 @@ def _reported(record: ProviderRecord) -> Iterator[Reserved]:
     since = record.reserved_since if "reserved_since" in record else {}
     for reason in record.reservations if "reservations" in record else [UNKNOWN]:
         yield Reserved(
-            provider_uuid=_known(record, "provider_uuid"),
+            provider_uuid=_value(record, "provider_uuid"),
             reason=reason,
             holder=_driver(record),
             since=_moment(since[reason]) if reason in since else UNKNOWN,
@@ -239,13 +239,13 @@ def _record(one: ProviderRecord) -> Record | None:
     try:
         return record_store.to_record(one)
     except (FieldUnset, ValueError) as error:
-        uuid = _known(one, "provider_uuid")
+        uuid = _value(one, "provider_uuid")
         LOG.warning("Provider %s is shown without its record, which is damaged: %s", uuid, error)
         return None
 
 
 def _driver(record: ProviderRecord) -> str:
-    return f"driver {_known(record, 'driver_instance')} on {_known(record, 'host')}"
+    return f"driver {_value(record, 'driver_instance')} on {_value(record, 'host')}"
 
 
 def _records(context: Context, uuids: Iterable[str]) -> Iterable[ProviderRecord]:
@@ -254,21 +254,22 @@ def _records(context: Context, uuids: Iterable[str]) -> Iterable[ProviderRecord]
 
 
 def _name(record: ProviderRecord) -> str | None:
-    sides = (_side(record, side) for side in ("live", "applied", "intended"))
+    sides = (_state(record, side) for side in ("live", "applied", "intended"))
     return next((side.name for side in sides if side is not None), None)
 
 
-def _side(record: ProviderRecord, side: str) -> Provider | None:
-    """Decode one of the record's three states of the provider: applied, intended or live."""
+def _state(record: ProviderRecord, side: str) -> Provider | None:
     document = getattr(record, side) if side in record else None
     try:
         return None if document is None else decode(document)
     except ValueError as error:
-        LOG.warning("Ignore the field %s of %s, which is damaged: %s", side, record.subject, error)
+        LOG.warning(
+            "Field %s of %s is not used, since it is damaged: %s", side, record.subject, error
+        )
         return None
 
 
-def _known(one: Any, name: str) -> Any:
+def _value(one: Any, name: str) -> Any:
     return getattr(one, name) if name in one else UNKNOWN
 
 

@@ -24,7 +24,7 @@ from wharfinger.scheduling.provider_facts import Facts, Stock
 LOOKED_AT: Final = 50
 #: The largest number of additional candidate requests: for other amounts, and for other classes of
 #: providers that were read.
-_TRIED: Final = 4
+_MOST_REQUESTS: Final = 4
 
 
 class Stocks:
@@ -45,7 +45,7 @@ class Stocks:
         self._stocks: Final[dict[str, dict[str, Stock]]] = {}
         self._fitting: Final[dict[tuple[str, int], frozenset[str]]] = {}
         self._gone: Final[set[str]] = set()
-        self._looks = 0
+        self._reads = 0
 
     def gathered(self) -> Facts:
         """Return the facts with the inventories found, without deleted providers."""
@@ -57,13 +57,13 @@ class Stocks:
             self._fitting[kind, 1] = self._offered(kind, 1)
         remembered = self._remembered()
         unchanged = [one for one in remembered if self._is_as_seen(one)]
-        self._try_least(remembered)
-        self._believe(unchanged)
-        self._try_others()
-        for uuid in self._unknown()[: LOOKED_AT - self._looks]:
-            self._look_at(uuid)
+        self._request_least(remembered)
+        self._use_stored(unchanged)
+        self._request_other_classes()
+        for uuid in self._unknown()[: LOOKED_AT - self._reads]:
+            self._read(uuid)
         self._complete(unchanged)
-        last_seen = self._believe(remembered)
+        last_seen = self._use_stored(remembered)
         providers = {
             uuid: one for uuid, one in self._facts.providers.items() if uuid not in self._gone
         }
@@ -78,10 +78,10 @@ class Stocks:
     def _offered(self, kind: str, amount: int) -> frozenset[str]:
         """Return the providers that offer an amount; store the summaries in the answer."""
         answer = self._client.get_allocation_candidates([("resources", f"{kind}:{amount}")])
-        self._note(answer)
+        self._store(answer)
         return frozenset(uuid for one in answer.allocation_requests for uuid in one.allocations)
 
-    def _note(self, answer: AllocationCandidates) -> None:
+    def _store(self, answer: AllocationCandidates) -> None:
         for uuid, one in answer.provider_summaries.items():
             self._stocks[uuid] = {
                 kind: Stock(its.capacity, its.used) for kind, its in one.resources.items()
@@ -92,7 +92,7 @@ class Stocks:
         seen = provider_details.last_seen(self._objects) if self._objects else {}
         return [one for uuid, one in seen.items() if uuid in self._facts.providers]
 
-    def _try_least(self, remembered: Iterable[Provider]) -> None:
+    def _request_least(self, remembered: Iterable[Provider]) -> None:
         """Request the smallest allowed amounts of inventories that do not allow one unit."""
         least = Counter(
             (kind, one.least)
@@ -101,7 +101,7 @@ class Stocks:
             for kind, one in provider.inventories.items()
             if kind in self._classes and not one.is_fully_reserved
         )
-        for (kind, amount), _times in least.most_common(_TRIED):
+        for (kind, amount), _times in least.most_common(_MOST_REQUESTS):
             if (kind, amount) not in self._fitting:
                 self._fitting[kind, amount] = self._offered(kind, amount)
 
@@ -119,7 +119,7 @@ class Stocks:
             for kind in stocks.keys() & one.inventories.keys():
                 stocks[kind] = replace(stocks[kind], inventory=one.inventories[kind])
 
-    def _believe(self, remembered: Iterable[Provider]) -> frozenset[str]:
+    def _use_stored(self, remembered: Iterable[Provider]) -> frozenset[str]:
         """Use the stored inventories of providers that no answer contained; return their uuids."""
         believed = {
             one.uuid: one.inventories
@@ -150,27 +150,27 @@ class Stocks:
             key=lambda uuid: (uuid not in facts.reserved, facts.providers[uuid].name, uuid),
         )
 
-    def _try_others(self) -> None:
+    def _request_other_classes(self) -> None:
         """Read a few unknown providers, and request the classes that they have.
 
         The answers contain all other providers with these classes.
         """
         asked = {kind for kind, _amount in self._fitting}
-        for _ in range(_TRIED):
+        for _ in range(_MOST_REQUESTS):
             unknown = self._unknown()
-            if len(unknown) <= _TRIED:
+            if len(unknown) <= _MOST_REQUESTS:
                 return
             uuid = unknown[0]
-            self._look_at(uuid)
+            self._read(uuid)
             for kind, stock in sorted(self._stocks.get(uuid, {}).items()):
                 if kind not in asked and stock.capacity >= 1 and stock.inventory:
                     asked.add(kind)
                     self._offered(kind, stock.inventory.least)
                     break
 
-    def _look_at(self, uuid: str) -> None:
+    def _read(self, uuid: str) -> None:
         """Read the inventories of a provider, and its usages if they are needed."""
-        self._looks += 1
+        self._reads += 1
         try:
             inventories = self._client.get_inventories(uuid).inventories
             has_any = any(

@@ -49,7 +49,7 @@ def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Wit
     Trees without any such provider are omitted.
     """
     found: dict[str, list[set[str]]] = {}
-    barred = _barred(request, facts)
+    barred = _excluded_roots(request, facts)
     for number, part in enumerate(parts):
         for uuid in part.survivors:
             for root in facts.reached.get(uuid, frozenset()) | {facts.root(uuid)}:
@@ -110,7 +110,7 @@ def _distance(one: TreeMiss) -> tuple[int, int, int, str, str]:
     return lacking, -len(one.part_misses), -_ORDER[one.step], one.name, one.uuid
 
 
-def _barred(request: ResourceRequest, facts: Facts) -> frozenset[str]:
+def _excluded_roots(request: ResourceRequest, facts: Facts) -> frozenset[str]:
     """Return the roots of the trees from which the group without a suffix may not take."""
     group = next((one for one in request.groups if one.suffix == UNNUMBERED), None)
     if group is None:
@@ -130,14 +130,14 @@ def _together(request: ResourceRequest) -> RequestGroup | None:
 
 
 def _have_together(group: RequestGroup, givers: Sequence[Collection[str]], facts: Facts) -> bool:
-    """Return whether providers, one from each list, have all required traits of the group."""
+    """Return whether a choice of one provider per list has all required traits of the group."""
     choices = [*group.traits.any_of, *(frozenset([one]) for one in group.traits.required)]
     had = {frozenset[int]()}
     for some in givers:
-        new = {frozenset(_had(choices, uuid, facts)) for uuid in some}
+        new = {frozenset(_choices_of(choices, uuid, facts)) for uuid in some}
         had = {one | other for one in had for other in new}
     return frozenset(range(len(choices))) in had
 
 
-def _had(choices: Sequence[frozenset[str]], uuid: str, facts: Facts) -> Iterator[int]:
+def _choices_of(choices: Sequence[frozenset[str]], uuid: str, facts: Facts) -> Iterator[int]:
     return (number for number, one in enumerate(choices) if uuid in facts.with_one_of[one])

@@ -136,13 +136,15 @@ def _dedicated(flavor: Flavor, values: Mapping[str, str]) -> int:
             f"{known.REALTIME_MASK}. Set one of the two.",
         )
     if mask is not None:
-        count = _marked(dedicated, mask, flavor.vcpus)
+        count = _count_in_mask(dedicated, mask, flavor.vcpus)
         if count < flavor.vcpus:
             return count
         problem = "it leaves no shared CPU. Omit one, or set the policy to dedicated."
         raise invalid(dedicated, mask, problem)
     mask = values.get(known.REALTIME_MASK)
-    count = flavor.vcpus if mask is None else _marked(known.REALTIME_MASK, mask, flavor.vcpus)
+    count = (
+        flavor.vcpus if mask is None else _count_in_mask(known.REALTIME_MASK, mask, flavor.vcpus)
+    )
     if count == flavor.vcpus and known.EMULATOR_THREADS not in values:
         raise invalid(
             known.REALTIME_MASK,
@@ -153,7 +155,7 @@ def _dedicated(flavor: Flavor, values: Mapping[str, str]) -> int:
     return count
 
 
-def _marked(key: str, mask: str, vcpus: int) -> int:
+def _count_in_mask(key: str, mask: str, vcpus: int) -> int:
     """Return how many of the CPUs 0 to ``vcpus - 1`` are in a mask; raises InvalidRequest.
 
     It does not expand ranges, since their ends may be large numbers.

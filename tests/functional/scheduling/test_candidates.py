@@ -55,7 +55,7 @@ def searching(placement: PlacementFixture, tmp_path: Path) -> Iterator[Searching
 @pytest.fixture(autouse=True)
 def as_few_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a search first request exactly the limit of the request."""
-    monkeypatch.setattr(candidates, "_FEWEST", 1)
+    monkeypatch.setattr(candidates, "_LOWEST_LIMIT", 1)
 
 
 @pytest.fixture
@@ -505,7 +505,7 @@ def at(searching: Searching, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
     def search_at(newest: str) -> CandidateSearch:
         monkeypatch.undo()
-        monkeypatch.setattr(candidates, "_FEWEST", 1)
+        monkeypatch.setattr(candidates, "_LOWEST_LIMIT", 1)
         lower(monkeypatch, newest)
         return searching.search()
 

@@ -28,7 +28,7 @@ with warnings.catch_warnings():
 
 from tests.unit.objects.kinds import ANYTHING, OURS, objects, of, sorted_changes
 from wharfinger.objects import ComputeNode, ComputeNodeList, WharfingerObject
-from wharfinger.objects.base import ObjectList, _part_version, versions_within
+from wharfinger.objects.base import ObjectList, _contained_version, versions_within
 from wharfinger.objects.field_base import Dict, List, ListOfObjectsField, ObjectField
 from wharfinger.objects.field_base import UnspecifiedDefault as Unspecified
 
@@ -162,7 +162,7 @@ def test_version_of_a_part_equals_the_librarys(target: str, pairs: dict[str, str
     in_order = sorted(pairs.items(), key=lambda pair: convert_version_to_tuple(pair[0]))
     theirs: list[str] = []
     try:
-        ours = _part_version(target, in_order)
+        ours = _contained_version(target, in_order)
     except LookupError:
         with pytest.raises(TargetBeforeSubobjectExistedException):
             oslo._get_subobject_version(target, in_order, theirs.append)

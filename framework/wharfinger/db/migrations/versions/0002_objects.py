@@ -211,7 +211,7 @@ def _create_reservations() -> None:
 
 
 def _move_provider_records() -> None:
-    """Move the JSON documents into a table with a column for each part of a document.
+    """Move the JSON documents of provider records into a table with a column for each part.
 
     A document that cannot be read stays in the old table, now ``provider_documents``.
     """
