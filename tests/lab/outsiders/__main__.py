@@ -1,9 +1,9 @@
 """Shows the kit's verdicts on the outsiders' drivers.
 
-``python -m tests.lab.outsiders NAME...``, ``--right``, ``--wrong`` or ``--all``; with ``--kind``
-those whose defect is of a kind. Each is examined in a process of its own, since a defect may change
-the process. The rules of a wrong driver end with the first that finds the defect. A wrong driver
-for which CONFORMS or PARTIAL is shown has escaped.
+``python -m tests.lab.outsiders`` takes the names of drivers, or ``--right``, ``--wrong``, ``--all``, or
+``--kind`` with a kind of defect. It examines each driver in a separate process, because a defect may
+change the process. It stops examining a wrong driver at the first broken MUST rule. If it shows
+CONFORMS or PARTIAL for a wrong driver, the kit did not find the defect.
 """
 
 import argparse
@@ -38,17 +38,17 @@ OUTSIDERS = {**right.all, MANY.name: MANY, **wrong.all}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Examine some drivers; return 1 where a right one fails or a wrong one escapes."""
+    """Examine drivers. Return 1 if a right one does not conform or a wrong one does not fail, else 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab.outsiders")
     parser.add_argument("names", nargs="*")
     for option in ("all", "right", "wrong", "details"):
         parser.add_argument(f"--{option}", action="store_true")
-    parser.add_argument("--here", action="store_true", help="never by the command")
-    parser.add_argument("--kind", help="wrong drivers of this kind alone")
-    parser.add_argument("--rule", action="append", default=[], help="these rules alone")
-    parser.add_argument("--skip", action="append", default=[], help="all rules but these")
-    parser.add_argument("--examples", type=int, default=2, help="random histories")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--here", action="store_true", help="examine all drivers without the command")
+    parser.add_argument("--kind", help="examine the wrong drivers of this kind")
+    parser.add_argument("--rule", action="append", default=[], help="examine only these rules")
+    parser.add_argument("--skip", action="append", default=[], help="do not examine these rules")
+    parser.add_argument("--examples", type=int, default=2, help="the number of random histories")
+    parser.add_argument("--jobs", type=int, default=1, help="the number of processes")
     asked = parser.parse_args(arguments)
     if unknown := {*asked.names} - OUTSIDERS.keys():
         parser.error(f"there is no {', '.join(sorted(unknown))}")
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _line(asked: argparse.Namespace, name: str) -> tuple[bool, str]:
-    """Examine a driver; return whether the verdict is wrong, and what to show."""
+    """Examine a driver. Return whether the verdict is wrong, and the line to show."""
     one = OUTSIDERS[name]
     before = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
@@ -83,7 +83,7 @@ def _line(asked: argparse.Namespace, name: str) -> tuple[bool, str]:
 
 
 def _here(one: Outsider, directory: Path, asked: argparse.Namespace) -> tuple[str, list[str]]:
-    """Examine a driver in this process."""
+    """Examine a driver in this process. Return the verdict and the results to show."""
     looked = [
         rule
         for rule in all_rules()
@@ -114,7 +114,7 @@ def _told(result: Result) -> str:
 
 
 def _by_command(one: Outsider, directory: Path, asked: argparse.Namespace) -> tuple[str, list[str]]:
-    """Examine a driver with the command."""
+    """Examine a driver with the command. Return the verdict and the lines about rules."""
     installed = directory / "installed"
     rules = [f"--rule={id}" for id in asked.rule or one.rules]
     with Installed(installed, [one]):

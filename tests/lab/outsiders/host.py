@@ -1,4 +1,4 @@
-"""A driver for one host, which a file describes; written for nova, and carried over."""
+"""A driver for one host, which a file describes. It was written for nova and then ported."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,30 +14,30 @@ from wharfinger.providers import ProviderTree
 
 OPTIONS = [
     cfg.StrOpt("path", required=True, help="The file that describes the host."),
-    cfg.FloatOpt("deadline", default=0.3, help="Seconds in which the file has to be read."),
+    cfg.FloatOpt("deadline", default=0.3, help="The timeout for reading the file, in seconds."),
 ]
 UNITS = "PGPU"
 
-#: Reads a file within so many seconds; raises OSError.
+#: Reads a file. The second argument is the timeout in seconds. Raises OSError.
 Reader = Callable[[Path, float], str]
 
 
 def read_directly(path: Path, deadline: float) -> str:
-    """The text of a local file, which needs no deadline."""
+    """Return the text of a local file. Ignore ``deadline``: a local file is read at once."""
     return path.read_text()
 
 
-#: How the files of harnesses are read, by path; all others are read directly.
+#: The readers of harnesses, by the path of the file. ``read_directly`` reads all other files.
 READERS: dict[str, Reader] = {}
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """The options, for generated samples."""
+    """Return the options, for generated sample configurations."""
     return [("host", OPTIONS)]
 
 
 class HostDriver(ComputeDriver):
-    """Publishes this host with its devices as children; the file knows their uuids."""
+    """Publishes this host, and its devices as children with the uuids that are in the file."""
 
     default_owner: ClassVar[str] = "OWNER_NOVA"
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -55,10 +55,10 @@ class HostDriver(ComputeDriver):
         self.deadline: float = conf[name].deadline
         self.facts: dict[str, Any] = {"host": {}, "devices": {}, "instances": {}}
 
-    # The file.
+    # Reading the file.
 
     def load(self) -> dict[str, Any]:
-        """Return the content of the file; raises BackendError."""
+        """Return the content of the file. Raise BackendError if the file cannot be read."""
         try:
             return self.parse(self.read_text())
         except (OSError, ValueError, KeyError) as error:
@@ -77,7 +77,7 @@ class HostDriver(ComputeDriver):
     def refresh(self) -> None:
         self.facts = self.load()
 
-    # The host.
+    # Publishing the host.
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         if refresh:
@@ -144,7 +144,7 @@ class HostDriver(ComputeDriver):
         tree.reserve(self.device_name(node, address), f"the device is {device['state']}")
 
     def forget(self, tree: ProviderTree, node: str) -> None:
-        """Remove the devices that are gone."""
+        """Remove the devices that are no longer in the file from the tree."""
         there = {self.device_name(node, address) for address in self.facts["devices"]}
         for uuid in tree.get_provider_uuids(node):
             name = tree.data(uuid).name
@@ -152,11 +152,11 @@ class HostDriver(ComputeDriver):
                 tree.remove(uuid)
 
     def is_own(self, name: str, node: str) -> bool:
-        """Whether a provider is a device, and not below one."""
+        """Return whether a provider is a device. Providers below a device are not."""
         prefix = f"{node}_pci_"
         return name.startswith(prefix) and "_" not in name.removeprefix(prefix)
 
-    # All units were the host's once.
+    # Reshaping from the old layout, which has all units on the host.
 
     def has_to_move(self, tree: ProviderTree, node: str) -> bool:
         return UNITS in tree.data(node).inventory

@@ -1,4 +1,4 @@
-"""The harness of the host drivers: a file, written for the first interface of harnesses."""
+"""The harness of the host drivers. Its backend is a file."""
 
 import json
 import threading
@@ -16,7 +16,7 @@ HOST: Final = "compute-7"
 
 
 class HostHarness(Harness):
-    """Each device of the host is a thing."""
+    """Writes a file with a host and its devices. Each device is a thing."""
 
     patience = 2.0
     count: ClassVar[int] = 3
@@ -92,14 +92,14 @@ class HostHarness(Harness):
         self.write()
 
     def write(self) -> None:
-        """Write the file anew, at once."""
+        """Replace the file by a new one, atomically."""
         new = self.path.with_suffix(".new")
         host = {"cpus": 8, "memory": 32768, "traits": ["HW_CPU_X86_AVX2"]}
         text = {"host": host, "devices": self.devices, "instances": self.instances}
         new.write_text(json.dumps(text))
         new.replace(self.path)
 
-    # Every reading of the file comes through here.
+    # The driver reads the file only through this method.
 
     def reader(self, path: Path, deadline: float) -> str:
         with self.lock:

@@ -8,7 +8,7 @@ from tests.lab.outsiders.running import Outsider
 
 
 class ManyNodesHarness(RackHarness):
-    """A node has one card; there are two thousand in the rules of what is large."""
+    """Gives each node one card. Rules that grow the backend grow it to two thousand nodes."""
 
     growth: ClassVar[int] = 500
 
@@ -22,7 +22,7 @@ class ManyNodesHarness(RackHarness):
 
 
 class TwoThousandNodes(RackDriver):
-    """It publishes up to two thousand nodes with a card each."""
+    """Publishes up to two thousand nodes with one card each."""
 
 
 MANY: Final = Outsider(TwoThousandNodes, ManyNodesHarness)

@@ -1,4 +1,4 @@
-"""A driver for racks: nodes are roots, their cards are children, and cards have functions."""
+"""A driver for racks. Nodes are roots, their cards are children, and cards have functions."""
 
 import http.client
 import json
@@ -15,9 +15,9 @@ from wharfinger.objects import ComputeNode, Migration, Service
 from wharfinger.providers import Inventory, ProviderTree
 
 OPTIONS = [
-    cfg.URIOpt("url", required=True, help="Where the rack service listens."),
+    cfg.URIOpt("url", required=True, help="The URL of the rack service."),
     cfg.StrOpt("rack", default="a", help="The rack whose nodes this instance publishes."),
-    cfg.FloatOpt("timeout", default=5.0, help="Seconds to wait for an answer."),
+    cfg.FloatOpt("timeout", default=5.0, help="The timeout of a request, in seconds."),
 ]
 AREA = "CUSTOM_CARD_AREA"
 FUNCTION = "CUSTOM_CARD_FUNCTION"
@@ -26,7 +26,7 @@ Facts = dict[str, Any]
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """The options, for generated samples."""
+    """Return the options, for generated sample configurations."""
     return [("rack", OPTIONS)]
 
 
@@ -52,16 +52,19 @@ class RackDriver(ComputeDriver):
         self.nodes: dict[str, Facts] = {}
         #: The cards of each node, by node.
         self.cards: dict[str, list[Facts]] = {}
-        #: The names of the cards whose providers have these uuids.
+        #: The names of cards, by the uuids of their providers.
         self.names: dict[str, str] = {}
 
     def init_host(self, service: Service) -> None:
-        """Need nothing: each request has a connection of its own."""
+        """Do nothing: each request opens a connection."""
 
-    # The service.
+    # Requests to the service.
 
     def request(self, method: str, path: str, body: object = None) -> Any:
-        """The answer of the service; raises BackendError."""
+        """Return the content of the service's answer.
+
+        Raise LookupError for status 404, and BackendError for every other failure.
+        """
         try:
             status, text = self.send(method, path, body)
             return self.read(status, text)
@@ -69,7 +72,7 @@ class RackDriver(ComputeDriver):
             raise self.failed(f"{method} {path}", error) from error
 
     def send(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
-        """The status and the body of an answer."""
+        """Send a request. Return the status and the body of the answer."""
         connection = http.client.HTTPConnection(self.url.netloc, timeout=self.timeout)
         try:
             return self.exchange(connection, method, path, body, {})
@@ -90,7 +93,7 @@ class RackDriver(ComputeDriver):
         return answer.status, answer.read()
 
     def read(self, status: int, text: bytes) -> Any:
-        """Return the content of an answer; raises LookupError for 404, ValueError for errors."""
+        """Return the content of an answer. Raise LookupError for status 404, ValueError for other errors."""
         if status == 404:
             raise LookupError(json.loads(text)["error"])
         if status != 200:
@@ -101,7 +104,7 @@ class RackDriver(ComputeDriver):
         return BackendError(driver=self.name, operation=operation, reason=str(error))
 
     def pages(self, what: str, **query: str) -> list[Facts]:
-        """All entries of a list."""
+        """Return all entries of a list, page by page."""
         entries: list[Facts] = []
         marker = ""
         while True:
@@ -115,7 +118,7 @@ class RackDriver(ComputeDriver):
     # Snapshots.
 
     def refresh(self) -> None:
-        """Take a new snapshot, or keep the old one and raise."""
+        """Take a new snapshot of nodes and cards. Keep the old snapshot if a request fails."""
         nodes = self.list_nodes()
         self.nodes, self.cards = nodes, by_node(self.list_cards(), nodes)
 
@@ -189,7 +192,7 @@ class RackDriver(ComputeDriver):
     def put(
         self, tree: ProviderTree, name: str, inventory: Mapping[str, Any], traits: Iterable[str]
     ) -> None:
-        """Write what a provider has."""
+        """Set the inventory and the traits of a provider."""
         tree.update_inventory(name, inventory)
         tree.update_traits(name, traits)
 
@@ -198,7 +201,7 @@ class RackDriver(ComputeDriver):
             tree.new_child(name, parent)
 
     def functions(self, card: Facts) -> list[str]:
-        """The names of the functions of a card."""
+        """Return the names of a card's functions."""
         return [f"{card['name']}_vf{number}" for number in range(card["functions"])]
 
     def card_inventory(self, card: Facts) -> Mapping[str, Any]:
@@ -230,7 +233,7 @@ class RackDriver(ComputeDriver):
         card = self.names.get(provider_uuid)
         if card is None:
             raise ProgrammingRefused(
-                driver=self.name, provider=provider_uuid, reason="it is not a card of this rack"
+                driver=self.name, provider=provider_uuid, reason="the provider is not a card here"
             )
         try:
             self.load_image(card, image)
@@ -266,7 +269,7 @@ class RackDriver(ComputeDriver):
 
 
 def by_node(cards: Iterable[Facts], nodes: Iterable[str]) -> dict[str, list[Facts]]:
-    """The cards by node; a card of a node that came in the meantime waits for the next listing."""
+    """Return the cards by node. Leave out the cards of nodes that are not in ``nodes``."""
     found: dict[str, list[Facts]] = {node: [] for node in nodes}
     for card in cards:
         if card["node"] in found:

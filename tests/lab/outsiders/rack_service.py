@@ -10,13 +10,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, Final
 from urllib.parse import parse_qs, urlsplit
 
-#: Entries of a list that one answer holds at most.
+#: The maximum number of entries in one answer.
 PAGE: Final = 100
 
 
 @dataclass
 class Card:
-    """A card in a slot of a node; each card has functions."""
+    """A card in a slot of a node. Each card has functions."""
 
     node: str
     slot: int
@@ -30,13 +30,13 @@ class Card:
 
     @property
     def name(self) -> str:
-        """The name that the service gives to the card."""
+        """The service's name for the card."""
         return f"{self.node}_card{self.slot}"
 
 
 @dataclass
 class Rack:
-    """The nodes and cards of all racks, and the events that happened to them."""
+    """The nodes and cards of all racks, and the events about them."""
 
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     cards: dict[str, Card] = field(default_factory=dict)
@@ -45,19 +45,19 @@ class Rack:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def changed(self, card: Card) -> None:
-        """Note an event of a card."""
+        """Record an event for the node of a card."""
         self.events.append(card.node)
 
     def page(
         self, entries: Mapping[str, Any], rack: str, marker: str, limit: int
     ) -> tuple[list[Any], str | None]:
-        """The entries of a rack after a marker, and the marker of the next page."""
+        """Return the entries of a rack after a marker, and the marker for the next page."""
         names = sorted(name for name in entries if name.startswith(f"{rack}-") and name > marker)
         page = names[: min(limit, PAGE)]
         return [entries[name] for name in page], page[-1] if len(names) > len(page) else None
 
     def get(self, path: str, query: Mapping[str, str]) -> tuple[int, Any]:
-        """The status and the answer to a GET."""
+        """Return the status and the answer to a GET."""
         asked = (query.get("rack", ""), query.get("marker", ""), int(query.get("limit", PAGE)))
         match path.strip("/").split("/"):
             case ["nodes"]:
@@ -76,7 +76,7 @@ class Rack:
         return 404, {"error": f"there is no {path}"}
 
     def post(self, path: str, body: Mapping[str, Any]) -> tuple[int, Any]:
-        """The status and the answer to a POST."""
+        """Return the status and the answer to a POST."""
         match path.strip("/").split("/"):
             case ["cards", name, "image"] if name in self.cards and body["image"] in self.images:
                 card = self.cards[name]
@@ -92,12 +92,12 @@ class Rack:
 
 
 def as_json(card: Card) -> dict[str, Any]:
-    """A card as the service describes it."""
+    """Return the service's description of a card."""
     return {"name": card.name, **vars(card)}
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers requests; a GET may have the tag of an earlier answer."""
+    """Answers requests. Answers 304 to a GET with the tag of an unchanged answer."""
 
     rack: ClassVar[Rack]
     timeout = 10
@@ -130,7 +130,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server:
-    """Serves a rack on a port of 127.0.0.1, which it keeps when it is started again."""
+    """Serves a rack on a port of 127.0.0.1, and uses the same port after a restart."""
 
     def __init__(self, rack: Rack) -> None:
         self.handler = type("RackHandler", (Handler,), {"rack": rack})
@@ -138,13 +138,13 @@ class Server:
         self.server: ThreadingHTTPServer | None = None
 
     def start(self) -> None:
-        """Listen."""
+        """Start to serve."""
         self.server = ThreadingHTTPServer(("127.0.0.1", self.port), self.handler)
         self.port = self.server.server_port
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Stop serving."""
         if self.server is not None:
             self.server.shutdown()
             self.server.server_close()

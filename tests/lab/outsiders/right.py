@@ -1,4 +1,4 @@
-"""Drivers that keep every rule, each in a way of its own."""
+"""Drivers that satisfy every rule. Each docstring says what is unusual about the driver."""
 
 import hashlib
 import http.client
@@ -31,7 +31,7 @@ LOG = logging.getLogger(__name__)
 
 
 def harness_of(driver: type) -> type[Harness]:
-    """The harness that fits a driver."""
+    """Return the harness for a driver."""
     return RackHarness if issubclass(driver, RackDriver) else HostHarness
 
 
@@ -45,7 +45,7 @@ right()(HostDriver)
 
 @right()
 class SharesStorage(RackDriver):
-    """All nodes share a storage, which is a root of its own, by an aggregate."""
+    """Publishes one storage provider, a root, which all nodes share through an aggregate."""
 
     AGGREGATE: ClassVar[str] = str(uuid5(NAMESPACE_URL, "storage of the rack"))
 
@@ -66,7 +66,7 @@ class SharesStorage(RackDriver):
 
 @right()
 class NodesShareOneRoot(RackDriver):
-    """Every node's tree has the root of the rack's power supply, which shares nothing."""
+    """Publishes a second root for each node, a power supply, which shares nothing."""
 
     def describe_node(self, tree: ProviderTree, node: str, facts: Facts) -> None:
         super().describe_node(tree, node, facts)
@@ -78,7 +78,7 @@ class NodesShareOneRoot(RackDriver):
 
 @right()
 class WritesMappings(RackDriver):
-    """Inventories are mappings of mappings, and no dicts."""
+    """Passes inventories to the tree as mappings of mappings that are not dicts."""
 
     def put(
         self, tree: ProviderTree, name: str, inventory: Mapping[str, Any], traits: Iterable[str]
@@ -98,7 +98,7 @@ class WritesMappings(RackDriver):
 
 @right()
 class WritesTuples(RackDriver):
-    """Traits come as a tuple, with a duplicate."""
+    """Passes traits to the tree as a tuple with a duplicate."""
 
     def put(
         self, tree: ProviderTree, name: str, inventory: Mapping[str, Any], traits: Iterable[str]
@@ -109,7 +109,7 @@ class WritesTuples(RackDriver):
 
 @right()
 class WritesGenerators(RackDriver):
-    """Traits come from a generator."""
+    """Passes traits to the tree as a generator."""
 
     def put(
         self, tree: ProviderTree, name: str, inventory: Mapping[str, Any], traits: Iterable[str]
@@ -119,7 +119,7 @@ class WritesGenerators(RackDriver):
 
 @right()
 class WritesTwice(RackDriver):
-    """It writes inventories step by step: first nothing, then all."""
+    """Empties each inventory first, and then adds one resource class after the other."""
 
     def put(
         self, tree: ProviderTree, name: str, inventory: Mapping[str, Any], traits: Iterable[str]
@@ -134,7 +134,7 @@ class WritesTwice(RackDriver):
 
 @right()
 class InAvailabilityZones(RackDriver):
-    """Nodes and cards are in aggregates."""
+    """Puts nodes, cards and functions into aggregates."""
 
     def put(
         self, tree: ProviderTree, name: str, inventory: Mapping[str, Any], traits: Iterable[str]
@@ -145,7 +145,7 @@ class InAvailabilityZones(RackDriver):
 
 @right()
 class NodesAreContainers(RackDriver):
-    """A node has no inventory; all of it is on the cards."""
+    """Publishes no inventory on nodes, only on cards and functions."""
 
     def node_inventory(self, facts: Facts) -> Mapping[str, Any]:
         return {}
@@ -153,7 +153,7 @@ class NodesAreContainers(RackDriver):
 
 @right()
 class SaysNothingOfNodes(RackDriver):
-    """A node has traits alone, and the node's object has nothing but the names."""
+    """Publishes only traits on nodes, and sets only the names in the ComputeNode."""
 
     def describe_node(self, tree: ProviderTree, node: str, facts: Facts) -> None:
         tree.update_traits(node, ["HW_CPU_X86_VMX"])
@@ -164,7 +164,7 @@ class SaysNothingOfNodes(RackDriver):
 
 @right()
 class KeepsAFunctionForItself(RackDriver):
-    """One function of each card is fully reserved by its own figure."""
+    """Publishes one function of each card with reserved equal to total."""
 
     def describe_card(self, tree: ProviderTree, node: str, card: Facts) -> None:
         super().describe_card(tree, node, card)
@@ -174,7 +174,7 @@ class KeepsAFunctionForItself(RackDriver):
 
 @right()
 class SharesPartsOfCards(RackDriver):
-    """More of a card's area is given out than there is."""
+    """Publishes the area of cards with an allocation ratio of 8."""
 
     def card_inventory(self, card: Facts) -> Mapping[str, Any]:
         (kind, one), *_ = super().card_inventory(card).items()
@@ -187,7 +187,7 @@ class SharesPartsOfCards(RackDriver):
 
 @right()
 class NodesHaveUuids(RackDriver):
-    """The service knows the uuids of nodes."""
+    """Publishes nodes with uuids of its own."""
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         node = super().get_available_resource(nodename)
@@ -195,16 +195,16 @@ class NodesHaveUuids(RackDriver):
         return node
 
 
-# How drivers ask.
+# Drivers that read the backend or send requests in an unusual way.
 
 
 @right()
 class SeenFreeTwice(RackDriver):
-    """A card that was cleaned is offered after two listings have shown it free."""
+    """Keeps a cleaned card reserved until two listings have shown it free."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
-        #: How often cards that were busy have to be seen free yet.
+        #: How many more listings must show each card free.
         self.waiting: dict[str, int] = {}
 
     def refresh(self) -> None:
@@ -229,7 +229,7 @@ class SeenFreeTwice(RackDriver):
 
 @right()
 class SeenFreeTwiceWithoutAFeed(SeenFreeTwice):
-    """A card that was cleaned is offered after two listings have shown it free; it has no feed."""
+    """Keeps a cleaned card reserved until two listings have shown it free. Has no change feed."""
 
     capabilities = Capabilities(
         nested_providers=RackDriver.capabilities.nested_providers,
@@ -243,7 +243,7 @@ class SeenFreeTwiceWithoutAFeed(SeenFreeTwice):
 
 @right()
 class HostSeenFreeTwice(HostDriver):
-    """A device that was reset is offered after two readings have shown it to be well."""
+    """Keeps a device that was reset reserved until two readings have shown the state ok."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -259,7 +259,7 @@ class HostSeenFreeTwice(HostDriver):
 
 @right()
 class FreeAfterSeconds(HostDriver):
-    """A device that was reset is offered when it has been well for some seconds."""
+    """Keeps a device that was reset reserved for three seconds more."""
 
     SECONDS: ClassVar[float] = 3.0
 
@@ -278,7 +278,7 @@ class FreeAfterSeconds(HostDriver):
 
 
 class SlowHarness(RackHarness):
-    """A service that takes its time."""
+    """Delays every answer of the service by 0.2 s."""
 
     growth = 16
 
@@ -296,11 +296,11 @@ class SlowHarness(RackHarness):
 
 @right(harness=SlowHarness)
 class AsksTheSlow(RackDriver):
-    """Each request takes 0.2 s."""
+    """Uses a service whose every answer takes 0.2 s."""
 
 
 class SlowFileHarness(HostHarness):
-    """A file on a slow disk."""
+    """Delays every reading of the file by 0.2 s."""
 
     def reader(self, path: Path, deadline: float) -> str:
         text = super().reader(path, deadline)
@@ -310,16 +310,16 @@ class SlowFileHarness(HostHarness):
 
 @right(harness=SlowFileHarness)
 class ReadsTheSlow(HostDriver):
-    """Each reading takes 0.2 s."""
+    """Reads a file that takes 0.2 s to read."""
 
 
 class RackError(Exception):
-    """The rack does not do what it is asked for."""
+    """Raised if the service fails."""
 
 
 @right()
 class RaisesItsOwn(RackDriver):
-    """Every failure of the service is an exception of the driver's own."""
+    """Raises an exception class of its own for every failure of the service."""
 
     def failed(self, operation: str, error: Exception) -> Exception:
         return RackError(f"{operation}: {error}")
@@ -327,7 +327,7 @@ class RaisesItsOwn(RackDriver):
 
 @right()
 class RaisesWhatItMeets(HostDriver):
-    """It raises errors of the file unchanged."""
+    """Raises errors from reading the file unchanged."""
 
     def load(self) -> dict[str, Any]:
         return self.parse(self.read_text())
@@ -335,12 +335,12 @@ class RaisesWhatItMeets(HostDriver):
 
 @right()
 class RefusesItsOwnWay(RackDriver):
-    """A programming that is refused is a PermissionError of the driver's."""
+    """Raises PermissionError for a refused programming."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         card = self.names.get(provider_uuid)
         if card is None:
-            raise PermissionError(f"{provider_uuid} is no card")
+            raise PermissionError(f"{provider_uuid} is not a card")
         try:
             self.load_image(card, image)
         except LookupError as error:
@@ -349,7 +349,7 @@ class RefusesItsOwnWay(RackDriver):
 
 @right()
 class SendsAgain(RackDriver):
-    """A request that failed is sent twice more, each with a longer timeout."""
+    """Sends a failed request up to two more times, with a longer timeout."""
 
     def send(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
         usual = self.timeout
@@ -369,7 +369,7 @@ class SendsAgain(RackDriver):
 
 @right()
 class KeepsAConnection(RackDriver):
-    """The connection is made with the first request, and made again where it is lost."""
+    """Connects for the first request, and again after the connection is lost."""
 
     connection: http.client.HTTPConnection | None = None
 
@@ -390,7 +390,7 @@ class KeepsAConnection(RackDriver):
 
 @right()
 class ConnectsInInitHost(RackDriver):
-    """It asks the service once before the first cycle, and lets the instance fail without it."""
+    """Sends a request in init_host, and lets init_host fail if the service does not answer."""
 
     def init_host(self, service: Service) -> None:
         self.request("GET", "/events")
@@ -398,7 +398,7 @@ class ConnectsInInitHost(RackDriver):
 
 @right()
 class KnowsTags(RackDriver):
-    """An answer whose tag is the same is not sent again."""
+    """Sends the tag of an earlier answer, and uses that answer again if nothing has changed."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -428,7 +428,7 @@ class KnowsTags(RackDriver):
 
 @right()
 class LogsMuch(RackDriver):
-    """Every request and every provider is logged at several levels."""
+    """Logs every request and every provider, at several levels."""
 
     def send(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
         LOG.info("%s %s", method, path)
@@ -445,7 +445,7 @@ class LogsMuch(RackDriver):
 
 @right()
 class Watches(RackDriver):
-    """A thread watches the service for as long as the instance is connected."""
+    """Runs a thread from init_host to cleanup_host."""
 
     def init_host(self, service: Service) -> None:
         self.over = threading.Event()
@@ -463,7 +463,7 @@ class Watches(RackDriver):
 
 @right()
 class AsksPagesOfAnySize(RackDriver):
-    """The size of pages is drawn at random each time."""
+    """Requests pages of random sizes."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -475,7 +475,7 @@ class AsksPagesOfAnySize(RackDriver):
 
 @right()
 class ListsInAnyOrder(RackDriver):
-    """Cards and nodes come in another order with each listing."""
+    """Shuffles the nodes and cards after each listing."""
 
     def refresh(self) -> None:
         super().refresh()
@@ -488,7 +488,7 @@ class ListsInAnyOrder(RackDriver):
 
 @right()
 class AsksForEachCard(RackDriver):
-    """It lists the names alone, and asks for each card."""
+    """Takes only the names from the list of cards, and requests each card by its name."""
 
     def list_cards(self) -> list[Facts]:
         return [self.request("GET", f"/cards/{one['name']}") for one in super().list_cards()]
@@ -496,7 +496,7 @@ class AsksForEachCard(RackDriver):
 
 @right()
 class ReadsAllOfAChange(RackDriver):
-    """Where anything has changed, a poll takes a new snapshot of the whole rack."""
+    """Reads the cards of the whole rack in a poll that finds any change."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         if since is None:
@@ -509,18 +509,18 @@ class ReadsAllOfAChange(RackDriver):
 
 @right()
 class ListsWhatIsNamed(RackDriver):
-    """A poll returns a list, and a mark that is no number."""
+    """Returns a list of nodes from a poll, and a mark that is not a number."""
 
     def changed_nodes(self, since: str | None) -> tuple[Any, str]:
         changed, mark = super().changed_nodes(None if since is None else since.partition(":")[2])
         return sorted(changed), f"event:{mark}"
 
 
-# Unusual backends.
+# Drivers with unusual backends, and drivers that remove or publish devices in an unusual way.
 
 
 class OverlayHarness(HostHarness):
-    """Another program publishes the host, and a third one has a child below it."""
+    """Lets another program publish the host, and a third program publish a child of it."""
 
     def reset(self) -> None:
         super().reset()
@@ -539,7 +539,7 @@ class OverlayHarness(HostHarness):
 
 @right(harness=OverlayHarness)
 class OverlaysTheHost(HostDriver):
-    """Its devices are below a root that another program publishes, beside those of a third one."""
+    """Publishes its devices below a root that belongs to another program, in overlay mode."""
 
     capabilities = Capabilities(
         nested_providers=HostDriver.capabilities.nested_providers,
@@ -558,7 +558,7 @@ class OverlaysTheHost(HostDriver):
 
 @right(harness=OverlayHarness)
 class OverlaysWhatIsThere(OverlaysTheHost):
-    """It publishes the host where no other program does, and removes what it did not report."""
+    """Publishes the root only if no other program does. Lets the tree remove unreported children."""
 
     def describe_host(self, tree: ProviderTree, node: str) -> None:
         if tree.set_publishing_mode(node, PublishingMode.AUTO) is PublishingMode.OWN:
@@ -570,7 +570,7 @@ class OverlaysWhatIsThere(OverlaysTheHost):
 
 
 class IdleHarness(RackHarness):
-    """Cards are never cleaned."""
+    """Has no busy cards, because cards are never cleaned."""
 
     busy: ClassVar[Capability] = unsupported("cards are never cleaned")
 
@@ -583,7 +583,7 @@ class IdleHarness(RackHarness):
 
 @right(harness=IdleHarness)
 class NeverBusy(RackDriver):
-    """Nothing is ever busy, and nothing cleaned."""
+    """Never reports a card as busy or as clean."""
 
     capabilities = Capabilities(
         nested_providers=RackDriver.capabilities.nested_providers,
@@ -596,18 +596,18 @@ class NeverBusy(RackDriver):
 
 
 class IdleHostHarness(HostHarness):
-    """Devices are always well."""
+    """Has no busy devices, because devices are always ok."""
 
     busy: ClassVar[Capability] = unsupported("devices are always well")
 
 
 @right(harness=IdleHostHarness)
 class NeverBusyHost(HostDriver):
-    """Nothing is ever busy."""
+    """Never reports a device as busy."""
 
 
 class GoingNodesHarness(RackHarness):
-    """A node is there for as long as it has cards."""
+    """Removes a node with its last card, and puts it back with a card."""
 
     def remove(self, thing: str) -> None:
         with self.rack.lock:
@@ -625,11 +625,11 @@ class GoingNodesHarness(RackHarness):
 
 @right(harness=GoingNodesHarness)
 class NodesGoWithCards(RackDriver):
-    """A node goes with its last card, so that the rack can be empty."""
+    """Removes a node with its last card, so that the rack can become empty."""
 
 
 class InspectedHarness(RackHarness):
-    """A new node has no figures until the service has inspected it."""
+    """Adds new nodes without processors and memory, as if they were not inspected yet."""
 
     def new_node(self, node: str) -> dict[str, Any]:
         facts = super().new_node(node)
@@ -639,14 +639,14 @@ class InspectedHarness(RackHarness):
 
 @right(harness=InspectedHarness)
 class NodesWithoutInventory(RackDriver):
-    """A node that was not inspected yet has no inventory, and its cards do."""
+    """Publishes no inventory on a node that was not inspected yet, only on its cards."""
 
     def node_inventory(self, facts: Facts) -> Mapping[str, Any]:
         return super().node_inventory(facts) if facts["cpus"] else {}
 
 
 class ManyHarness(RackHarness):
-    """Ten cards in each rack at the start, of which each one differs."""
+    """Has ten cards in the first rack at the start, each different from the others."""
 
     count = 10
 
@@ -658,12 +658,12 @@ class ManyHarness(RackHarness):
 
 @right(harness=ManyHarness)
 class CardsDiffer(RackDriver):
-    """No two cards are alike."""
+    """Publishes cards that all differ."""
 
 
 @right()
 class KeepsOthersChildren(HostDriver):
-    """It removes its own devices by the uuids that it knows, and nothing else."""
+    """Removes its devices by the uuids that it remembers, and no other providers."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -680,7 +680,7 @@ class KeepsOthersChildren(HostDriver):
 
 @right()
 class RemovesTheUnreported(HostDriver):
-    """It leaves it to the tree to know which devices are gone."""
+    """Lets the tree remove the devices that were not reported."""
 
     def forget(self, tree: ProviderTree, node: str) -> None:
         tree.remove_unreported_children(node)
@@ -688,7 +688,7 @@ class RemovesTheUnreported(HostDriver):
 
 @right()
 class TakesTheTreeApart(HostDriver):
-    """It removes all devices from the tree and adds them again, as drivers for nova do."""
+    """Removes all devices from the tree and adds them again, as drivers for nova do."""
 
     def describe_host(self, tree: ProviderTree, node: str) -> None:
         super().describe_host(tree, node)
@@ -698,7 +698,7 @@ class TakesTheTreeApart(HostDriver):
 
 
 class MaintenanceHarness(RackHarness):
-    """A card that is no thing is in maintenance all the time."""
+    """Adds a card in maintenance, which is not one of the things."""
 
     def reset(self) -> None:
         super().reset()
@@ -711,12 +711,12 @@ class MaintenanceHarness(RackHarness):
 
 @right(harness=MaintenanceHarness)
 class BusySinceEver(RackDriver):
-    """One card is busy from the start, and never becomes free."""
+    """Publishes a card that is busy from the start and never becomes free."""
 
 
 @right()
 class NodeCountsCards(RackDriver):
-    """A node has as many slots in use as it has cards."""
+    """Publishes on each node as many slots as the node has cards."""
 
     def describe_node(self, tree: ProviderTree, node: str, facts: Facts) -> None:
         super().describe_node(tree, node, facts)
@@ -727,7 +727,7 @@ class NodeCountsCards(RackDriver):
 
 @right()
 class HostWithFeed(HostDriver):
-    """The mark of its feed is a digest of the file, which has no order."""
+    """Returns a digest of the file as the mark of its change feed, so marks have no order."""
 
     capabilities = Capabilities(
         nested_providers=HostDriver.capabilities.nested_providers,

@@ -1,4 +1,4 @@
-"""Running the kit on the outsiders' drivers, here or as a command of its own."""
+"""Runs the kit on the outsiders' drivers, in this process or with the command."""
 
 import os
 import subprocess
@@ -20,9 +20,9 @@ from wharfinger.driver import ComputeDriver
 
 _REPOSITORY: Final = Path(__file__).parents[3]
 _HARNESSES: Final = "wharfinger.conformance_harness"
-#: Seconds that a rule may take where the kit runs as a command.
+#: The timeout of a rule when the kit runs as a command, in seconds.
 TIMEOUT: Final = 60
-#: Seconds after which a command has hung, whatever it says.
+#: The seconds after which run_command kills the command.
 _MOST: Final = 300
 
 T = TypeVar("T", bound=type[ComputeDriver])
@@ -32,9 +32,9 @@ T = TypeVar("T", bound=type[ComputeDriver])
 class Outsider:
     """A driver with its harness.
 
-    ``kind`` is the kind of its defect, "" for a right one; ``rules`` are those that are known to
-    find the defect. ``apart``: the driver may take its process with it, so that the kit has to run
-    as a command.
+    ``kind`` is the kind of the driver's defect, or "" for a right driver. ``rules`` are rules that
+    find the defect. ``apart`` is true if the driver may end or change its process, so that the kit
+    must run as a command.
     """
 
     driver: type[ComputeDriver]
@@ -45,12 +45,12 @@ class Outsider:
 
     @property
     def name(self) -> str:
-        """The name of both entry points."""
+        """The name of the driver's entry point and of the harness's entry point."""
         return self.driver.__qualname__
 
 
 class Registry:
-    """The drivers of a module, in the order in which they are written."""
+    """The drivers of a module, in the order of their definitions."""
 
     def __init__(self, harness_of: Callable[[type], type[Harness]]) -> None:
         self._harness_of: Final = harness_of
@@ -63,7 +63,7 @@ class Registry:
         harness: type[Harness] | None = None,
         apart: bool = False,
     ) -> Callable[[T], T]:
-        """Register a driver; without a harness, with that of its base."""
+        """Return a decorator that registers a driver, by default with the harness of its base."""
 
         def register(driver: T) -> T:
             found = harness or self._harness_of(driver)
@@ -75,7 +75,7 @@ class Registry:
 
 
 class Installed(fixtures.Fixture):
-    """A distribution with the drivers and their harnesses."""
+    """Installs a distribution with entry points for drivers and their harnesses."""
 
     def __init__(self, directory: Path, outsiders: Sequence[Outsider]) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class Installed(fixtures.Fixture):
 def examining(
     outsider: Outsider, directory: Path, placement: RunPlacement, *, examples: int = 2
 ) -> Iterator[Examination]:
-    """An examination of a driver in this process."""
+    """Return a context manager with an examination of a driver in this process."""
     backend, mine = directory / "backend", directory / "subject"
     for one in (backend, mine):
         one.mkdir(parents=True)
@@ -124,7 +124,7 @@ def examining(
 def look_until_found(
     examination: Examination, rules: Sequence[Rule], first: Sequence[str]
 ) -> list[Result]:
-    """Look at rules, those with the ids in ``first`` before the others, until a MUST is broken."""
+    """Examine rules until a MUST rule is broken. Start with the rules whose ids are in ``first``."""
     results = []
     for rule in sorted(rules, key=lambda rule: (rule.id not in first, rule.id)):
         results.append(examination.look(rule))
@@ -136,7 +136,7 @@ def look_until_found(
 def run_command(
     name: str, directory: Path, installed: Path, *arguments: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Run the kit's command on a driver; ``installed`` has the distribution.
+    """Run the kit's command on a driver. ``installed`` is the directory of the distribution.
 
     The exit code is -9 if the command was killed because it took too long.
     """
@@ -148,7 +148,7 @@ def run_command(
     program = Path(sys.executable).with_name("wharfinger")
     command = [str(program), "conformance", "run", name, *arguments]
     with (directory / f"{name}.out").open("w+") as output:
-        # Of a session of its own: a driver may send signals to its group.
+        # In a new session, because a driver may send signals to its process group.
         running = subprocess.Popen(
             command,
             cwd=directory,

@@ -1,4 +1,4 @@
-"""Drivers with one defect each, by the kind of the defect; a module for each kind."""
+"""Drivers with one defect each. Each module has the defects of one kind."""
 
 from importlib import import_module
 from pkgutil import iter_modules
