@@ -1,9 +1,9 @@
 """Shows the kit's verdicts on the outsiders' drivers.
 
-``python -m tests.lab.outsiders`` takes the names of drivers, or ``--right``, ``--wrong``, ``--all``, or
-``--kind`` with a kind of defect. It examines each driver in a separate process, because a defect may
-change the process. It stops examining a wrong driver at the first broken MUST rule. If it shows
-CONFORMS or PARTIAL for a wrong driver, the kit did not find the defect.
+``python -m tests.lab.outsiders`` takes the names of drivers, or ``--right``, ``--wrong``,
+``--all``, or ``--kind`` with a kind of defect. It examines each driver in a separate process,
+because a defect may change the process. It stops examining a wrong driver at the first broken MUST
+rule. If it shows CONFORMS or PARTIAL for a wrong driver, the kit did not find the defect.
 """
 
 import argparse
@@ -38,12 +38,12 @@ OUTSIDERS = {**right.all, MANY.name: MANY, **wrong.all}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Examine drivers. Return 1 if a right one does not conform or a wrong one does not fail, else 0."""
+    """Examine drivers. Return 1 if a right one does not conform or a wrong one does not fail."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab.outsiders")
     parser.add_argument("names", nargs="*")
     for option in ("all", "right", "wrong", "details"):
         parser.add_argument(f"--{option}", action="store_true")
-    parser.add_argument("--here", action="store_true", help="examine all drivers without the command")
+    parser.add_argument("--here", action="store_true", help="examine without the command")
     parser.add_argument("--kind", help="examine the wrong drivers of this kind")
     parser.add_argument("--rule", action="append", default=[], help="examine only these rules")
     parser.add_argument("--skip", action="append", default=[], help="do not examine these rules")

@@ -93,7 +93,10 @@ class RackDriver(ComputeDriver):
         return answer.status, answer.read()
 
     def read(self, status: int, text: bytes) -> Any:
-        """Return the content of an answer. Raise LookupError for status 404, ValueError for other errors."""
+        """Return the content of an answer.
+
+        Raise LookupError for status 404, and ValueError for another error or for invalid JSON.
+        """
         if status == 404:
             raise LookupError(json.loads(text)["error"])
         if status != 200:

@@ -558,7 +558,7 @@ class OverlaysTheHost(HostDriver):
 
 @right(harness=OverlayHarness)
 class OverlaysWhatIsThere(OverlaysTheHost):
-    """Publishes the root only if no other program does. Lets the tree remove unreported children."""
+    """Publishes the root only if no other program does, and lets the tree remove children."""
 
     def describe_host(self, tree: ProviderTree, node: str) -> None:
         if tree.set_publishing_mode(node, PublishingMode.AUTO) is PublishingMode.OWN:

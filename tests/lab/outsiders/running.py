@@ -124,7 +124,7 @@ def examining(
 def look_until_found(
     examination: Examination, rules: Sequence[Rule], first: Sequence[str]
 ) -> list[Result]:
-    """Examine rules until a MUST rule is broken. Start with the rules whose ids are in ``first``."""
+    """Examine rules until a MUST rule is broken. Start with those whose ids are in ``first``."""
     results = []
     for rule in sorted(rules, key=lambda rule: (rule.id not in first, rule.id)):
         results.append(examination.look(rule))
