@@ -1,4 +1,4 @@
-"""Change feeds that name too much, too little, or at the wrong time."""
+"""Drivers with wrong change feeds. Each docstring says what the driver does wrong."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ from wharfinger.exceptions import BackendError
 
 @wrong("feed", "WHF-915")
 class NamesAll(RackDriver):
-    """Every poll names all nodes."""
+    """Names all nodes in every poll."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         _, mark = super().changed_nodes(since)
@@ -23,7 +23,7 @@ class NamesAll(RackDriver):
 
 @wrong("feed", "WHF-916")
 class NamesAllWhenAny(RackDriver):
-    """A poll names all nodes where one has changed."""
+    """Names all nodes in a poll if one of them has changed."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         changed, mark = super().changed_nodes(since)
@@ -32,7 +32,7 @@ class NamesAllWhenAny(RackDriver):
 
 @wrong("feed", "WHF-916")
 class NamesAllAfterAFewEvents(RackDriver):
-    """A poll names all nodes where there were more than three events."""
+    """Names all nodes in a poll if there were more than three events."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         changed, mark = super().changed_nodes(since)
@@ -42,7 +42,7 @@ class NamesAllAfterAFewEvents(RackDriver):
 
 @wrong("feed", "WHF-912")
 class NamesAllInTheFirstPoll(RackDriver):
-    """The first poll after the mark names all nodes."""
+    """Names all nodes in the first poll after the first mark."""
 
     first = True
 
@@ -56,7 +56,7 @@ class NamesAllInTheFirstPoll(RackDriver):
 
 @wrong("feed", "WHF-912")
 class BeginsWithTheFirstPoll(RackDriver):
-    """Its first mark is no position in the feed: events before the first poll are lost."""
+    """Returns a first mark without a position, and so loses events before the first poll."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         if since is None:
@@ -67,7 +67,7 @@ class BeginsWithTheFirstPoll(RackDriver):
 
 @wrong("feed", "WHF-918")
 class BeginsWithTheListing(RackDriver):
-    """A listing moves the mark: events between the last poll and the listing are lost."""
+    """Skips events between the last poll and a listing."""
 
     listed = 0
 
@@ -85,7 +85,7 @@ class BeginsWithTheListing(RackDriver):
 
 @wrong("feed", "WHF-912")
 class IgnoresTheMark(RackDriver):
-    """It remembers itself what it has named, and does not look at the mark."""
+    """Remembers by itself which events it has seen, and ignores the mark it is given."""
 
     mine: str | None = None
 
@@ -97,7 +97,7 @@ class IgnoresTheMark(RackDriver):
 
 @wrong("feed", "WHF-915")
 class BackToTheBeginning(RackDriver):
-    """It does not look at the mark, and names all that has changed since it was started."""
+    """Ignores the mark, and names all nodes that have changed since the start."""
 
     began: str | None = None
 
@@ -109,7 +109,7 @@ class BackToTheBeginning(RackDriver):
 
 @wrong("feed")
 class SleepsInPolls(RackDriver):
-    """A poll waits for half a second before it asks."""
+    """Sleeps for half a second in each poll."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         time.sleep(0.5)
@@ -118,7 +118,7 @@ class SleepsInPolls(RackDriver):
 
 @wrong("feed")
 class WaitsForNews(RackDriver):
-    """A poll waits for up to two seconds until something has changed."""
+    """Waits in a poll for up to two seconds until something has changed."""
 
     PATIENCE: ClassVar[float] = 2.0
 
@@ -133,7 +133,7 @@ class WaitsForNews(RackDriver):
 
 @wrong("feed", "WHF-920")
 class ListsInEachPoll(RackDriver):
-    """A poll takes a new snapshot of everything, whether anything has changed or not."""
+    """Takes a new snapshot of the whole rack in each poll, even if nothing has changed."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         changed, mark = super().changed_nodes(since)
@@ -144,7 +144,7 @@ class ListsInEachPoll(RackDriver):
 
 @wrong("feed", "WHF-919")
 class OneEventPerPoll(RackDriver):
-    """A poll names the node of the last event alone."""
+    """Names only the node of the last event in a poll."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         if since is None:
@@ -158,7 +158,7 @@ class OneEventPerPoll(RackDriver):
 
 @wrong("feed", "WHF-919")
 class FirstTenEvents(RackDriver):
-    """A poll looks at ten events, and takes the last mark."""
+    """Names only the nodes of the first ten events in a poll, and skips the other events."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         if since is None:
@@ -172,7 +172,7 @@ class FirstTenEvents(RackDriver):
 
 @wrong("feed", "WHF-914")
 class ComparesMarksAsTexts(RackDriver):
-    """It compares the numbers of events as texts: after 9 comes nothing until 90."""
+    """Compares the numbers of events as texts. After 9 it names nothing until 90."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         changed, mark = super().changed_nodes(since)
@@ -183,7 +183,7 @@ class ComparesMarksAsTexts(RackDriver):
 
 @wrong("feed", "WHF-911")
 class NamesAndReadsNothing(RackDriver):
-    """It describes a node that a poll has named as it was in the last listing."""
+    """Names a changed node, but describes the node as it was in the last listing."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         before = dict(self.cards)
@@ -194,7 +194,7 @@ class NamesAndReadsNothing(RackDriver):
 
 @wrong("feed", "WHF-913", harness=GoingNodesHarness)
 class NamesTheGone(RackDriver):
-    """A poll names nodes that are gone."""
+    """Names nodes that no longer exist."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         if since is None:
@@ -206,7 +206,7 @@ class NamesTheGone(RackDriver):
 
 @wrong("feed", "WHF-914")
 class NoAnswerIsNoNews(RackDriver):
-    """A poll that fails names nothing."""
+    """Names no node in a poll that fails, and raises no error."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         try:
@@ -219,7 +219,7 @@ class NoAnswerIsNoNews(RackDriver):
 
 @wrong("feed")
 class MovesOnAfterAFailure(RackDriver):
-    """A poll that could not read a node still moves the mark, and loses the event."""
+    """Skips the events of a poll in which it could not read a node."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)

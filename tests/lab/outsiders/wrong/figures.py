@@ -1,4 +1,4 @@
-"""Figures and traits that are not those of the backend."""
+"""Drivers that publish wrong amounts or traits. Each docstring says what is wrong."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from wharfinger.providers import ProviderTree
 
 @wrong("figures", "WHF-507")
 class TraitGoesWhenBusy(RackDriver):
-    """A busy card loses the trait of its model."""
+    """Removes the trait of the model from a busy card."""
 
     def card_traits(self, uuid: str, card: Facts) -> set[str]:
         traits = super().card_traits(uuid, card)
@@ -22,7 +22,7 @@ class TraitGoesWhenBusy(RackDriver):
 
 @wrong("figures", "WHF-507")
 class NodeTraitGoesWhenBusy(RackDriver):
-    """A node has a trait only while none of its cards is busy."""
+    """Removes a trait from a node while one of the node's cards is busy."""
 
     def describe_node(self, tree: ProviderTree, node: str, facts: Facts) -> None:
         super().describe_node(tree, node, facts)
@@ -32,7 +32,7 @@ class NodeTraitGoesWhenBusy(RackDriver):
 
 @wrong("figures", "WHF-314")
 class TotalShrinksByUse(RackDriver):
-    """A card's total is what is not used."""
+    """Publishes the unused area of a card as its total."""
 
     def area(self, card: Facts) -> int:
         return super().area(card) - int(card["used"])
@@ -40,7 +40,7 @@ class TotalShrinksByUse(RackDriver):
 
 @wrong("figures", "WHF-314")
 class ReservedGrowsByUse(RackDriver):
-    """It reserves the units that instances use."""
+    """Adds the area that instances use to the reserved amount."""
 
     def describe_card(self, tree: ProviderTree, node: str, card: Facts) -> None:
         super().describe_card(tree, node, {**card, "kept": card["kept"] + card["used"]})
@@ -48,7 +48,7 @@ class ReservedGrowsByUse(RackDriver):
 
 @wrong("figures", "WHF-314")
 class FunctionsShrinkByUse(RackDriver):
-    """A function that is used is published no longer."""
+    """Removes the functions that instances use."""
 
     def functions(self, card: Facts) -> list[str]:
         return super().functions(card)[card["used"] // 20 :]
@@ -56,7 +56,7 @@ class FunctionsShrinkByUse(RackDriver):
 
 @wrong("figures", "WHF-221")
 class ConstantTotal(RackDriver):
-    """Every card has the area of the first model."""
+    """Publishes the same area for every card."""
 
     def area(self, card: Facts) -> int:
         return 100
@@ -64,7 +64,7 @@ class ConstantTotal(RackDriver):
 
 @wrong("figures", "WHF-313")
 class FirstTotalStays(RackDriver):
-    """A card keeps the area with which it was seen first."""
+    """Publishes the area that it read first for a card, even after a change."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -76,7 +76,7 @@ class FirstTotalStays(RackDriver):
 
 @wrong("figures", "WHF-313")
 class FirstTraitsStay(RackDriver):
-    """A card keeps the model with which it was seen first."""
+    """Publishes the model that it read first for a card, even after a change."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -89,7 +89,7 @@ class FirstTraitsStay(RackDriver):
 
 @wrong("figures", "WHF-221")
 class AreaOfFirstCard(RackDriver):
-    """Each card has the area of the first one in its node."""
+    """Publishes the area of a node's first card for all cards of the node."""
 
     def area(self, card: Facts) -> int:
         return int(self.cards[card["node"]][0]["area"])
@@ -97,7 +97,7 @@ class AreaOfFirstCard(RackDriver):
 
 @wrong("figures", "WHF-221")
 class TraitOfLastCard(RackDriver):
-    """All cards of a node have the model of the last one."""
+    """Publishes the model of a node's last card for all cards of the node."""
 
     def card_traits(self, uuid: str, card: Facts) -> set[str]:
         return super().card_traits(uuid, {**card, "area": self.cards[card["node"]][-1]["area"]})
@@ -105,7 +105,7 @@ class TraitOfLastCard(RackDriver):
 
 @wrong("figures", "WHF-313")
 class AreaInOneByte(RackDriver):
-    """An area above 255 is counted from zero again."""
+    """Publishes the area of a card modulo 256."""
 
     def area(self, card: Facts) -> int:
         return super().area(card) % 256
@@ -113,7 +113,7 @@ class AreaInOneByte(RackDriver):
 
 @wrong("figures", "WHF-303")
 class NodeShrinksWhenBusy(RackDriver):
-    """A node has less processors while one of its cards is busy."""
+    """Publishes one processor fewer on a node for each busy card."""
 
     def node_inventory(self, facts: Facts) -> Mapping[str, Any]:
         busy = sum(self.is_busy(card) for card in self.cards[facts["name"]])
@@ -122,7 +122,7 @@ class NodeShrinksWhenBusy(RackDriver):
 
 @wrong("figures", "WHF-507")
 class OtherFiguresAfterAPoll(RackDriver):
-    """A node that a poll has named keeps none of its cards for itself."""
+    """Publishes no reserved amount for the cards of a node that a poll has named."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -144,7 +144,7 @@ class OtherFiguresAfterAPoll(RackDriver):
 
 @wrong("figures")
 class OneUnitWhenThereAreMany(RackDriver):
-    """With more than 500 cards each one has a single unit: a workaround that was forgotten."""
+    """Publishes an area of 15 for every card if there are more than 500 cards."""
 
     def area(self, card: Facts) -> int:
         return super().area(card) if sum(map(len, self.cards.values())) <= 500 else 15
@@ -152,7 +152,7 @@ class OneUnitWhenThereAreMany(RackDriver):
 
 @wrong("figures", "WHF-606")
 class UnitsThatAreFree(HostDriver):
-    """A device has the units that no instance uses, as its total."""
+    """Publishes the unused units of a device as its total."""
 
     def units(self, address: str, device: dict[str, Any]) -> int:
         used: int = sum(one.get(address, 0) for one in self.facts["instances"].values())
@@ -162,7 +162,7 @@ class UnitsThatAreFree(HostDriver):
 
 @wrong("figures", "WHF-509")
 class UnitsShrinkBesideTheBusy(HostDriver):
-    """While two devices are busy the others have half of their units."""
+    """Publishes half of the units of free devices while two or more devices are busy."""
 
     def units(self, address: str, device: dict[str, Any]) -> int:
         busy = sum(one["state"] != "ok" for one in self.facts["devices"].values())
@@ -173,7 +173,7 @@ class UnitsShrinkBesideTheBusy(HostDriver):
 
 @wrong("figures", "WHF-507")
 class BusyDeviceHasNoTraits(HostDriver):
-    """The traits of a busy device are unknown, and it has none."""
+    """Publishes no traits for a busy device."""
 
     def device_traits(self, address: str, device: dict[str, Any]) -> Any:
         return device["traits"] if device["state"] == "ok" else []

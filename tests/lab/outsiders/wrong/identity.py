@@ -1,4 +1,4 @@
-"""Names and uuids that are not a device's own, or do not stay."""
+"""Drivers with names or uuids that are not unique or that change."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,13 +15,13 @@ from wharfinger.providers import ProviderTree
 
 
 def made_of(text: str) -> str:
-    """A uuid that is made of a text."""
+    """Return a uuid that depends only on a text."""
     return str(uuid5(NAMESPACE_URL, text))
 
 
 @wrong("identity", "WHF-311")
 class UuidOfAddress(HostDriver):
-    """A device's uuid is made of its address: one uuid on all hosts."""
+    """Makes the uuid of a device from its address, so that devices of two hosts share a uuid."""
 
     def device_uuid(self, address: str, device: dict[str, Any]) -> str:
         return made_of(address)
@@ -29,7 +29,7 @@ class UuidOfAddress(HostDriver):
 
 @wrong("identity", "WHF-311")
 class NodeUuidOfNumber(RackDriver):
-    """A node's uuid is made of its number, which nodes of other racks have, too."""
+    """Makes the uuid of a node from its number, which a node of another rack also has."""
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         node = super().get_available_resource(nodename)
@@ -39,7 +39,7 @@ class NodeUuidOfNumber(RackDriver):
 
 @wrong("identity", "WHF-311")
 class CardUuidOfNumber(RackDriver):
-    """A card's uuid is made of its name without the rack: one uuid on all hosts."""
+    """Makes the uuids of cards and functions from their names without the rack."""
 
     def child(self, tree: ProviderTree, name: str, parent: str) -> None:
         if not tree.exists(name):
@@ -48,7 +48,7 @@ class CardUuidOfNumber(RackDriver):
 
 @wrong("identity", "WHF-806", harness=GoingNodesHarness)
 class NodeUuidOfPosition(RackDriver):
-    """A node's uuid is made of its position in the listing."""
+    """Makes the uuid of a node from its position in the listing."""
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         node = super().get_available_resource(nodename)
@@ -58,7 +58,7 @@ class NodeUuidOfPosition(RackDriver):
 
 @wrong("identity", "WHF-402")
 class FunctionsNumberedByNode(RackDriver):
-    """The functions of a node are numbered; those behind a card that goes get new names."""
+    """Numbers the functions of a node, and renames functions after a card is removed."""
 
     def functions(self, card: Facts) -> list[str]:
         cards = self.cards[card["node"]]
@@ -68,8 +68,7 @@ class FunctionsNumberedByNode(RackDriver):
 
 @wrong("identity", "WHF-402")
 class FunctionsNamedByNode(RackDriver):
-    """The functions of a node have the node's name and a number: those of one card become those
-    of the other when it goes."""
+    """Names functions after the node and a number, so that a card takes over names of another."""
 
     def functions(self, card: Facts) -> list[str]:
         cards = self.cards[card["node"]]
@@ -85,7 +84,7 @@ class FunctionsNamedByNode(RackDriver):
 
 @wrong("identity", "WHF-929")
 class FunctionsNamedByImage(RackDriver):
-    """The functions of a card have the name of its image, and others when it is programmed."""
+    """Names the functions of a card after its image, and renames them after a programming."""
 
     def functions(self, card: Facts) -> list[str]:
         return [f"{card['name']}_{card['image']}{number}" for number in range(card["functions"])]
@@ -93,7 +92,7 @@ class FunctionsNamedByImage(RackDriver):
 
 @wrong("identity", "WHF-404")
 class FunctionsCountedAnew(RackDriver):
-    """The functions of a card are numbered by a counter that goes on with each new card."""
+    """Numbers functions with a counter in memory, which depends on the order of cards."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -106,7 +105,7 @@ class FunctionsCountedAnew(RackDriver):
 
 @wrong("identity", "WHF-401")
 class LateFunctionsWithoutOwner(RackDriver):
-    """The functions of a card that came later are only put into the tree."""
+    """Adds the functions of later cards to the tree without an inventory or an owner."""
 
     known: frozenset[str] | None = None
 
@@ -129,7 +128,7 @@ class LateFunctionsWithoutOwner(RackDriver):
 
 @wrong("identity", "WHF-303")
 class NodeObjectShrinksWhenBusy(RackDriver):
-    """A node's object has less processors than the tree while cards are busy."""
+    """Reports fewer processors in the ComputeNode than in the tree while cards are busy."""
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         node = super().get_available_resource(nodename)
@@ -139,7 +138,7 @@ class NodeObjectShrinksWhenBusy(RackDriver):
 
 @wrong("identity", "WHF-401")
 class NodeObjectLosesCards(RackDriver):
-    """A node's object has two processors for each card that there is; the tree has all."""
+    """Reports two processors fewer in the ComputeNode for each removed card."""
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         node = super().get_available_resource(nodename)
@@ -149,7 +148,7 @@ class NodeObjectLosesCards(RackDriver):
 
 @wrong("identity", "WHF-403")
 class RandomUuid(HostDriver):
-    """A device has a random uuid, and another one when it returns."""
+    """Gives a device a random uuid, and another one when the device returns."""
 
     def device_uuid(self, address: str, device: dict[str, Any]) -> str:
         return str(uuid4())
@@ -157,7 +156,7 @@ class RandomUuid(HostDriver):
 
 @wrong("identity", "WHF-403")
 class UuidOfPosition(HostDriver):
-    """A device's uuid is made of the host and its position in the file."""
+    """Makes the uuid of a device from the host and the position in the file."""
 
     def device_uuid(self, address: str, device: dict[str, Any]) -> str:
         return made_of(f"{self.host} {[*self.facts['devices']].index(address)}")
@@ -165,7 +164,7 @@ class UuidOfPosition(HostDriver):
 
 @wrong("identity", "WHF-402")
 class NameOfPosition(HostDriver):
-    """A device has a part whose name has its position in the file."""
+    """Names a part of a device after the position of the device in the file."""
 
     def describe_device(
         self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]
@@ -183,7 +182,7 @@ class NameOfPosition(HostDriver):
 
 @wrong("identity", "WHF-301")
 class RenamedAfterTwelveListings(RackDriver):
-    """With the twelfth listing the functions of all cards get a suffix."""
+    """Renames the functions of all cards after the twelfth listing."""
 
     def refresh(self) -> None:
         super().refresh()

@@ -1,4 +1,4 @@
-"""Listings that are not complete, or that no backend has answered."""
+"""Drivers that publish an incomplete listing, or one that the backend did not return."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ from wharfinger.exceptions import BackendError
 
 
 class SomePages(RackDriver):
-    """Reads some pages of each list."""
+    """Reads only ``most`` pages of each list."""
 
     most: int
 
@@ -34,28 +34,28 @@ class SomePages(RackDriver):
 
 @wrong("listing", "WHF-806")
 class FirstPage(SomePages):
-    """It reads the first page of each list."""
+    """Reads only the first page of each list."""
 
     most = 1
 
 
 @wrong("listing", "WHF-305")
 class FirstTwoPages(SomePages):
-    """It reads the first two pages of each list: 200 cards."""
+    """Reads only the first two pages of each list, which have up to 200 entries."""
 
     most = 2
 
 
 @wrong("listing", "WHF-806")
 class FirstThousand(SomePages):
-    """It reads the first ten pages of each list: 1,000 cards."""
+    """Reads only the first ten pages of each list, which have up to 1,000 entries."""
 
     most = 10
 
 
 @wrong("listing", "WHF-806")
 class SkipsOneOfEachPage(RackDriver):
-    """It drops the first entry of each page but the first, which it takes for the marker."""
+    """Drops the first entry of each page after the first page."""
 
     def pages(self, what: str, **query: str) -> list[Facts]:
         entries: list[Facts] = []
@@ -70,7 +70,7 @@ class SkipsOneOfEachPage(RackDriver):
 
 @wrong("listing")
 class FailedPageIsTheEnd(RackDriver):
-    """A page that cannot be read, but for the first, ends the list."""
+    """Ends a list at a page that it cannot read, unless that is the first page."""
 
     def pages(self, what: str, **query: str) -> list[Facts]:
         entries: list[Facts] = []
@@ -90,7 +90,7 @@ class FailedPageIsTheEnd(RackDriver):
 
 @wrong("listing", "WHF-701")
 class AnyStatusIsAnswer(RackDriver):
-    """It does not look at the status of an answer, and takes what is not there for nothing."""
+    """Ignores the status of an answer, and uses empty lists for missing content."""
 
     def read(self, status: int, text: bytes) -> Any:
         return {"nodes": [], "cards": [], "next": None, **json.loads(text)}
@@ -98,7 +98,7 @@ class AnyStatusIsAnswer(RackDriver):
 
 @wrong("listing", "WHF-708")
 class DeniedIsEmpty(RackDriver):
-    """Cards that it may not see are no cards."""
+    """Publishes no cards if the service denies access to them."""
 
     def list_cards(self) -> list[Facts]:
         try:
@@ -111,7 +111,7 @@ class DeniedIsEmpty(RackDriver):
 
 @wrong("listing", "WHF-703")
 class NoCardsIsNoError(RackDriver):
-    """It publishes nodes without cards if the cards cannot be listed."""
+    """Publishes nodes without cards if it cannot list the cards."""
 
     def list_cards(self) -> list[Facts]:
         try:
@@ -122,7 +122,7 @@ class NoCardsIsNoError(RackDriver):
 
 @wrong("listing", "WHF-703")
 class KeepsTheOldCards(RackDriver):
-    """Where the cards cannot be listed they are those of the last listing."""
+    """Publishes the cards of the last listing if it cannot list the cards."""
 
     def list_cards(self) -> list[Facts]:
         try:
@@ -135,7 +135,7 @@ class KeepsTheOldCards(RackDriver):
 
 @wrong("listing", "WHF-703")
 class SkipsFailedCards(RackDriver):
-    """It asks for each card, and leaves out those that do not answer."""
+    """Requests each card, and leaves out a card whose request fails."""
 
     def list_cards(self) -> list[Facts]:
         found = []
@@ -149,7 +149,7 @@ class SkipsFailedCards(RackDriver):
 
 @wrong("listing", "WHF-401")
 class ListsOncePerMinute(RackDriver):
-    """A listing of the last minute is given again."""
+    """Uses the last listing for a minute."""
 
     listed: float | None = None
 
@@ -161,7 +161,7 @@ class ListsOncePerMinute(RackDriver):
 
 @wrong("listing", "WHF-701")
 class RaisesTheThirdTime(HostDriver):
-    """Two failures in a row are no failure."""
+    """Raises an error only at the third failure in a row."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -179,7 +179,7 @@ class RaisesTheThirdTime(HostDriver):
 
 @wrong("listing", "WHF-701")
 class DeniedFileIsEmpty(HostDriver):
-    """A file that may not be read has no devices."""
+    """Publishes no devices if it has no permission to read the file."""
 
     def load(self) -> dict[str, Any]:
         try:
@@ -192,7 +192,7 @@ class DeniedFileIsEmpty(HostDriver):
 
 @wrong("listing", "WHF-701")
 class HalfAFileIsEnough(HostDriver):
-    """Of a file that breaks off it takes the devices that it can read."""
+    """Publishes the readable devices of a file that is cut off."""
 
     def parse(self, text: str) -> dict[str, Any]:
         try:
@@ -209,7 +209,7 @@ class HalfAFileIsEnough(HostDriver):
 
 @wrong("listing")
 class KeyOfTwoDigits(RackDriver):
-    """Nodes are kept by the last two digits of their numbers: a hundred at most."""
+    """Keeps nodes by the last two characters of their names, and so loses some."""
 
     def list_nodes(self) -> dict[str, Facts]:
         nodes = super().list_nodes()
@@ -219,7 +219,7 @@ class KeyOfTwoDigits(RackDriver):
 
 @wrong("listing")
 class PollForgetsCards(RackDriver):
-    """A poll forgets the cards of a node before it asks for them."""
+    """Forgets the cards of a changed node before it requests them, even if the request fails."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         if since is not None:
@@ -231,7 +231,7 @@ class PollForgetsCards(RackDriver):
 
 @wrong("listing", "WHF-708")
 class SnapshotByHalves(RackDriver):
-    """The nodes of a listing are kept where its cards could not be listed."""
+    """Keeps the nodes of a listing, without cards, if it cannot list the cards."""
 
     def refresh(self) -> None:
         self.nodes = self.list_nodes()
@@ -241,7 +241,7 @@ class SnapshotByHalves(RackDriver):
 
 @wrong("listing", "WHF-704")
 class ShortAnswerIsTheEnd(RackDriver):
-    """It takes the complete part of a truncated answer for the whole answer."""
+    """Uses the complete part of a truncated answer as the whole answer."""
 
     def read(self, status: int, text: bytes) -> Any:
         try:
@@ -255,7 +255,7 @@ class ShortAnswerIsTheEnd(RackDriver):
 
 @wrong("listing", "WHF-703")
 class ResetIsAnEmptyAnswer(RackDriver):
-    """A connection that was reset after the request is an empty list."""
+    """Uses an empty list if the connection is reset after a request for cards."""
 
     def send(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
         try:
