@@ -1,4 +1,4 @@
-"""Drivers that change their process, or cost too much."""
+"""Drivers that change their process or use too much. Each docstring says what is wrong."""
 
 import decimal
 import gc
@@ -31,7 +31,7 @@ from wharfinger.providers import Inventory, ProviderTree
 
 @wrong("process", "WHF-813", apart=True)
 class PatchesTheTree(RackDriver):
-    """It changes how reservations are written, for all drivers of the process."""
+    """Replaces ProviderTree.reserve for all drivers of the process."""
 
     def init_host(self, service: Service) -> None:
         reserve = ProviderTree.reserve
@@ -44,7 +44,7 @@ class PatchesTheTree(RackDriver):
 
 @wrong("process", "WHF-813", apart=True)
 class PatchesObjects(HostDriver):
-    """It gives all node objects of the process a method more."""
+    """Adds a method to the ComputeNode class of the process."""
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         ComputeNode.is_host = lambda node: True  # type: ignore[attr-defined]
@@ -53,7 +53,7 @@ class PatchesObjects(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class PatchesSockets(RackDriver):
-    """It gives all sockets of the process its timeout."""
+    """Sets the default timeout of all sockets of the process."""
 
     def init_host(self, service: Service) -> None:
         socket.setdefaulttimeout(self.timeout)
@@ -61,7 +61,7 @@ class PatchesSockets(RackDriver):
 
 @wrong("process", "WHF-813", apart=True)
 class PatchesSleep(RackDriver):
-    """It replaces a function of the standard library for all of the process."""
+    """Replaces time.sleep for the whole process."""
 
     def init_host(self, service: Service) -> None:
         own = time.sleep
@@ -70,7 +70,7 @@ class PatchesSleep(RackDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class ChangesTheDirectory(HostDriver):
-    """It works in the directory of its file."""
+    """Changes the working directory in init_host."""
 
     def init_host(self, service: Service) -> None:
         os.chdir(self.path.parent)
@@ -78,7 +78,7 @@ class ChangesTheDirectory(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class ChangesTheDirectoryOnce(HostDriver):
-    """It changes to the directory of its file with the second reading, and stays there."""
+    """Changes the working directory in the second reading of the file."""
 
     readings = 0
 
@@ -91,7 +91,7 @@ class ChangesTheDirectoryOnce(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class ChangesTheUmask(HostDriver):
-    """It lets no other user read what the process writes."""
+    """Sets the umask of the process."""
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         os.umask(0o077)
@@ -100,7 +100,7 @@ class ChangesTheUmask(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class TakesASignal(RackDriver):
-    """It reads the list anew where the process gets SIGHUP."""
+    """Installs a handler for SIGHUP."""
 
     def init_host(self, service: Service) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -109,7 +109,7 @@ class TakesASignal(RackDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class BlocksSignals(RackDriver):
-    """It blocks SIGTERM while it programs a card, and never again allows it."""
+    """Blocks SIGTERM for a programming, and never unblocks it."""
 
     def load_image(self, card: str, image: str) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -118,7 +118,7 @@ class BlocksSignals(RackDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class SetsTheTimeZone(RackDriver):
-    """It sets the time zone of the process when it looks whether a card is clean."""
+    """Sets the time zone of the process when it describes a node."""
 
     def update_provider_tree(
         self,
@@ -134,7 +134,7 @@ class SetsTheTimeZone(RackDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class NeedsNoProxy(RackDriver):
-    """It switches proxies off for all of the process."""
+    """Sets no_proxy in the environment of the process."""
 
     def init_host(self, service: Service) -> None:
         os.environ["no_proxy"] = "*"
@@ -142,7 +142,7 @@ class NeedsNoProxy(RackDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class SetsTheLocale(HostDriver):
-    """It sets the locale of the process to parse figures."""
+    """Sets the locale of the process."""
 
     def init_host(self, service: Service) -> None:
         locale.setlocale(locale.LC_NUMERIC, "C.UTF-8")
@@ -150,7 +150,7 @@ class SetsTheLocale(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class ProfilesItself(RackDriver):
-    """It sets the timer of profilers."""
+    """Sets the profiling timer of the process."""
 
     def init_host(self, service: Service) -> None:
         signal.setitimer(signal.ITIMER_PROF, 3600)
@@ -158,7 +158,7 @@ class ProfilesItself(RackDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class LowersItsPriority(HostDriver):
-    """It lowers the priority of the process while it reads, for good."""
+    """Lowers the priority of the process in each reading of the file."""
 
     def read_text(self) -> str:
         os.nice(1)
@@ -167,7 +167,7 @@ class LowersItsPriority(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class LimitsFiles(RackDriver):
-    """It changes the number of files that the process may open."""
+    """Lowers the limit on open files of the process."""
 
     def init_host(self, service: Service) -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -176,7 +176,7 @@ class LimitsFiles(RackDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class SwitchesThreadsRarely(HostDriver):
-    """It lets threads run for longer, to parse faster."""
+    """Sets the switch interval of the interpreter."""
 
     def parse(self, text: str) -> dict[str, Any]:
         sys.setswitchinterval(0.5)
@@ -185,7 +185,7 @@ class SwitchesThreadsRarely(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class NeedsSmallStacks(RackDriver):
-    """It sets the stack size of all threads that start later."""
+    """Sets the stack size of later threads."""
 
     def init_host(self, service: Service) -> None:
         threading.stack_size(1 << 19)
@@ -193,7 +193,7 @@ class NeedsSmallStacks(RackDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class ReadsInTheDirectory(HostDriver):
-    """It changes to the directory of its file for the time of a reading."""
+    """Changes the working directory while it reads the file, and changes back afterwards."""
 
     def read_text(self) -> str:
         before = Path.cwd()
@@ -206,7 +206,7 @@ class ReadsInTheDirectory(HostDriver):
 
 @wrong("process", "WHF-813", apart=True)
 class PatchesWhileConnected(RackDriver):
-    """It replaces a function of Python, and cleanup_host puts the original back."""
+    """Replaces json.loads in init_host, and restores it in cleanup_host."""
 
     def init_host(self, service: Service) -> None:
         self.original = json.loads
@@ -221,7 +221,7 @@ class PatchesWhileConnected(RackDriver):
 
 @wrong("process", "WHF-813", apart=True)
 class ChangesThePort(RackDriver):
-    """It sets an attribute of a class of Python, for all connections of the process."""
+    """Sets the default port of HTTPConnection for the whole process."""
 
     def init_host(self, service: Service) -> None:
         http.client.HTTPConnection.default_port = 8080
@@ -229,7 +229,7 @@ class ChangesThePort(RackDriver):
 
 @wrong("process", "WHF-812", apart=True)
 class ConfiguresLogging(RackDriver):
-    """It configures logging to standard error itself."""
+    """Configures the logging of the process."""
 
     def init_host(self, service: Service) -> None:
         logging.basicConfig(level=logging.DEBUG, force=True)
@@ -237,7 +237,7 @@ class ConfiguresLogging(RackDriver):
 
 @wrong("process", "WHF-812", apart=True)
 class SilencesALibrary(RackDriver):
-    """It silences the loggers of a library that the framework uses, too."""
+    """Sets the level of a logger that belongs to a library of the framework."""
 
     def init_host(self, service: Service) -> None:
         logging.getLogger("keystoneauth").setLevel(logging.CRITICAL)
@@ -245,7 +245,7 @@ class SilencesALibrary(RackDriver):
 
 @wrong("process", "WHF-812", apart=True)
 class SilencesLogging(RackDriver):
-    """It switches the warnings of all loggers off while it lists, and forgets to switch them on."""
+    """Disables warnings of all loggers when it lists nodes, and never enables them again."""
 
     def list_nodes(self) -> dict[str, Facts]:
         logging.disable(logging.WARNING)
@@ -254,7 +254,7 @@ class SilencesLogging(RackDriver):
 
 @wrong("process", "WHF-812", apart=True)
 class SilencesWarnings(RackDriver):
-    """It ignores all warnings of the process."""
+    """Adds a filter that ignores ResourceWarning in the whole process."""
 
     def init_host(self, service: Service) -> None:
         warnings.simplefilter("ignore", ResourceWarning)
@@ -262,7 +262,7 @@ class SilencesWarnings(RackDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class SeedsRandom(RackDriver):
-    """It seeds the random numbers of the process, for the order of its requests."""
+    """Seeds the random generator of the process in each listing, to shuffle cards."""
 
     def list_cards(self) -> list[Facts]:
         random.seed(self.rack)
@@ -273,7 +273,7 @@ class SeedsRandom(RackDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class SeedsRandomOnce(RackDriver):
-    """It seeds the random numbers of the process when it is connected."""
+    """Seeds the random generator of the process in init_host."""
 
     def init_host(self, service: Service) -> None:
         random.seed(42)
@@ -281,7 +281,7 @@ class SeedsRandomOnce(RackDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class DisablesTheCollector(RackDriver):
-    """It switches the collection of garbage off, and leaves it so."""
+    """Disables garbage collection, and never enables it again."""
 
     def init_host(self, service: Service) -> None:
         gc.disable()
@@ -289,7 +289,7 @@ class DisablesTheCollector(RackDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class RaisesTheRecursionLimit(HostDriver):
-    """It has a deep tree to parse, and raises the limit for all threads."""
+    """Raises the recursion limit of the process."""
 
     def parse(self, text: str) -> dict[str, Any]:
         sys.setrecursionlimit(20_000)
@@ -298,7 +298,7 @@ class RaisesTheRecursionLimit(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class RoundsDown(HostDriver):
-    """It sets how decimals of the thread are rounded."""
+    """Sets how decimals are rounded in the thread."""
 
     def units(self, address: str, device: dict[str, Any]) -> int:
         decimal.getcontext().rounding = decimal.ROUND_DOWN
@@ -307,7 +307,7 @@ class RoundsDown(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class ExtendsThePath(HostDriver):
-    """It adds the directory of its file to the path of modules, with each reading."""
+    """Appends a directory to sys.path in each reading of the file."""
 
     def read_text(self) -> str:
         sys.path.append(str(self.path.parent))
@@ -316,7 +316,7 @@ class ExtendsThePath(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class HooksExceptions(RackDriver):
-    """It reports exceptions that no code catches itself."""
+    """Replaces sys.excepthook."""
 
     def init_host(self, service: Service) -> None:
         sys.excepthook = lambda *_: None
@@ -324,7 +324,7 @@ class HooksExceptions(RackDriver):
 
 @wrong("process", "WHF-814", apart=True)
 class Prints(RackDriver):
-    """It prints what it lists."""
+    """Prints the number of nodes after each listing."""
 
     def refresh(self) -> None:
         super().refresh()
@@ -333,7 +333,7 @@ class Prints(RackDriver):
 
 @wrong("process", "WHF-814", apart=True)
 class WritesToTheDescriptor(HostDriver):
-    """It writes to the standard error output beside Python."""
+    """Writes to file descriptor 2 instead of sys.stderr."""
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         os.write(2, b"asked for the node\n")
@@ -342,7 +342,7 @@ class WritesToTheDescriptor(HostDriver):
 
 @wrong("process", "WHF-815", apart=True)
 class SleepsForEachNode(RackDriver):
-    """It waits for a moment after each node, to be kind to the framework."""
+    """Sleeps for 0.1 s for each node that it describes."""
 
     def describe_node(self, tree: ProviderTree, node: str, facts: Facts) -> None:
         time.sleep(0.1)
@@ -351,7 +351,7 @@ class SleepsForEachNode(RackDriver):
 
 @wrong("process", "WHF-815", apart=True)
 class SleepsAfterAFailure(RackDriver):
-    """It waits for a second before it asks again."""
+    """Sleeps for a second after a failed request, and sends the request again."""
 
     def send(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
         try:
@@ -363,7 +363,7 @@ class SleepsAfterAFailure(RackDriver):
 
 @wrong("process", "WHF-816", apart=True)
 class KeepsEverySnapshot(RackDriver):
-    """It keeps the history of all listings in memory."""
+    """Keeps all snapshots in memory."""
 
     history: ClassVar[list[Any]] = []
 
@@ -374,7 +374,7 @@ class KeepsEverySnapshot(RackDriver):
 
 @wrong("process", "WHF-816", apart=True)
 class KeepsEveryTree(RackDriver):
-    """It keeps each tree that it has described."""
+    """Keeps all trees that it has described in memory."""
 
     trees: ClassVar[list[ProviderTree]] = []
 
@@ -385,7 +385,7 @@ class KeepsEveryTree(RackDriver):
 
 @wrong("process", "WHF-804", apart=True)
 class LeavesProcesses(RackDriver):
-    """It runs a program with each listing, and never asks how that has ended."""
+    """Starts a process after each listing, and never waits for its end."""
 
     def refresh(self) -> None:
         super().refresh()
@@ -394,7 +394,7 @@ class LeavesProcesses(RackDriver):
 
 @wrong("process", "WHF-805", apart=True)
 class LeaksWithEachProgramming(RackDriver):
-    """It opens the log of programmings each time, and never closes it."""
+    """Opens a file for each programming, and never closes it."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -407,7 +407,7 @@ class LeaksWithEachProgramming(RackDriver):
 
 @wrong("process", "WHF-805", apart=True)
 class LeaksWithEachQuestion(RackDriver):
-    """It has another socket for each question for the function of a card."""
+    """Opens a socket for each call of current_function, and never closes it."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -420,7 +420,7 @@ class LeaksWithEachQuestion(RackDriver):
 
 @wrong("process", "WHF-804", apart=True)
 class StartsATimerEachTime(RackDriver):
-    """Each listing starts a timer that outlives it; cleanup_host ends the last one."""
+    """Starts a timer after each listing, and stops only the last one in cleanup_host."""
 
     timer: threading.Timer | None = None
 
@@ -437,7 +437,7 @@ class StartsATimerEachTime(RackDriver):
 
 @wrong("process", "WHF-805", apart=True)
 class KeepsTheFileOpen(HostDriver):
-    """Each description of the host opens its file once more."""
+    """Opens a file for each description of the host, and never closes it."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -450,7 +450,7 @@ class KeepsTheFileOpen(HostDriver):
 
 @wrong("process", "WHF-805", apart=True)
 class LeaksAfterFailures(RackDriver):
-    """A connection on which a request has failed is kept open."""
+    """Opens a socket for each failed request, and never closes it."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -463,7 +463,7 @@ class LeaksAfterFailures(RackDriver):
 
 @wrong("process", "WHF-802", apart=True)
 class QuadraticInDevices(HostDriver):
-    """For each device it walks the whole tree, in code of the framework."""
+    """Walks the whole tree for each device, in code of the framework."""
 
     def describe_device(
         self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]
@@ -474,7 +474,7 @@ class QuadraticInDevices(HostDriver):
 
 @wrong("process", "WHF-802", apart=True)
 class QuadraticInNodes(RackDriver):
-    """For each node it looks through the cards of all nodes, in code of the interpreter."""
+    """Sorts the cards of all nodes for each node, mostly in code of the interpreter."""
 
     def describe_node(self, tree: ProviderTree, node: str, facts: Facts) -> None:
         names = [card["name"] for cards in self.cards.values() for card in cards]
@@ -484,7 +484,7 @@ class QuadraticInNodes(RackDriver):
 
 @wrong("process", "WHF-802", apart=True)
 class QuadraticInBytes(RackDriver):
-    """For each card it writes the whole snapshot as text, in C."""
+    """Converts the whole snapshot to text for each card, in C code."""
 
     def describe_card(self, tree: ProviderTree, node: str, card: Facts) -> None:
         assert card["name"] in str(self.cards)
@@ -493,7 +493,7 @@ class QuadraticInBytes(RackDriver):
 
 @wrong("process", "WHF-803", apart=True)
 class SharesASnapshot(HostDriver):
-    """All instances have one snapshot."""
+    """Shares a snapshot among all instances."""
 
     shared: ClassVar[dict[str, Any]] = {}
 
@@ -506,7 +506,7 @@ class SharesASnapshot(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class ChangesADefault(RackDriver):
-    """It changes an option of the framework for all instances."""
+    """Sets OS_CLOUD in the environment of the process until cleanup_host."""
 
     def init_host(self, service: Service) -> None:
         os.environ["OS_CLOUD"] = "rack"
@@ -517,7 +517,7 @@ class ChangesADefault(RackDriver):
 
 @wrong("process", "WHF-813", apart=True)
 class PatchesInventories(HostDriver):
-    """It changes a method of inventories with the first busy device."""
+    """Replaces a property of Inventory when it reserves a device."""
 
     def reserve(self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]) -> None:
         Inventory.is_fully_reserved = property(  # type: ignore[method-assign,assignment]

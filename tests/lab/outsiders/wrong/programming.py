@@ -1,4 +1,4 @@
-"""Programming and reshapes that do not do what they say."""
+"""Drivers with wrong programmings or reshapes. Each docstring says what is wrong."""
 
 import json
 from collections.abc import Collection
@@ -15,7 +15,7 @@ from wharfinger.providers import ProviderTree
 
 
 class Notes(RackDriver):
-    """Notes the functions that it was asked for."""
+    """Reports the function in ``noted`` for a provider, if there is one."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -29,7 +29,7 @@ class Notes(RackDriver):
 
 @wrong("programming", "WHF-925")
 class EchoesWhatWasAsked(Notes):
-    """The function of a card is what it was last to be programmed with."""
+    """Reports the function of the last request to program a card, not the card's function."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         super().program(provider_uuid, image, function)
@@ -38,7 +38,7 @@ class EchoesWhatWasAsked(Notes):
 
 @wrong("programming", "WHF-926")
 class EchoesWhatFailed(Notes):
-    """The function of a card is what it was to be programmed with, where that failed, too."""
+    """Reports the requested function of a card after a programming failed."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         try:
@@ -50,7 +50,7 @@ class EchoesWhatFailed(Notes):
 
 @wrong("programming", "WHF-925")
 class EchoesForAName(RackDriver):
-    """It reports the requested function, also if the image has another one."""
+    """Reports the requested function for an image that has another function."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -69,7 +69,7 @@ class EchoesForAName(RackDriver):
 
 @wrong("programming", "WHF-925")
 class AnswersFromTheSnapshot(RackDriver):
-    """The function of a card is that of the last listing; a programming corrects that."""
+    """Reports the function of a card from its snapshot, which a programming updates."""
 
     def card(self, provider_uuid: str) -> Facts:
         name = self.names[provider_uuid]
@@ -89,7 +89,7 @@ class AnswersFromTheSnapshot(RackDriver):
 
 @wrong("programming", "WHF-922")
 class DoesNotLookAtTheAnswer(RackDriver):
-    """A programming returns whatever the service has answered."""
+    """Ignores the service's answer to a programming."""
 
     def load_image(self, card: str, image: str) -> None:
         try:
@@ -100,7 +100,7 @@ class DoesNotLookAtTheAnswer(RackDriver):
 
 @wrong("programming")
 class ReturnsBeforeItIsDone(RackDriver):
-    """A programming returns, and is done when the function is asked for the second time."""
+    """Loads the image only in the next call of current_function."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -120,7 +120,7 @@ class ReturnsBeforeItIsDone(RackDriver):
 
 @wrong("programming", "WHF-921")
 class ProgramsTheFirstCard(RackDriver):
-    """The card in the first slot of the node is programmed, whichever was asked for."""
+    """Programs the first card of the node instead of the given card."""
 
     def load_image(self, card: str, image: str) -> None:
         super().load_image(card.rpartition("_card")[0] + "_card0", image)
@@ -128,7 +128,7 @@ class ProgramsTheFirstCard(RackDriver):
 
 @wrong("programming", "WHF-921")
 class ProgramsTheNextCard(RackDriver):
-    """The next card of the node is programmed, too."""
+    """Programs the given card and the next card of the node."""
 
     def load_image(self, card: str, image: str) -> None:
         super().load_image(card, image)
@@ -141,7 +141,7 @@ class ProgramsTheNextCard(RackDriver):
 
 @wrong("programming", "WHF-924")
 class RefusesWhatWasLost(RackDriver):
-    """A programming whose answer is lost is refused."""
+    """Raises ProgrammingRefused if the request to program a card fails."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         try:
@@ -154,7 +154,7 @@ class RefusesWhatWasLost(RackDriver):
 
 @wrong("programming", "WHF-924")
 class RefusesWhatCannotBeRead(RackDriver):
-    """A programming whose answer cannot be read is refused."""
+    """Raises ProgrammingRefused if it cannot read the answer to a programming."""
 
     def load_image(self, card: str, image: str) -> None:
         try:
@@ -170,7 +170,7 @@ class RefusesWhatCannotBeRead(RackDriver):
 
 @wrong("programming", "WHF-923")
 class ScopeOfTheFirst(RackDriver):
-    """It names the first card of the rack as the scope of each programming."""
+    """Returns the first card of the rack as the scope of every programming."""
 
     def programming_scope(self, provider_uuid: str) -> Collection[str]:
         return (next(iter(self.names), provider_uuid),)
@@ -178,7 +178,7 @@ class ScopeOfTheFirst(RackDriver):
 
 @wrong("programming", "WHF-921")
 class KeepsTheOldTrait(RackDriver):
-    """A card that was programmed has the trait of its earlier function, too."""
+    """Keeps all earlier traits of a card."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -192,7 +192,7 @@ class KeepsTheOldTrait(RackDriver):
 
 @wrong("programming", "WHF-931")
 class CleanOfAnybody(RackDriver):
-    """It reports unknown providers as clean."""
+    """Reports unknown providers as clean."""
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         return provider_uuid not in self.names or super().is_clean(provider_uuid, since)
@@ -200,7 +200,7 @@ class CleanOfAnybody(RackDriver):
 
 @wrong("programming")
 class MovesToTheFirstDevice(HostDriver):
-    """A reshape moves all units of an instance to the first device."""
+    """Moves all units of an instance to the first device in a reshape."""
 
     def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
         first = next(iter(self.facts["devices"]))
@@ -211,7 +211,7 @@ class MovesToTheFirstDevice(HostDriver):
 
 @wrong("programming")
 class MovesToTheLastDevice(HostDriver):
-    """A reshape moves the units of an instance to the last of the devices that have room."""
+    """Moves the units of each instance to the last devices, not to those that it uses."""
 
     def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
         root = tree.data(node).uuid
@@ -228,7 +228,7 @@ class MovesToTheLastDevice(HostDriver):
 
 @wrong("programming")
 class MovesTheOtherInstances(HostDriver):
-    """A reshape moves the units of each instance to the devices that another one uses."""
+    """Moves the units of an instance with one device to the next device in a reshape."""
 
     def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
         own = self.facts["instances"]
@@ -244,7 +244,7 @@ class MovesTheOtherInstances(HostDriver):
 
 @wrong("programming", "WHF-601")
 class LosesTheSecondDevice(HostDriver):
-    """A reshape keeps what an instance has of one device."""
+    """Moves only the units of one device of each instance in a reshape."""
 
     def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
         before = {*held}

@@ -1,4 +1,4 @@
-"""Reservations of what is free, and none of what is busy."""
+"""Drivers that reserve free providers, or do not reserve busy ones."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from wharfinger.providers import ProviderTree
 
 @wrong("reservation", "WHF-507")
 class ReservesNodeToo(RackDriver):
-    """The node of a busy card is reserved with it."""
+    """Reserves the node of a busy card, too."""
 
     def reserve(self, tree: ProviderTree, card: Facts, names: Sequence[str]) -> None:
         super().reserve(tree, card, [card["node"], *names])
@@ -24,7 +24,7 @@ class ReservesNodeToo(RackDriver):
 
 @wrong("reservation", "WHF-509")
 class ReservesHostOfTwo(HostDriver):
-    """The host is reserved while two devices or more are busy."""
+    """Reserves the host while two or more devices are busy."""
 
     def describe_host(self, tree: ProviderTree, node: str) -> None:
         super().describe_host(tree, node)
@@ -34,7 +34,7 @@ class ReservesHostOfTwo(HostDriver):
 
 @wrong("reservation", "WHF-507")
 class ReservesOtherFunctions(RackDriver):
-    """All functions of a node are reserved while one of its cards is busy."""
+    """Reserves the functions of all cards of a node while one card is busy."""
 
     def describe_card(self, tree: ProviderTree, node: str, card: Facts) -> None:
         super().describe_card(tree, node, card)
@@ -44,7 +44,7 @@ class ReservesOtherFunctions(RackDriver):
 
 
 class NumbersHarness(HostHarness):
-    """Twelve devices, whose addresses are numbers."""
+    """Has twelve devices, whose addresses are numbers."""
 
     count = 12
 
@@ -58,7 +58,7 @@ class NumbersHarness(HostHarness):
 
 @wrong("reservation", "WHF-509", harness=NumbersHarness)
 class ReservesByPrefix(HostDriver):
-    """Devices 10 and 11 are reserved with device 1, whose address begins as theirs."""
+    """Reserves a device if its address begins with the address of a busy device."""
 
     def describe_device(
         self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]
@@ -71,7 +71,7 @@ class ReservesByPrefix(HostDriver):
 
 @wrong("reservation", "WHF-508")
 class FreeByTheClock(RackDriver):
-    """A card is free again 2 s after it was first seen busy."""
+    """Publishes a busy card as free 2 s after it was first seen busy."""
 
     SECONDS: ClassVar[float] = 2.0
 
@@ -89,7 +89,7 @@ class FreeByTheClock(RackDriver):
 
 @wrong("reservation", "WHF-508")
 class FreeAfterTenReadings(HostDriver):
-    """A device that was busy for ten readings is taken to be free."""
+    """Publishes a device as free from the eleventh reading in a row that shows it busy."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -105,7 +105,7 @@ class FreeAfterTenReadings(HostDriver):
 
 @wrong("reservation", "WHF-509")
 class FreeWhileOneIsGone(RackDriver):
-    """The cards of a node are free while another card of the node is gone."""
+    """Publishes all cards of a node as free while a card of the node is removed."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -122,7 +122,7 @@ class FreeWhileOneIsGone(RackDriver):
 
 @wrong("reservation")
 class NotBusyIsClean(RackDriver):
-    """It reports each card that is not busy as clean."""
+    """Reports every card that is not busy as clean."""
 
     def was_cleaned(self, card: Facts, since: datetime) -> bool:
         return not self.is_busy(card)
@@ -130,7 +130,7 @@ class NotBusyIsClean(RackDriver):
 
 @wrong("reservation")
 class CleanedOnceIsClean(RackDriver):
-    """It reports a card as clean that was cleaned before the given time."""
+    """Reports a card as clean that was cleaned only before the given time."""
 
     def was_cleaned(self, card: Facts, since: datetime) -> bool:
         return card["cleaned"] is not None and not self.is_busy(card)
@@ -138,7 +138,7 @@ class CleanedOnceIsClean(RackDriver):
 
 @wrong("reservation", "WHF-501")
 class LeavesFunctionsFree(RackDriver):
-    """The functions of a busy card are free."""
+    """Reserves a busy card, but not its functions."""
 
     def reserve(self, tree: ProviderTree, card: Facts, names: Sequence[str]) -> None:
         super().reserve(tree, card, names[:1])
@@ -146,7 +146,7 @@ class LeavesFunctionsFree(RackDriver):
 
 @wrong("reservation", "WHF-510")
 class LeavesTheLastFree(RackDriver):
-    """The last card of a listing is never reserved."""
+    """Never reserves the last card of a listing."""
 
     def is_busy(self, card: Facts) -> bool:
         last = [*self.cards.values()][-1][-1:]
@@ -155,7 +155,7 @@ class LeavesTheLastFree(RackDriver):
 
 @wrong("reservation", "WHF-509")
 class OneBusyNode(RackDriver):
-    """Cards are reserved in one node alone, the first that has a busy one."""
+    """Reserves cards of only one node, the first node with a busy card."""
 
     def is_busy(self, card: Facts) -> bool:
         every = [one for cards in self.cards.values() for one in cards]
@@ -165,7 +165,7 @@ class OneBusyNode(RackDriver):
 
 @wrong("reservation", "WHF-506")
 class OneBusyDevice(HostDriver):
-    """It remembers the device that became busy last."""
+    """Reserves only the last of the busy devices in the file."""
 
     def reserve(self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]) -> None:
         busy = [one for one, its in self.facts["devices"].items() if its["state"] != "ok"]
@@ -175,7 +175,7 @@ class OneBusyDevice(HostDriver):
 
 @wrong("reservation")
 class PollFreesOtherNodes(RackDriver):
-    """A poll takes the cards of the nodes that it does not name for free."""
+    """Publishes the cards of the nodes that a poll has not named as free."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         changed, mark = super().changed_nodes(since)
@@ -187,7 +187,7 @@ class PollFreesOtherNodes(RackDriver):
 
 @wrong("reservation")
 class BusyStaysUntilRestart(RackDriver):
-    """A card that was seen busy in two polls stays reserved until the driver is started again."""
+    """Keeps a card reserved until a restart after two polls have shown it busy."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -209,7 +209,7 @@ class BusyStaysUntilRestart(RackDriver):
 
 @wrong("reservation")
 class NewCardsAreFree(RackDriver):
-    """A card that was added while the driver runs is never reserved."""
+    """Never reserves a card that was added after the first listing."""
 
     known: frozenset[str] | None = None
 

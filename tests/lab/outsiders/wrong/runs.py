@@ -1,6 +1,6 @@
-"""Drivers that end, stop or silence the process that examines them.
+"""Drivers that end, stop or silence the process of the kit.
 
-The rules that are named are those in which that happens.
+The rules in the decorator are those during which it happens.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from wharfinger.providers import ProviderTree
 
 @wrong("runs", "WHF-501", apart=True)
 class ExitsWhenBusy(RackDriver):
-    """It ends the process, with success, where a card is busy."""
+    """Ends the process with exit code 0 when a card is busy."""
 
     def is_busy(self, card: Facts) -> bool:
         if super().is_busy(card):
@@ -36,7 +36,7 @@ class ExitsWhenBusy(RackDriver):
 
 @wrong("runs", "WHF-201", apart=True)
 class ExitsInTheEnd(RackDriver):
-    """It ends the process, with success, in cleanup_host."""
+    """Ends the process with exit code 0 in cleanup_host."""
 
     def cleanup_host(self) -> None:
         os._exit(0)
@@ -44,7 +44,7 @@ class ExitsInTheEnd(RackDriver):
 
 @wrong("runs", "WHF-302", "WHF-303", "WHF-301", "WHF-305", apart=True)
 class ExitsAtExit(RackDriver):
-    """It has the process end with success, whatever comes."""
+    """Registers an exit handler that ends the process with exit code 0."""
 
     def init_host(self, service: Service) -> None:
         atexit.register(os._exit, 0)
@@ -52,7 +52,7 @@ class ExitsAtExit(RackDriver):
 
 @wrong("runs", "WHF-301", "WHF-305", apart=True)
 class ExitsInAThread(HostDriver):
-    """A thread of it ends the process some seconds later."""
+    """Ends the process with exit code 0 in a thread, four seconds after init_host."""
 
     def init_host(self, service: Service) -> None:
         thread = threading.Timer(4, os._exit, (0,))
@@ -62,7 +62,7 @@ class ExitsInAThread(HostDriver):
 
 @wrong("runs", "WHF-701", apart=True)
 class RaisesSystemExit(HostDriver):
-    """It gives up by sys.exit(0) where its file cannot be read."""
+    """Calls sys.exit(0) if it cannot read its file."""
 
     def load(self) -> dict[str, Any]:
         try:
@@ -73,7 +73,7 @@ class RaisesSystemExit(HostDriver):
 
 @wrong("runs", "WHF-701", apart=True)
 class RaisesCancelled(RackDriver):
-    """A request that fails raises what is no Exception."""
+    """Raises CancelledError, which is not an Exception, when a request fails."""
 
     def failed(self, operation: str, error: Exception) -> Exception:
         raise asyncio.CancelledError(operation)
@@ -81,7 +81,7 @@ class RaisesCancelled(RackDriver):
 
 @wrong("runs", "WHF-931", apart=True)
 class KillsItself(RackDriver):
-    """It kills its process when a card is asked whether it is clean."""
+    """Sends SIGKILL to its process in is_clean."""
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
         signal.raise_signal(signal.SIGKILL)
@@ -90,7 +90,7 @@ class KillsItself(RackDriver):
 
 @wrong("runs", "WHF-501", apart=True)
 class InterruptsItself(HostDriver):
-    """It sends SIGINT to its process when a device is busy."""
+    """Sends SIGINT to its process when a device is busy."""
 
     def reserve(self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -98,7 +98,7 @@ class InterruptsItself(HostDriver):
 
 @wrong("runs", "WHF-701", apart=True)
 class TerminatesItself(HostDriver):
-    """It sends SIGTERM to its process where its file cannot be read."""
+    """Sends SIGTERM to its process if it cannot read its file."""
 
     def load(self) -> dict[str, Any]:
         try:
@@ -110,7 +110,7 @@ class TerminatesItself(HostDriver):
 
 @wrong("runs", "WHF-921", apart=True)
 class Crashes(RackDriver):
-    """It reads where there is no memory, when a card is programmed."""
+    """Reads from address 0 when it programs a card, which crashes the process."""
 
     def load_image(self, card: str, image: str) -> None:
         ctypes.string_at(0)
@@ -118,7 +118,7 @@ class Crashes(RackDriver):
 
 @wrong("runs", "WHF-802", apart=True)
 class Aborts(HostDriver):
-    """It aborts when the host has more than ten devices."""
+    """Aborts the process when the host has more than ten devices."""
 
     def refresh(self) -> None:
         super().refresh()
@@ -128,7 +128,7 @@ class Aborts(HostDriver):
 
 @wrong("runs", "WHF-201", "WHF-811", apart=True)
 class ClosesStdout(RackDriver):
-    """It closes the standard output, as daemons do."""
+    """Closes the standard output in init_host, as daemons do."""
 
     def init_host(self, service: Service) -> None:
         os.close(1)
@@ -136,7 +136,7 @@ class ClosesStdout(RackDriver):
 
 @wrong("runs", "WHF-201", apart=True)
 class ClosesEverything(HostDriver):
-    """It closes all descriptors that it does not know, as daemons do."""
+    """Closes all file descriptors in init_host, as daemons do."""
 
     def init_host(self, service: Service) -> None:
         os.closerange(0, 256)
@@ -144,7 +144,7 @@ class ClosesEverything(HostDriver):
 
 @wrong("runs", "WHF-201", "WHF-811", apart=True)
 class RedirectsStdout(RackDriver):
-    """It has what the process writes go nowhere."""
+    """Redirects standard output and standard error to /dev/null."""
 
     def init_host(self, service: Service) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -155,7 +155,7 @@ class RedirectsStdout(RackDriver):
 
 @wrong("runs", "WHF-811", "WHF-814", apart=True)
 class ReplacesStdout(RackDriver):
-    """It replaces sys.stdout."""
+    """Replaces sys.stdout by a file that discards the output."""
 
     def init_host(self, service: Service) -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
@@ -163,7 +163,7 @@ class ReplacesStdout(RackDriver):
 
 @wrong("runs", "WHF-201", apart=True)
 class Daemonizes(HostDriver):
-    """It goes on in a child process, and ends this one with success."""
+    """Forks in init_host, and ends the parent with exit code 0."""
 
     def init_host(self, service: Service) -> None:
         if os.fork():
@@ -172,7 +172,7 @@ class Daemonizes(HostDriver):
 
 @wrong("runs", "WHF-201", apart=True)
 class ForksAndReturns(HostDriver):
-    """It starts a worker that comes back from where it was started, too."""
+    """Forks in the first listing, and lets the child go on in the code of the kit, too."""
 
     worker = 0
 
@@ -184,7 +184,7 @@ class ForksAndReturns(HostDriver):
 
 @wrong("runs", "WHF-704", apart=True)
 class HangsInPython(HostDriver):
-    """It never comes back from a file that breaks off."""
+    """Never returns from reading a file that is cut off."""
 
     def parse(self, text: str) -> dict[str, Any]:
         while True:
@@ -196,7 +196,7 @@ class HangsInPython(HostDriver):
 
 @wrong("runs", "WHF-501", apart=True)
 class HangsInC(RackDriver):
-    """It never comes back, in C, and no other thread runs meanwhile, when a card is busy."""
+    """Hangs in C code when a card is busy, and lets no other thread run."""
 
     def is_busy(self, card: Facts) -> bool:
         if super().is_busy(card):
@@ -208,7 +208,7 @@ class HangsInC(RackDriver):
 
 @wrong("runs", "WHF-301", "WHF-302", apart=True)
 class HangsInInit(RackDriver):
-    """It never comes back when it is made the third time."""
+    """Never returns from the third call of its constructor."""
 
     made = 0
 
@@ -221,7 +221,7 @@ class HangsInInit(RackDriver):
 
 @wrong("runs", "WHF-201", apart=True)
 class HangsInCleanup(RackDriver):
-    """It never comes back when it is let go of."""
+    """Never returns from cleanup_host."""
 
     def cleanup_host(self) -> None:
         threading.Event().wait()
@@ -229,7 +229,7 @@ class HangsInCleanup(RackDriver):
 
 @wrong("runs", "WHF-701", apart=True)
 class HangsAndLetsNothingThrough(HostDriver):
-    """It never comes back from a failure, and lets no exception through."""
+    """Never returns after a failed reading, and catches every exception."""
 
     def load(self) -> dict[str, Any]:
         while True:
@@ -241,7 +241,7 @@ class HangsAndLetsNothingThrough(HostDriver):
 
 @wrong("runs", "WHF-804", apart=True)
 class StaysForEver(RackDriver):
-    """A thread of it, which the process waits for, never ends."""
+    """Starts a thread that never ends and is no daemon."""
 
     def init_host(self, service: Service) -> None:
         threading.Thread(target=threading.Event().wait).start()
@@ -249,7 +249,7 @@ class StaysForEver(RackDriver):
 
 @wrong("runs", "WHF-701", apart=True)
 class TakesTheAlarm(HostDriver):
-    """It limits the time of a reading by the alarm of the process, and switches that off."""
+    """Ignores SIGALRM, cancels the alarm of the process, and hangs after a failed reading."""
 
     def read_text(self) -> str:
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
@@ -263,7 +263,7 @@ class TakesTheAlarm(HostDriver):
 
 @wrong("runs", "WHF-501", apart=True)
 class ReplacesTheProgram(RackDriver):
-    """It replaces the process by another program, when a card is busy."""
+    """Replaces the program of the process when a card is busy."""
 
     def is_busy(self, card: Facts) -> bool:
         if super().is_busy(card):
