@@ -1,7 +1,7 @@
 """Refuses sentences that match tools/prose-patterns.toml: python -m tools.prose [FILE...].
 
-It reads the docstrings, comments and messages of Python files, and the paragraphs of pages. Without
-FILE, it reads all such files that git knows.
+It reads the docstrings, comments and messages of Python files, the paragraphs of pages, and release
+notes. Without FILE, it reads all such files that git knows.
 """
 
 import ast
@@ -21,7 +21,7 @@ PATTERNS: Final = Path(__file__).with_name("prose-patterns.toml")
 _MESSAGE: Final = 5
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(])")
 #: The beginning of an item of a list.
-_ITEM: Final = re.compile(r"^\s*(?:[-*]|\d+\.) ", re.MULTILINE)
+_ITEM: Final = re.compile(r"^\s*(?:[-*]|\d+\.) (?:\|\n)?", re.MULTILINE)
 #: Lines of a page that end a paragraph: code, tables, titles and directives.
 _NO_PROSE: Final = ("    ", "\t", "+", "|", "=", "..", "$")
 
@@ -51,6 +51,9 @@ def faults(text: str, patterns: Iterable[Pattern]) -> Iterator[tuple[str, Patter
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the texts of a file, each with the number of its first line."""
     content = path.read_text()
+    if path.suffix == ".yaml":
+        yield from _in_paragraphs(1, content)
+        return
     if path.suffix != ".py":
         yield from _paragraphs(content)
         return
@@ -102,7 +105,7 @@ def _comments(content: str) -> Iterator[tuple[int, str]]:
 
 def main(names: Sequence[str]) -> int:
     """Print the bad sentences of files; return the exit code."""
-    listing = ["git", "ls-files", "*.py", "*.rst", "*.md"]
+    listing = ["git", "ls-files", "*.py", "*.rst", "*.md", "releasenotes/*.yaml"]
     files = names or subprocess.check_output(listing, text=True).splitlines()
     patterns, code = read_patterns(), 0
     for name in files:

@@ -39,6 +39,7 @@ def test_plain_sentence_is_accepted(sentence: str) -> None:
         ("message.py", f'x = "a node. {BAD}"\n', 1),
         ("template.py", f'x = f"{{1}} node. {BAD}"\n', 1),
         ("page.rst", "Title\n=====\n\nA text.\n" + BAD.replace(" ", "\n"), 4),
+        ("note.yaml", f"---\nfixes:\n  - |\n    {BAD}\n", 1),
         ("page.md", f"# Title\n\n- An item.\n- {BAD}\n", 3),
     ],
 )
