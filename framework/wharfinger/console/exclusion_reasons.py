@@ -68,7 +68,7 @@ def remedy(reason: Reason) -> str:
         case Traited(trait=trait):
             text = f"do not forbid {trait}"
         case Held():
-            text = "wait, or end the reservation"
+            text = "wait until the reservation ends, or end it"
         case Short(resource_class=kind, asked=asked, capacity=capacity, used=used):
             # If the request is for more than the capacity, a Small follows.
             amount = min(asked, capacity)

@@ -8,6 +8,7 @@ from wharfinger.console import exclusion_reasons
 from wharfinger.console.plurals import many
 from wharfinger.scheduling.explanation import (
     Explanation,
+    Held,
     Miss,
     Part,
     Reason,
@@ -130,6 +131,8 @@ def _on_tree(explained: Explanation, one: TreeMiss, now: datetime) -> _Advice:
 
 
 def _remedies_of(one: Miss | TreeMiss, reasons: Collection[Reason], now: datetime) -> _Advice:
+    # The remedy for a reservation has two verbs: it is the last.
+    reasons = sorted(reasons, key=lambda reason: isinstance(reason, Held))
     remedies = dict.fromkeys(map(exclusion_reasons.remedy, reasons))
     words = " and ".join(exclusion_reasons.words(reason, now) for reason in reasons)
     return " and ".join(remedies), f"{one.name} ({one.uuid}) {words}"

@@ -239,8 +239,10 @@ def _amount(
 def _misfit(kind: str, amount: int, inventory: Inventory | None) -> Misfit | None:
     """Return the unit figure of an inventory that does not allow the amount."""
     if inventory is not None:
+        # A max_unit above the total allows no amount that the total does not allow.
+        most = min(amount, inventory.total * inventory.allocation_ratio)
         for figure, value, is_wrong in (
-            ("max_unit", inventory.max_unit, amount > inventory.max_unit),
+            ("max_unit", inventory.max_unit, most > inventory.max_unit),
             ("min_unit", inventory.min_unit, amount < inventory.min_unit),
             ("step_size", inventory.step_size, amount % inventory.step_size),
         ):

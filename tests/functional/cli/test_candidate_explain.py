@@ -76,7 +76,8 @@ def test_explain_as_json_has_every_stage(
 
     assert told["candidates"] == 0
     assert told["advice"] == (
-        f"Wait, or end the reservation: n ({uuid('n')}) is reserved (disk is loud, 14m, operator)."
+        f"Wait until the reservation ends, or end it: n ({uuid('n')}) is reserved "
+        "(disk is loud, 14m, operator)."
     )
     [part] = told["parts"]
     assert steps(part) == {

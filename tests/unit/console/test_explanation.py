@@ -163,6 +163,12 @@ def reserved(world: World) -> Explanation:
     return nothing(world)
 
 
+def reserved_and_too_small(world: World) -> Explanation:
+    full = {"VGPU": stock(4, reserved=4, max_unit=4)}
+    world.has("r", full, NOVA, reserved=(held(),))
+    return world.told(wanted(asking(VGPU=5)))
+
+
 def reserved_for_several_reasons(world: World) -> Explanation:
     have(world, 2, FULL, NOVA)
     world.has("one", FULL, NOVA, reserved=(held("disk is loud", 60),))
@@ -380,7 +386,12 @@ ADVICE: list[tuple[str, Case, tuple[str, ...]]] = [
     (
         "reserved by other programs",
         reserved_for_several_reasons,
-        ("Wait, or end the reservation", "n0", "other programs"),
+        ("Wait until the reservation ends, or end it", "n0", "other programs"),
+    ),
+    (
+        "reserved and too small",
+        reserved_and_too_small,
+        ("Request less VGPU in a group and wait", "has only 4 VGPU and is reserved (cleaning"),
     ),
     ("all used up", all_used_up, ("Release 1 VGPU", "n0", "4 of 4 VGPU")),
     ("a reservation comes before use", reserved_and_used_up, ("Wait", "r0", "cleaning", "14m")),
@@ -515,7 +526,7 @@ def test_text_has_candidates_then_counts_then_advice(told: Explanation) -> None:
         "No candidates.",
         "group _GPU: VGPU=1: 0 of 4 providers suitable: "
         "1 without VGPU, 1 of another owner, 1 reserved, 1 used up.",
-        f"Wait, or end the reservation: cleaned ({uuid('cleaned')}) is reserved "
+        f"Wait until the reservation ends, or end it: cleaned ({uuid('cleaned')}) is reserved "
         "(cleaning, 14m, driver metal on host-a).",
     ]
 
