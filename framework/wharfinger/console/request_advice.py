@@ -98,6 +98,8 @@ def _on_part(part: Part, now: datetime) -> _Advice:
             f"release {_resources(part)}",
             "no provider has enough free, and not all were examined",
         )
+    if len(part.resources) > 1 and part.stages[0].count:
+        return "split the group", f"no provider has {classes}"
     return f"publish a provider{f' with {classes}' if classes else ''}", "Placement has none"
 
 

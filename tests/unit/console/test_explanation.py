@@ -110,6 +110,11 @@ def nothing(world: World) -> Explanation:
 
 def no_class(world: World) -> Explanation:
     have(world, 2, {"VCPU": stock(4)}, NOVA)
+    return nothing(world)
+
+
+def no_provider_of_all(world: World) -> Explanation:
+    have(world, 2, {"VCPU": stock(4)}, NOVA)
     return world.told(wanted(asking("_A", VGPU=1, VCPU=1)))
 
 
@@ -365,7 +370,8 @@ OF_THREE = TreeStage(TreeStep.TOGETHER, frozenset(map(uuid, ("n0", "n1", "last")
 #: Requests with the facts that their advice contains, in order; it starts with the first one.
 ADVICE: list[tuple[str, Case, tuple[str, ...]]] = [
     ("no providers", nothing, ("Publish", "VGPU", "Placement has none")),
-    ("no class", no_class, ("Publish", "VGPU and VCPU", "Placement has none")),
+    ("no class", no_class, ("Publish", "VGPU", "Placement has none")),
+    ("no provider of all classes", no_provider_of_all, ("Split the group", "VGPU and VCPU")),
     ("not all looked at", not_all_looked_at, ("Release", "VGPU=1", "not all were examined")),
     (
         "more not looked at than counted",
