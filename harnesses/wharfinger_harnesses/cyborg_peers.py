@@ -38,7 +38,7 @@ def _version(environ: dict[str, Any], path: str, name: str, **more: str) -> dict
 
 
 def glance(directory: Path) -> Application:
-    """Return Glance: images below /v2/images. The data of an image is its uuid."""
+    """Return a Glance with images below /v2/images. The data of an image is its uuid."""
 
     def images() -> list[dict[str, Any]]:
         functions = json.loads((directory / "images.json").read_text())

@@ -113,7 +113,7 @@ class Ironic(OpenStackService):
         (self.directory / "go" / uuid).touch()
 
     def clear_goes(self) -> None:
-        """Withdraw the calls of ``go`` after which the node has not continued yet."""
+        """Cancel the calls of ``go`` for nodes that have not continued since."""
         for go in (self.directory / "go").iterdir():
             go.unlink()
 

@@ -215,7 +215,7 @@ def print_megabytes() -> None:
 
 
 def change_signals() -> None:
-    """Ignore all signals that can be ignored, by the C function, so that Python does not know."""
+    """Ignore all signals that can be ignored, with C's signal(), which Python does not notice."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if number < signal.SIGRTMIN:
             _C.signal(int(number), _SIG_IGN)

@@ -1,6 +1,6 @@
 """A program in place of the agent that a real systemd runs; signals select its notifications.
 
-At HUP it notifies systemd of a reload, at USR1 of the end of the reload. At USR2 it stops to notify
+At HUP it notifies systemd of a reload, at USR1 of the end of the reload. At USR2 it stops notifying
 the watchdog. At TERM it ends, and leaves a child process behind that ignores TERM.
 """
 

@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 def named(bus: str, name: str = "r0") -> str:
-    """Return the name of a deployable and of its provider, from the bus of its device."""
+    """Return the name of a deployable, which is also its provider's, from the bus of its device."""
     return f"{HOST}_{bus}_{name}"
 
 

@@ -147,7 +147,7 @@ def _restore_signal_handlers(before: dict[int, Any]) -> None:
 
 
 class _Timers:
-    """The timers that send signals. Equal if the same timers are set, with no more time left."""
+    """The timers that send signals. Equal if no timer was set, cancelled or given more time."""
 
     def __init__(self) -> None:
         self.left = [signal.getitimer(one)[0] for one in _TIMERS]

@@ -152,7 +152,7 @@ class RuleProcess:
         return answer
 
     def _wait(self) -> None:
-        """Wait a moment for a part of an answer; raise Lost if the time for it is over."""
+        """Wait a moment for a part of an answer; raise Lost if the process ended or is too slow."""
         readable, _, _ = select.select([self._answers], [], [], _INTERVAL)
         part = os.read(self._answers, 1 << 16) if readable else None
         if part:

@@ -347,7 +347,7 @@ class Publishing:
             self.advance(-self._ahead)
 
     def restart(self) -> None:
-        """Stop the instance and start a new one. The clocks stay ahead."""
+        """Stop the instance and start a new one. Clocks that were set ahead stay ahead."""
         self._open.close()
         self.start()
 

@@ -1,4 +1,4 @@
-"""Rules on lasting effects of a fault, by comparison with a play without the fault (WHF-72.).
+"""Rules on lasting effects of a fault, by comparison with a play without the fault (WHF-72x).
 
 The checks play the history of ``fault_history``: a fixed sequence of backend changes and cycles.
 """

@@ -1,4 +1,4 @@
-"""Rules on the names and uuids that several hosts publish (WHF-31.)."""
+"""Rules on the names and uuids that several hosts publish (WHF-31x)."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Rules on faults while a driver lists many things, or asks for one thing (WHF-45.)."""
+"""Rules on faults while a driver lists many things, or asks for one thing (WHF-45x)."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime

@@ -133,7 +133,7 @@ def each_for_itself(subject: Subject) -> None:
     after=("WHF-403", "WHF-506", "WHF-507"),
 )
 def reserved_on_return(subject: Subject) -> None:
-    """Remove a thing, and put it back busy: after Placement has lost it, and after only one cycle.
+    """Remove a thing and put it back busy: first after Placement has lost it, then after one cycle.
 
     Then add a busy thing. A busy thing may have no inventory, since the driver may not know its
     totals until it is free.

@@ -1,4 +1,4 @@
-"""Rules on the versions of the objects that the framework and a driver pass each other (WHF-21.).
+"""Rules on the versions of the objects that the framework and a driver pass each other (WHF-21x).
 
 ``object_versions`` of a driver declares the version of each kind of object.
 """

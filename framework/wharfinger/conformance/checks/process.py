@@ -1,4 +1,4 @@
-"""Rules on the process of a driver, which is also that of all other drivers (WHF-81.)."""
+"""Rules on the process of a driver, which is also that of all other drivers (WHF-81x)."""
 
 from collections.abc import Iterable
 

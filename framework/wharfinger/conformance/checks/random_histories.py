@@ -1,4 +1,4 @@
-"""The rule that checks many rules together, in random orders of events (WHF-99.)."""
+"""The rule that checks many rules together, in random orders of events (WHF-991)."""
 
 from typing import Final
 

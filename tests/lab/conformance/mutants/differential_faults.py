@@ -1,4 +1,4 @@
-"""Mutants on which a fault has a lasting effect (WHF-72.)."""
+"""Mutants on which a fault has a lasting effect (WHF-72x)."""
 
 import json
 import os

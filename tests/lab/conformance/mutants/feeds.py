@@ -1,4 +1,4 @@
-"""Mutants that break the rules on the change feed (WHF-91.)."""
+"""Mutants that break the rules on the change feed (WHF-91x)."""
 
 from contextlib import suppress
 from typing import Any

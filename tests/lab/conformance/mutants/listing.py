@@ -1,4 +1,4 @@
-"""Mutants that take an error for an answer in a long listing or a question (WHF-45.)."""
+"""Mutants that treat an error as an answer in a long listing or in a single request (WHF-45x)."""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Mutants that change their process, log, print, sleep or leak (WHF-81.)."""
+"""Mutants that change their process, log, print, sleep or leak (WHF-81x)."""
 
 import functools
 import logging

@@ -1,4 +1,4 @@
-"""Mutants that describe nodes and providers wrongly (WHF-20.)."""
+"""Mutants that describe nodes and providers wrongly (WHF-20x)."""
 
 from tests.lab.conformance.honest import (
     NODE,

@@ -40,7 +40,7 @@ class ComparesAll(DevicesDriver):
 
 @mutant("WHF-802")
 class LooksThroughAll(MachinesDriver):
-    """Searches each machine in the list of all machines, in Python."""
+    """Goes through the list of all machines for each machine, in Python code."""
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         for other in self.devices:

@@ -1,4 +1,4 @@
-"""Mutants that break the rules on object versions (WHF-21.)."""
+"""Mutants that break the rules on object versions (WHF-21x)."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
