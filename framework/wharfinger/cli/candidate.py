@@ -1,4 +1,4 @@
-"""``wharfinger candidate``: allocation candidates for a request."""
+"""``wharfinger candidate``: list and explain the allocation candidates for a request."""
 
 import argparse
 import json
@@ -29,7 +29,7 @@ _UNNUMBERED: Final = "(no suffix)"
 
 
 class _CandidateCommand(ObjectCommand):
-    """A command on a request: that of a flavor, of a device profile, or of group options."""
+    """Base class of commands on a request, which a flavor, a device profile or options describe."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         self._parser = parser = super().get_parser(prog_name)
@@ -37,13 +37,14 @@ class _CandidateCommand(ObjectCommand):
             "--flavor",
             metavar="FLAVOR",
             type=text(),
-            help="the request of an instance of this flavor, by id or name",
+            help="request the resources of this flavor, by id or name",
         )
         parser.add_argument(
             "--device-profile",
             metavar="NAME",
             type=text(),
-            help="the request of this device profile; [accelerator] configures the source",
+            help="request the devices of this device profile; [accelerator] configures where "
+            "profiles are read",
         )
         options.add_options(parser)
         parser.add_argument(
@@ -71,9 +72,9 @@ class _CandidateCommand(ObjectCommand):
         from wharfinger.scheduling.known_extra_specs import DEVICE_PROFILE
         from wharfinger.scheduling.profile_sources import read_profile
 
-        #: By suffix, the source of a group, and the suffix of its keys in that source.
+        #: The source of each group by suffix, and the suffix of the group's keys in that source.
         self._origins: dict[str, tuple[str, str]] = {}
-        #: The places of the flavor's traits, and of its resource classes.
+        #: Where the flavor names traits, and where it names resource classes.
         self._of_flavor: tuple[list[Place], list[Place]] = ([], [])
 
         def profile(name: str) -> "ResourceRequest":
@@ -98,7 +99,7 @@ class _CandidateCommand(ObjectCommand):
             yield profile(parsed_args.device_profile)
 
     def _traits(self, request: "ResourceRequest") -> Iterator[tuple[str, str, Collection[str]]]:
-        """Yield the traits of a request with the option or extra spec that names each."""
+        """Yield the traits of a request, with the option or extra spec that names each."""
         yield from self._of_flavor[0]
         for group in request.groups:
             suffix, traits = group.suffix, group.traits
@@ -110,7 +111,7 @@ class _CandidateCommand(ObjectCommand):
         yield SUBJECT, "root_required", request.root.wanted | request.root.forbidden
 
     def _classes(self, request: "ResourceRequest") -> Iterator[tuple[str, str, Collection[str]]]:
-        """Yield the resource classes of a request with the option or extra spec of each."""
+        """Yield the classes of a request, with the option or extra spec that names each."""
         yield from self._of_flavor[1]
         for group in request.groups:
             if origin := self._origins.get(group.suffix):
@@ -142,8 +143,8 @@ class _CandidateCommand(ObjectCommand):
 class CandidateList(_CandidateCommand, Lister):
     """List the allocation candidates for a request; the command allocates nothing.
 
-    The request is that of a flavor, of a device profile, of group options, or of several of these
-    together. The configured request filters apply: no group gets another owner's resources.
+    A flavor, a device profile, group options, or several of these together describe the request.
+    The configured request filters apply: no group gets another owner's resources.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -170,7 +171,7 @@ class CandidateList(_CandidateCommand, Lister):
         ), list(self._rows(found.candidates))
 
     def _warn(self, parsed_args: argparse.Namespace, found: "Candidates", filters: str) -> None:
-        """Warn of dropped, missing and cut off candidates, on standard error."""
+        """Log warnings about dropped, missing and cut off candidates."""
         warn = self.app.LOG.warning
         if found.dropped:
             counts = ", ".join(f"{count} by {name}" for name, count in found.dropped.items())
@@ -196,10 +197,10 @@ class CandidateList(_CandidateCommand, Lister):
 
 
 class CandidateExplain(_CandidateCommand):
-    """Explain why a request has its candidates, or none.
+    """Explain why a request has its candidates, or why it has none.
 
     Prints the number of candidates, for each group how many providers are suitable and why the
-    others are not, and advice. The options of the request are those of `candidate list`.
+    others are not, and advice. The options that describe the request are those of `candidate list`.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -230,7 +231,7 @@ class CandidateExplain(_CandidateCommand):
             self.app.stdout.write(f"{line}\n")
 
     def _memory(self) -> "Context | None":
-        """Return access to the database, None if it cannot be read; create no database."""
+        """Return the database, None if it cannot be read; do not create it."""
         from wharfinger.objects.database_context import look
 
         try:
@@ -254,7 +255,7 @@ class _Cell(FormattableColumn[Any]):
 
 
 def _giving(found: "Candidates") -> set[str]:
-    """Return the owners of the providers of candidates."""
+    """Return the owner traits of the providers in the candidates."""
     from wharfinger.providers import ownership
 
     return {
@@ -266,7 +267,7 @@ def _giving(found: "Candidates") -> set[str]:
 
 
 def _given(candidate: "Candidate", uuid: str) -> Iterator[Any]:
-    """Yield the owner of a provider, its amounts in a candidate, their groups and its usage."""
+    """Yield a provider's owner, and its amounts, groups and usage in a candidate."""
     from wharfinger.providers import ownership
 
     provider = candidate.providers.get(uuid)  # None for a provider of a group without resources

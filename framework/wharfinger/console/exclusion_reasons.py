@@ -1,4 +1,4 @@
-"""Texts of the reasons that exclude providers from a request, and of their remedies."""
+"""Texts for the reasons that exclude providers from a request, and for their remedies."""
 
 from datetime import datetime
 
@@ -20,7 +20,7 @@ from wharfinger.scheduling.explanation import (
 
 
 def words(reason: Reason, now: datetime) -> str:
-    """Return the text of one reason; control characters are not escaped yet."""
+    """Return the text for a reason; control characters are not escaped yet."""
     match reason:
         case Outside(step=Step.TREE):
             text = "is not in the requested tree"
@@ -51,7 +51,7 @@ def words(reason: Reason, now: datetime) -> str:
 
 
 def remedy(reason: Reason) -> str:
-    """Return the remedy for one reason, in the imperative."""
+    """Return the remedy for a reason as an imperative, such as "request the owner OWNER_NOVA"."""
     match reason:
         case Outside(step=step):
             text = f"request {'another tree' if step is Step.TREE else 'other aggregates'}"
@@ -70,7 +70,7 @@ def remedy(reason: Reason) -> str:
         case Held():
             text = "wait until the reservation ends, or end it"
         case Short(resource_class=kind, asked=asked, capacity=capacity, used=used):
-            # If the request is for more than the capacity, a Small follows.
+            # If the amount exceeds the capacity, the reasons also have a Small.
             amount = min(asked, capacity)
             text = f"release {amount if used is None else used + amount - capacity} {kind}"
         case Small(resource_class=kind) | Misfit(resource_class=kind, figure="max_unit"):

@@ -1,4 +1,4 @@
-"""The explanation of a request's candidates, as text and as JSON."""
+"""Show the explanation of a request's candidates as text and as JSON data."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -12,7 +12,7 @@ from wharfinger.exceptions import printable
 from wharfinger.scheduling.explanation import NAMED, Explanation, Held, Part, Step, TreeStage
 from wharfinger.scheduling.provider_details import Reserved
 
-#: Texts of the providers that a step excludes; those of Step.CLASS and Step.OWNER are below.
+#: Texts for the providers that a condition excludes; ``_excluded`` has those for CLASS and OWNER.
 _EXCLUDED: Final = {
     Step.TREE: "in another tree",
     Step.AGGREGATES: "in the wrong aggregates",
@@ -27,7 +27,7 @@ _EXCLUDED: Final = {
 def as_text(explained: Explanation, now: datetime) -> Iterator[str]:
     """Yield the number of candidates, a line of counts for each group, and a line of advice.
 
-    In the group without a suffix, classes have separate lines if their counts differ.
+    For the group without a suffix, each class has a line if the classes' counts differ.
     """
     yield _candidates(explained)
     for (_suffix, _survivors, counts), parts in groupby(explained.parts, key=_counts):
@@ -37,7 +37,7 @@ def as_text(explained: Explanation, now: datetime) -> Iterator[str]:
 
 
 def as_data(explained: Explanation, now: datetime) -> dict[str, Any]:
-    """Return the explanation as plain data; times are ISO 8601 texts, ages are in seconds."""
+    """Return the explanation as JSON data; times are ISO 8601 texts, ages are in seconds."""
     return {
         "candidates": explained.candidates,
         "dropped": dict(explained.dropped),
@@ -127,7 +127,7 @@ def _candidates(explained: Explanation) -> str:
 
 
 def _counts(part: Part) -> tuple[str, frozenset[str], str]:
-    """Return the suffix of a part, its suitable providers, and the text of its counts."""
+    """Return the suffix of a part, its suitable providers, and a text with its counts."""
     left = part.survivors
     text = f"{len(left)} of {many(part.stages[0].count, 'provider')} suitable"
     # In most trees, some providers only have other classes.
@@ -137,7 +137,7 @@ def _counts(part: Part) -> tuple[str, frozenset[str], str]:
 
 
 def _excluded(part: Part) -> Iterator[tuple[int, str]]:
-    """Yield how many providers are excluded, for each reason."""
+    """Yield the number of providers that each condition excludes, with a text."""
     for before, after in pairwise(part.stages):
         count = before.count - after.count
         match after.step:

@@ -1,4 +1,4 @@
-"""One sentence of advice on how a request gets candidates, or more of them."""
+"""Write one sentence of advice on how a request gets candidates, or more candidates."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -19,12 +19,12 @@ from wharfinger.scheduling.explanation import (
 from wharfinger.scheduling.part_funnel import AMOUNTS
 from wharfinger.scheduling.request import UNNUMBERED
 
-#: The remedy, in the imperative, and its reason.
+#: A remedy as an imperative, such as "request less", and the reason for it.
 _Advice = tuple[str, str]
 
 
 def sentence(explained: Explanation, now: datetime) -> str:
-    """Return the advice, "" if none is useful; control characters are not escaped yet."""
+    """Return the advice, "" without a useful one; control characters are not escaped yet."""
     advice = _on_more(explained, now) if explained.candidates else _on_any(explained, now)
     if advice is None:
         return ""
@@ -34,7 +34,7 @@ def sentence(explained: Explanation, now: datetime) -> str:
 
 
 def named(part: Part) -> str:
-    """Return the group and resources of a part as the request has them."""
+    """Return the group and the resources of a part, written as in the request."""
     asked = _resources(part)
     if part.suffix == UNNUMBERED:
         return asked
@@ -42,7 +42,7 @@ def named(part: Part) -> str:
 
 
 def counted(candidates: int, stage: TreeStage) -> str:
-    """Return the number of candidates at a stage, which may have cut the count off."""
+    """Return the number of candidates as text; "or more" if a limit cut the count off."""
     return f"{many(candidates, 'candidate')}{'' if stage.is_all else ' or more'}"
 
 
@@ -51,7 +51,10 @@ def _resources(part: Part) -> str:
 
 
 def _on_any(explained: Explanation, now: datetime) -> _Advice:
-    """Return the advice on the part that fails at the earliest step, or on the nearest tree."""
+    """Return advice to get a candidate.
+
+    It is about the part whose funnel ends at the earliest step, or about the nearest tree.
+    """
     failed = [part for part in explained.parts if not part.survivors]
     if failed:
         return _on_part(min(failed, key=_end), now)
@@ -63,10 +66,10 @@ def _on_any(explained: Explanation, now: datetime) -> _Advice:
 
 
 def _on_more(explained: Explanation, now: datetime) -> _Advice | None:
-    """Return the advice on what excludes at least as much as it leaves.
+    """Return advice about what excludes at least as many providers or trees as remain.
 
-    That is the amounts of a part, or the conditions on trees. Other conditions on providers select
-    what the user wants.
+    Only amounts of a part and conditions on trees count: other conditions on providers select the
+    providers that the user wants.
     """
     part = max(explained.parts, key=_without_amounts)
     lost = _without_amounts(part)
@@ -79,12 +82,12 @@ def _on_more(explained: Explanation, now: datetime) -> _Advice | None:
 
 
 def _end(part: Part) -> int:
-    """Return the number of the step that leaves no provider."""
+    """Return the number of the first step after which no provider remains."""
     return next(number for number, stage in enumerate(part.stages) if not stage.count)
 
 
 def _without_amounts(part: Part) -> int:
-    """Return how many providers the steps of amounts exclude."""
+    """Return the number of providers that the conditions on amounts exclude."""
     stages = pairwise(part.stages)
     return sum(before.count - after.count for before, after in stages if after.step in AMOUNTS)
 

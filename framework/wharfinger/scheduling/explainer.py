@@ -1,4 +1,4 @@
-"""The explainer: it finds out why a request has its candidates, with few requests."""
+"""Find out why a request has its candidates, with few requests to Placement."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,14 +26,14 @@ from wharfinger.scheduling.request_filters import RequestFilter
 from wharfinger.scheduling.request_filters.compute_status import OF_ROOTS, ComputeStatusFilter
 from wharfinger.scheduling.request_filters.owner import OwnerFilter
 
-#: The limit of counted candidates, unless the request has a higher limit.
+#: The largest number of candidates that are counted, unless the request has a higher limit.
 MOST: Final = 10_000
 
 
 class Explaining:
-    """Explain requests that these filters narrow.
+    """Explain requests whose candidates these request filters check.
 
-    ``objects`` gives access to the stored reservations; None if there is no database.
+    ``objects`` is the database with the reservations; None without a database.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Explaining:
         )
 
     def explain(self, request: ResourceRequest) -> Explanation:
-        """Return the explanation of the request's candidates, also if there are none.
+        """Return the explanation of a request, whether it has candidates or not.
 
-        Raises InvalidRequest, PlacementError, RequestFilterError, ObjectError, StateError, and
-        the errors of filters.
+        Raises InvalidRequest, PlacementError, RequestFilterError, ObjectError, StateError, and the
+        errors of filters.
         """
         final = self._find(request)
         root = request.root & OF_ROOTS if self._minds_status else request.root
@@ -86,7 +86,7 @@ class Explaining:
         )
 
     def _parts(self, wanted: Sequence[Wanted], facts: Facts) -> tuple[Facts, tuple[Part, ...]]:
-        """Return the facts, with what was read for the parts, and the parts."""
+        """Return the funnel of each part, after adding to the facts what the funnels need."""
         parts = [part_funnel.explain(one, facts, self._may_take) for one in wanted]
         if short := list(_without_figures(parts)):
             facts = fact_collector.with_figures(self._client, facts, short)
@@ -100,7 +100,7 @@ class Explaining:
     def _asked(
         self, request: ResourceRequest, final: Candidates, facts: Facts, left: frozenset[str]
     ) -> Iterator[TreeStage]:
-        """Yield the stages that need candidates from Placement, until no tree is left."""
+        """Yield the stages for which Placement is asked for candidates, until no tree is left."""
         for step, less in _narrower(request):
             if not left:
                 return
@@ -115,9 +115,10 @@ def _most(request: ResourceRequest) -> int:
 
 
 def _narrower(request: ResourceRequest) -> Iterator[tuple[TreeStep, ResourceRequest]]:
-    """Yield ever stricter requests, from the groups alone to the whole request.
+    """Yield requests with more and more of the request's conditions, and the step of each.
 
-    Placement accepts groups without resources only in a same_subtree, so they come with it.
+    The first has only the groups with resources: Placement accepts groups without resources only in
+    a same_subtree. The last is the request itself.
     """
     takers = tuple(group for group in request.groups if group.resources)
     suffixed = sum(group.suffix != UNNUMBERED for group in takers)
@@ -133,7 +134,7 @@ def _narrower(request: ResourceRequest) -> Iterator[tuple[TreeStep, ResourceRequ
 
 
 def _without_figures(parts: Sequence[Part]) -> Iterator[str]:
-    """Yield the uuids of the named misses whose inventory figures are unknown."""
+    """Yield the uuids of the excluded providers to name whose amounts or units are unknown."""
     misses = chain(*(part.misses[:NAMED] for part in parts))
     yield from {miss.uuid: None for miss in misses if any(map(_lacks_figures, miss.all_reasons))}
 

@@ -1,7 +1,9 @@
-"""Explanation of a request's candidates, as values. Pure.
+"""Values that explain which candidates a request has, and why other providers are excluded. Pure.
 
-For each part of a request, a funnel excludes providers; one more funnel excludes trees for the
-whole request. Each stage keeps a subset of the stage before it. The console has the texts.
+A part of a request is a group with a suffix, or one class of the group without a suffix. For each
+part, a funnel excludes providers in several stages: each stage checks one condition on the
+providers that remain. One more funnel excludes provider trees for the whole request. The console
+has the texts.
 """
 
 from collections.abc import Mapping
@@ -14,12 +16,13 @@ from typing import Final
 from wharfinger.scheduling.provider_details import Reserved
 from wharfinger.scheduling.request import ResourceRequest
 
-#: The number of nearest misses that are named.
+#: The number of excluded providers or trees that an explanation names, the nearest to suitable
+#: first.
 NAMED: Final = 5
 
 
 class Step(StrEnum):
-    """The conditions on providers for a part of a request, in the order of their checks."""
+    """The conditions on a provider for a part of a request, in the order of the checks."""
 
     ALL = "all"
     #: The provider has an inventory of each class, however much of it is reserved or used.
@@ -32,7 +35,7 @@ class Step(StrEnum):
     OWNER = "owner"
     #: The provider has the traits required of each provider, and no forbidden trait.
     TRAITS = "traits"
-    #: Its capacity, (total - reserved) * allocation_ratio, is one unit or more.
+    #: The provider's capacity, (total - reserved) * allocation_ratio, is one unit or more.
     NOT_RESERVED = "not_reserved"
     #: One unit or more is free.
     NOT_USED_UP = "not_used_up"
@@ -43,12 +46,13 @@ class Step(StrEnum):
 
 
 class TreeStep(StrEnum):
-    """The conditions on trees for a request, in the order of their checks."""
+    """The conditions on a tree that is to serve the whole request, in the order of the checks."""
 
     ALL = "all"
-    #: The root has the traits required of it, and no forbidden trait.
+    #: The root provider has the traits required of it, and no forbidden trait.
     ROOT = "root"
-    #: For each part, a provider that passed all stages is in the tree or shares with it.
+    #: For each part, the tree has a provider that passed all stages, or such a provider shares with
+    #: it.
     PARTS = "parts"
     #: The providers of the group without a suffix have its required traits together.
     TRAITS = "traits"
@@ -62,35 +66,35 @@ class TreeStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The provider is not in the tree, or not in the aggregates."""
+    """Reason: the provider is not in the requested tree, or is excluded by its aggregates."""
 
     step: Step
 
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """The provider belongs to these other owners; to none if ``owners`` is empty."""
+    """Reason: the provider belongs to other owners; to no owner if ``owners`` is empty."""
 
     owners: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Untraited:
-    """The provider has none of these traits; the request requires one of them."""
+    """Reason: the provider has none of these traits, of which the request requires one."""
 
     choice: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Traited:
-    """The provider has a forbidden trait."""
+    """Reason: the provider has a trait that the request forbids."""
 
     trait: str
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """All of a class is reserved; by other programs if ``by`` is empty."""
+    """Reason: all of a resource class is reserved; by other programs if ``by`` is empty."""
 
     resource_class: str
     by: tuple[Reserved, ...]
@@ -98,7 +102,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """Too little of a class is free; ``used`` is None if unknown."""
+    """Reason: too little of a resource class is free; ``used`` is None if unknown."""
 
     resource_class: str
     asked: int
@@ -108,7 +112,7 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """The provider has too little of a class even if all of it is free."""
+    """Reason: the provider has too little of a resource class even if all of it is free."""
 
     resource_class: str
     asked: int
@@ -117,9 +121,9 @@ class Small:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """The amount is free, but its inventory does not allow it in one allocation.
+    """Reason: the amount is free, but the inventory does not allow it in one allocation.
 
-    ``figure`` is min_unit, max_unit or step_size, "" if unknown.
+    ``figure`` is the field of the inventory: min_unit, max_unit or step_size, "" if unknown.
     """
 
     resource_class: str
@@ -132,7 +136,10 @@ Reason = Outside | Belonging | Untraited | Traited | Held | Short | Small | Misf
 
 
 def gap(reason: Reason) -> float:
-    """Return by how many units an amount misses what the provider allows; infinity if unknown."""
+    """Return the number of units by which an amount misses what the provider allows.
+
+    Infinity means that the number is unknown.
+    """
     match reason:
         case Short(used=None) | Misfit(figure=""):
             return inf
@@ -147,7 +154,10 @@ def gap(reason: Reason) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A provider of a part's classes that its funnel excludes, first at ``step``."""
+    """A provider with the classes of a part that the part's funnel excludes.
+
+    ``step`` is the first condition that the provider fails; ``reasons`` has all of them, by step.
+    """
 
     uuid: str
     name: str
@@ -162,9 +172,9 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The providers that remain after a step.
+    """The providers that remain after the check of one condition.
 
-    ``alone`` counts those with the classes that this step excludes, and no other step.
+    ``alone`` counts the providers that only this condition excludes, among those with the classes.
     """
 
     step: Step
@@ -173,15 +183,15 @@ class Stage:
 
     @property
     def count(self) -> int:
-        """Return the number that remains."""
+        """Return the number of providers that remain."""
         return len(self.providers)
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Number of providers that reservations with one ``reason`` exclude.
+    """Number of providers that reservations with the same reason exclude.
 
-    The reason is "" for reservations of other programs. ``first`` is the oldest of these
+    ``reason`` is "" for reservations of other programs. ``first`` is the oldest of these
     reservations, None if unknown.
     """
 
@@ -192,12 +202,12 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The funnel of a part, which one provider has to serve: a group with a suffix, or one class.
+    """The funnel of a part of a request, which a single provider has to serve.
 
-    ``misses`` are the excluded providers of the classes, the nearest first. ``unowned`` counts the
-    providers that are excluded because they have no owner trait, ``not_looked_at`` those that were
-    not examined. ``last_seen`` counts the providers whose amounts are as a driver instance last saw
-    them, and exclude them.
+    ``misses`` are the excluded providers that have the classes, the nearest to suitable first.
+    ``unowned`` counts the providers that are excluded because they have no owner trait,
+    ``not_looked_at`` the providers that were not examined. ``last_seen`` counts the providers that
+    are excluded for amounts which may be outdated: a driver instance read them last.
     """
 
     suffix: str
@@ -217,10 +227,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class TreeStage:
-    """The trees that remain after a step, by root uuid.
+    """The trees that remain after the check of one condition, by uuid of their roots.
 
-    For steps that need candidates, ``candidates`` counts them, ``is_all`` is False if a limit cut
-    the count off, and ``dropped`` counts those that request filters dropped, by filter.
+    If the check needs candidates of Placement, ``candidates`` is their number, ``is_all`` is False
+    if a limit cut it off, and ``dropped`` has the numbers that request filters dropped, by filter.
     """
 
     step: TreeStep
@@ -231,17 +241,17 @@ class TreeStage:
 
     @property
     def count(self) -> int:
-        """Return the number that remains."""
+        """Return the number of trees that remain."""
         return len(self.roots)
 
 
 @dataclass(frozen=True, slots=True)
 class TreeMiss:
-    """A tree that is excluded at ``step``.
+    """A tree that the condition ``step`` excludes.
 
-    ``parts`` are the numbers of the parts without a provider in the tree or sharing with it.
-    ``part_misses`` are the nearest misses of these parts in the tree. ``reasons`` are those that
-    exclude its root.
+    ``parts`` are the indexes of the parts for which no suitable provider is in the tree or shares
+    with it. ``part_misses`` are the providers of the tree that are nearest to suitable for these
+    parts. ``reasons`` are the reasons that exclude the root.
     """
 
     uuid: str
@@ -256,10 +266,11 @@ class TreeMiss:
 class Explanation:
     """The whole explanation of a request.
 
-    ``tree_misses`` are the excluded trees with a provider for any part, the nearest first.
-    ``candidates`` counts the candidates within the request's limit; ``dropped`` is that of
-    TreeStage, for the whole request. ``owners`` are the owner traits of all providers, if the
-    filter ``owner`` is enabled. ``not_looked_at`` counts sharing providers whose trees are unknown.
+    ``tree_misses`` are the excluded trees that have a provider for a part, the nearest to suitable
+    first. ``candidates`` is the number of candidates within the request's limit; ``dropped`` has
+    the numbers that request filters dropped, by filter. ``owners`` are the owner traits of all
+    providers, if the filter ``owner`` is enabled. ``not_looked_at`` is the number of sharing
+    providers whose trees are unknown.
     """
 
     request: ResourceRequest

@@ -1,4 +1,4 @@
-"""The funnel of each part of a request, computed from the facts on all providers. Pure."""
+"""Compute which providers each part of a request excludes, and why, from collected facts. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -30,14 +30,15 @@ from wharfinger.scheduling.provider_details import Reserved
 from wharfinger.scheduling.provider_facts import SHARES, Facts, Stock
 from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequest
 
-#: Returns whether a group may take from a provider with these owner and sharing traits.
+#: A function that returns whether a group may take from a provider with these owner and sharing
+#: traits.
 MayTake = Callable[[RequestGroup, frozenset[str]], bool]
 Reasons = tuple[Reason, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The resources of a group that one provider has to have alone."""
+    """A part of a request: resources that a single provider has to give."""
 
     group: RequestGroup
     resources: Mapping[str, int]
@@ -46,7 +47,8 @@ class Wanted:
     def traits(self) -> TraitConditions:
         """Return the trait conditions on that provider.
 
-        The providers of the group without a suffix satisfy its required traits together.
+        Required traits of the group without a suffix are omitted if it has several classes: its
+        providers have to have them together.
         """
         if self.group.suffix == UNNUMBERED and len(self.group.resources) > 1:
             return TraitConditions(forbidden=self.group.traits.forbidden)
@@ -54,7 +56,10 @@ class Wanted:
 
 
 def wanted(request: ResourceRequest) -> list[Wanted]:
-    """Return the parts of a request: each suffixed group, and each class of the unsuffixed one."""
+    """Return the parts of a request.
+
+    They are each group with a suffix, and each class of the group without a suffix.
+    """
     found = []
     for group in request.groups:
         if group.suffix == UNNUMBERED:
@@ -65,7 +70,10 @@ def wanted(request: ResourceRequest) -> list[Wanted]:
 
 
 def explain(part: Wanted, facts: Facts, may_take: MayTake | None) -> Part:
-    """Return the funnel of a part; ``may_take`` is None without the filter ``owner``."""
+    """Return the funnel of a part of a request.
+
+    ``may_take`` is the rule of the filter ``owner``, None without the filter.
+    """
     looks = dict(_looks(part, facts, may_take))
     there = frozenset(facts.providers)
     having = frozenset(uuid for uuid in there if _has_classes(facts, part.resources, uuid))
@@ -105,9 +113,10 @@ def _stages(
 
 
 def _distance(one: Miss) -> tuple[int, bool, int, float, str, str]:
-    """Return a sort key; the misses that the least change would make suitable come first.
+    """Return a sort key: providers that need the least change to become suitable come first.
 
-    A reservation may end without any change.
+    Among providers with equally many reasons, reserved ones come first: a reservation may end
+    without any change.
     """
     is_reserved = one.step is Step.NOT_RESERVED
     missing = sum(map(gap, one.all_reasons))
@@ -115,7 +124,7 @@ def _distance(one: Miss) -> tuple[int, bool, int, float, str, str]:
 
 
 def _holdings(misses: Iterable[Miss]) -> Iterator[Holding]:
-    """Yield the reasons of reservations, those of most providers first."""
+    """Yield the reasons of reservations, those that exclude the most providers first."""
     counts: Counter[str] = Counter()
     first: dict[str, Reserved] = {}
     for one in misses:
@@ -129,7 +138,7 @@ def _holdings(misses: Iterable[Miss]) -> Iterator[Holding]:
 
 
 def _since(one: Reserved) -> tuple[bool, float]:
-    """Return a sort key; known times come before unknown ones."""
+    """Return a sort key for the start of a reservation; an unknown start comes last."""
     is_known = isinstance(one.since, datetime)
     return not is_known, one.since.timestamp() if isinstance(one.since, datetime) else 0.0
 
@@ -137,7 +146,7 @@ def _since(one: Reserved) -> tuple[bool, float]:
 def _looks(
     part: Wanted, facts: Facts, may_take: MayTake | None
 ) -> Iterator[tuple[Step, Callable[[str], Reasons]]]:
-    """Yield the steps between those of classes and amounts, each with its check of a provider."""
+    """Yield the steps between CLASS and those of amounts, each with its check of a provider."""
     group, resources = part.group, part.resources
     if resources and group.in_tree is not None:  # Placement ignores it in one without resources
         yield Step.TREE, partial(_tree, facts, group.in_tree)
@@ -163,7 +172,10 @@ def _tree(facts: Facts, of: str, uuid: str) -> Reasons:
 
 
 def _aggregates(facts: Facts, group: RequestGroup, uuid: str) -> Reasons:
-    """Check the aggregates; in the group without a suffix, those of a root count for its tree."""
+    """Check the aggregates.
+
+    For the group without a suffix, those of the root count for its tree.
+    """
     places = {uuid, facts.root(uuid)} if group.suffix == UNNUMBERED else {uuid}
     is_member = any(
         all(one in facts.members[aggregates] for aggregates in group.member_of) for one in places
@@ -180,7 +192,7 @@ def _owner(facts: Facts, group: RequestGroup, may_take: MayTake, uuid: str) -> R
 
 
 def traits(facts: Facts, conditions: TraitConditions, uuid: str) -> Reasons:
-    """Return the trait conditions that a provider does not satisfy."""
+    """Return a reason for each trait condition that the provider does not satisfy."""
     choices = sorted(
         [*conditions.any_of, *(frozenset([one]) for one in conditions.required)], key=sorted
     )
@@ -195,7 +207,7 @@ def traits(facts: Facts, conditions: TraitConditions, uuid: str) -> Reasons:
 
 
 def _amounts(facts: Facts, resources: Mapping[str, int], uuid: str) -> dict[Step, Reasons]:
-    """Return the reasons against the amounts, by step."""
+    """Return the reasons why the provider cannot give the amounts, by step."""
     found: dict[Step, Reasons] = {}
     for kind, amount in resources.items():
         stock = facts.stocks.get(uuid, {}).get(kind)
@@ -208,9 +220,9 @@ def _amounts(facts: Facts, resources: Mapping[str, int], uuid: str) -> dict[Step
 def _amount(
     kind: str, amount: int, stock: Stock, held: tuple[Reserved, ...]
 ) -> Iterator[tuple[Step, Reason]]:
-    """Yield why an amount is not available, and why it would not be even if all were free.
+    """Yield why an amount is not available, and why it would not be available if all were free.
 
-    A stock of unknown usage has no free unit.
+    If the usage is unknown, no unit counts as free.
     """
     inventory, short = stock.inventory, Short(kind, amount, stock.capacity, stock.used)
     misfit = _misfit(kind, amount, inventory)
@@ -237,7 +249,7 @@ def _amount(
 
 
 def _misfit(kind: str, amount: int, inventory: Inventory | None) -> Misfit | None:
-    """Return the unit figure of an inventory that does not allow the amount."""
+    """Return a reason if min_unit, max_unit or step_size of the inventory excludes the amount."""
     if inventory is not None:
         # A max_unit above the total allows no amount that the total does not allow.
         most = min(amount, inventory.total * inventory.allocation_ratio)
