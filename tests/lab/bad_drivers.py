@@ -227,7 +227,7 @@ def change_signals_and_hang() -> None:
 
 
 def reset_signals() -> None:
-    """Restore the default effect of all signals, by the C function, and hang."""
+    """Restore the default effect of all signals, with C's signal(), and hang."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         _C.signal(int(number), _SIG_DFL)
     hang()

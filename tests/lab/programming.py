@@ -324,6 +324,6 @@ def sound(outcome: CycleResult) -> CycleResult:
 
 
 def changes(seen: Sequence[Seen], uuid: str) -> list[frozenset[str] | None]:
-    """Return the successive values of a provider's function traits, None while no candidate."""
+    """Return the successive function traits of a provider; None while it is no candidate."""
     all_of_it = [one.candidates.get(uuid) for one in seen]
     return [*all_of_it[:1], *(new for old, new in pairwise(all_of_it) if old != new)]

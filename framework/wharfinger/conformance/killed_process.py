@@ -175,7 +175,7 @@ class _Writes:
         self._depth += 1
 
     def after(self, method: str) -> None:
-        """Stop to count: the call to the driver has ended."""
+        """Stop counting: the call to the driver has ended."""
         self._depth -= 1
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:

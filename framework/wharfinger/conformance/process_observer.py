@@ -95,7 +95,7 @@ class ProcessObserver:
             self.note(Misuse.PATCH, name, f"{method}, or before")
 
     def _see_seed(self, seed: tuple[Any, Any], method: str, *, was_alone: bool) -> None:
-        """Record that a call has seeded random: it ends in a state in which another call ended.
+        """Record a call that has seeded random: it ends in the same state as an earlier call.
 
         Calls begin with different states, so two of them end in the same state only with a seed.
         """

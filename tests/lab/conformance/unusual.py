@@ -430,7 +430,7 @@ class SortsItsMachines(MachinesDriver):
 
 
 class HasManyMachines(MachinesDriver):
-    """Has two thousand machines after each reset."""
+    """Publishes the two thousand machines that its harness has after each reset."""
 
     has_many: ClassVar[bool] = True
 

@@ -33,7 +33,7 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine of the service's list. ``busy`` says why it cannot be used; None: it can."""
+    """One machine of the service's list. ``busy`` says why it cannot be used, or is None."""
 
     name: str
     slots: int

@@ -1,4 +1,4 @@
-"""Mutants that publish wrong totals, traits or ComputeNodes (WHF-22., WHF-31. and others)."""
+"""Mutants that publish wrong totals, traits or ComputeNodes (WHF-22x, WHF-31x and others)."""
 
 from collections.abc import Sequence
 from dataclasses import replace

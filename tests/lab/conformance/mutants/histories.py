@@ -1,4 +1,4 @@
-"""Mutants whose defect shows only after several events (WHF-99. and others)."""
+"""Mutants whose defect shows only after several events (WHF-991 and others)."""
 
 from collections.abc import Sequence
 

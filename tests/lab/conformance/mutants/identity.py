@@ -41,7 +41,7 @@ class HasUuidsOfSlots(DevicesDriver):
 
 @mutant("WHF-311")
 class HasNodesByNumber(MachinesDriver):
-    """Makes the uuid of a machine of its number, not of its name."""
+    """Makes the uuid of a machine from its number, not from its name."""
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         node = super().get_available_resource(nodename)

@@ -83,7 +83,7 @@ class NamesATraitNobodyHas(DevicesDriver):
 
 @mutant("WHF-205")
 class OnlyReports(DevicesDriver):
-    """Reports devices as problems that it has described."""
+    """Reports every device that it describes as a problem, too."""
 
     def get_problems(self) -> list[str]:
         return [f"{name} is not known" for name in self.devices]
