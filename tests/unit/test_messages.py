@@ -40,7 +40,7 @@ FOREIGN: Final = (
 
 
 def _messages(page: str) -> Iterator[tuple[str, str]]:
-    """Yield the messages that a page shows in one line each, with their codes or nothing."""
+    """Yield each message that a page shows in one line, and its code (empty if it has none)."""
     for block in _BLOCK.finditer((ROOT / "docs" / "how-to" / f"{page}.rst").read_text()):
         text = " ".join(block[0].removeprefix("::").split())
         *coded, rest = _CODE.split(text)
@@ -51,7 +51,7 @@ def _messages(page: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def _sentences(words: int) -> re.Pattern[str]:
-    """Return the pattern of the sentences that the code writes, with at least so many words."""
+    """Return a pattern for the sentences of at least ``words`` words that the code writes."""
     sentences = {one.strip(" .") for text in strings() for one in (*_SENTENCE.split(text), text)}
     patterns = (
         re.sub("\0(?: \0)*", ".+?", re.escape(one).replace("\\ ", " "))
@@ -62,7 +62,7 @@ def _sentences(words: int) -> re.Pattern[str]:
 
 
 def _is_written(sentence: str) -> bool:
-    """Return whether the code writes a sentence; of one with dots, it may be a short one."""
+    """Return whether the code writes a sentence; only with "..." may it have fewer than 3 words."""
     return bool(_sentences(1 if "..." in sentence else 3).fullmatch(sentence))
 
 

@@ -147,7 +147,7 @@ except sqlite3.OperationalError as error:
 
 @pytest.mark.parametrize("journal", ["WAL", "DELETE"])
 def test_make_database_that_is_being_written_keeps_its_locks(tmp_path: Path, journal: str) -> None:
-    """To close a file of a database releases all locks that the process has on it."""
+    """Closing a file of a database would release all locks that the process has on it."""
     path = tmp_path / "db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(f"PRAGMA journal_mode={journal}")

@@ -57,7 +57,7 @@ class Log(logging.Handler):
 
 
 class PassedCheck:
-    """A check of a configuration that has ended and found no problem."""
+    """A finished check of a configuration, which found no problem."""
 
     def __init__(self, new: Snapshot) -> None:
         self._new = new
@@ -66,7 +66,7 @@ class PassedCheck:
         return self._new
 
     def end(self) -> None:
-        """Do nothing: the check has ended."""
+        """Do nothing, because the check is finished."""
 
 
 class Running(fixtures.Fixture):

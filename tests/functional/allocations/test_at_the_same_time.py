@@ -105,7 +105,7 @@ class Actor:
 
 
 class Stage(Boundaries):
-    """Lets actors pause before and after each request and each statement."""
+    """Lets actors pause before and after each request to Placement and each database statement."""
 
     def __init__(self, placement: PlacementFixture) -> None:
         super().__init__(placement, reads=True)

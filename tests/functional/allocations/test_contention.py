@@ -93,7 +93,7 @@ def posts(desk: Desk, publishing: Publishing) -> Iterator[Posts]:
 # The next candidate.
 
 
-def test_claim_after_a_lost_candidate_gets_the_next(
+def test_claim_after_a_lost_candidate_gets_the_next_candidate(
     desk: Desk, publishing: Publishing, posts: Posts, thief: Thief
 ) -> None:
     posts.before = once(thief.take)

@@ -60,9 +60,9 @@ nodes = st.sampled_from(NODES)
 
 
 class History(RuleBasedStateMachine):
-    """A random history, and the states that each instance may have by now.
+    """A random history of claims, moves, releases and cycles.
 
-    ``possible`` has one state for each instance, unless an act was interrupted.
+    ``possible`` has the states that each instance may have: one, unless an act was interrupted.
     """
 
     quay: ClassVar[Quay]
@@ -192,7 +192,7 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: self.broken)
     @rule(claims=st.booleans())
     def resume_all(self, claims: bool) -> None:
-        """Resume all interrupted acts."""
+        """Finish or undo all interrupted claims, releases and moves."""
         age(self.quay.state_path)
         for move in self.desk.moves.left():
             self._do(move.instance_uuid, partial(self.desk.moves.recover, move), None, None)

@@ -38,7 +38,7 @@ def configuration(tmp_path: Path) -> str:
     return f"--config-file={file}"
 
 
-def test_version_imports_nothing_of_a_command() -> None:
+def test_version_imports_no_command() -> None:
     names = imported_by("--version")
     assert "wharfinger.cli.entry_point" in names
     assert not names & {"cliff", "stevedore", "oslo_config", "wharfinger.cli.app"}

@@ -51,7 +51,7 @@ class Place(fixtures.Fixture):
         return context
 
     def upgrade(self, revision: str = "head") -> None:
-        """Upgrade it to a version, as another process does."""
+        """Upgrade the database to a schema version, as another process does."""
         migration.upgrade(self.engine, HOST, directory=self.directory, revision=revision)
 
     def execute(self, *statements: str, **values: Any) -> None:
@@ -88,5 +88,5 @@ def connect(url: str, directory: Path) -> Context:
 
 
 def upgrade(url: str, directory: Path) -> None:
-    """Upgrade the database to a schema version, as another process does."""
+    """Upgrade the database to the newest schema, as another process does."""
     Database(url, directory=directory, host=HOST, managed=True).close()

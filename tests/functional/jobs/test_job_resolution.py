@@ -156,7 +156,9 @@ def first_put(method: str, path: str) -> bool:
     return method == "PUT" and path.endswith("/traits")
 
 
-def test_two_decisions_at_once_have_one_winner(device: Device, sibling: Device) -> None:
+def test_two_resolutions_of_one_job_at_once_have_one_winner(
+    device: Device, sibling: Device
+) -> None:
     for programmed in (True, False):
         leave(device, sibling)
 

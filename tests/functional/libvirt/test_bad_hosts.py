@@ -187,7 +187,9 @@ def functions(start: int) -> Iterator[str]:
         number += 1
 
 
-def test_sync_of_many_devices_finds_the_wrong_one(host: Host, placement: PlacementFixture) -> None:
+def test_sync_of_many_devices_names_the_wrong_device(
+    host: Host, placement: PlacementFixture
+) -> None:
     more = "".join(islice(functions(1 << 16), MANY))
     wrong = next(functions(0)).replace("<slot>0</slot>", "<slot>32</slot>")
     host.is_as(GOOD.replace("</node>", f"{more}{wrong}</node>"))

@@ -62,7 +62,7 @@ FEW = pytest.mark.parametrize("kept", ["in_file", "by_another_process"], indirec
 
 @pytest.fixture(params=DAMAGED)
 def damage(request: pytest.FixtureRequest, kept: Kept) -> str:
-    """The damaged pci_stats in the row of the second of three nodes."""
+    """Damaged pci_stats, which are stored in the row of the second of three nodes."""
     every = [node(None, number, vcpus=number, pci_stats=gpus()) for number in range(3)]
     ComputeNodeList(kept.context, objects=every).create()
     stored = DAMAGED[request.param]

@@ -285,7 +285,7 @@ def test_get_provider_state_is_one_transaction(file: KeptInFile) -> None:
     assert (len(begun), len(said)) == (1, 3)
 
 
-def test_objects_of_a_state_have_their_kinds(context: Context) -> None:
+def test_get_provider_state_returns_versioned_objects(context: Context) -> None:
     node(context).create()
     instance(context, host=HOST).create()
     remember(context, record(0))

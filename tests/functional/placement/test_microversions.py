@@ -68,7 +68,7 @@ def refused(placement: PlacementFixture, feature: Feature, call: Callable[[], ob
 
 @pytest.mark.drawn(2, keep=["1.26", "1.29", "1.30", "1.39"])
 @pytest.mark.parametrize("newest", SUPPORTED)
-def test_every_supported_server_can_be_published_to(
+def test_sync_publishes_to_every_supported_server(
     publishing: Publishing, placement: PlacementFixture, at: At, newest: str
 ) -> None:
     at(newest)

@@ -52,7 +52,7 @@ def nodes(count: range) -> list[str]:
     return [f"node-{number}" for number in count]
 
 
-def test_roots_without_our_mark_are_found_with_their_trees(
+def test_roots_without_our_instance_trait_are_found_with_their_trees(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
     host = create(placement, "a")
@@ -65,7 +65,7 @@ def test_roots_without_our_mark_are_found_with_their_trees(
     assert len(lists) == 4
 
 
-def test_many_roots_without_our_mark_are_found_in_one_list(
+def test_many_roots_without_our_instance_trait_are_found_in_one_list(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
     hosts = [create(placement, name) for name in nodes(MANY)]
@@ -88,7 +88,7 @@ def test_root_with_another_uuid_is_found_by_its_name(
     assert reader.read({"a": other}, {}).live.keys() == {host.uuid}
 
 
-def test_many_recorded_providers_without_our_mark_are_found_in_one_list(
+def test_many_recorded_providers_without_our_instance_trait_are_found_in_one_list(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
     hosts = [create(placement, name) for name in nodes(MANY)]
@@ -114,7 +114,7 @@ def test_listed_provider_is_not_looked_up_again(
     assert len(placement.requests) == 1
 
 
-def test_provider_with_our_mark_outside_our_trees_is_a_stray(
+def test_provider_with_our_instance_trait_outside_our_trees_is_a_stray(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
     host, other = create(placement, "a", marked=True), create(placement, "b", marked=True)
@@ -127,7 +127,7 @@ def test_provider_with_our_mark_outside_our_trees_is_a_stray(
 def test_provider_of_another_host_is_no_stray_in_a_read_of_one_node(
     placement: PlacementFixture, reader: PlacementReader
 ) -> None:
-    """This host has records of two trees, so the reader lists by our mark."""
+    """This host has records of two trees, so the reader lists by our instance trait."""
     host, before = create(placement, "a", marked=True), create(placement, "b", marked=True)
     create(placement, "another hosts", marked=True)
     reading = reader.read(wanted("a"), ours(host, before))

@@ -203,12 +203,12 @@ def test_job_release_leaves_the_reservation_of_the_next_job(
     assert device.functions == {"SECOND"}
 
 
-def test_release_restores_the_figures_of_the_host_that_has_the_node(
+def test_release_restores_the_reserved_amounts_of_the_host_that_has_the_node(
     near: Publishing,
     far: Publishing,
     placement: PlacementFixture,
 ) -> None:
-    """An outdated record of another host never decides which own figures are restored."""
+    """An outdated record of another host never decides the reserved amounts after a release."""
     near.driver.nodes["cn"] = node({"VCPU": (8, 1)})
     assert isinstance(near.driver, CleaningDriver)
     near.driver.says("cn", "cn", "cleaning")

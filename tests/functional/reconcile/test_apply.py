@@ -191,7 +191,7 @@ def test_changed_inventory_of_many_nodes_is_one_write_without_reads(
     placement.requests.clear()
     publishing.driver.nodes[names[0]] = flat(CUSTOM_GOLD=4)
     publishing.cycle.sync()
-    (write,) = placement.requests.writes  # one change alone is no reshape
+    (write,) = placement.requests.writes  # a single change is not sent to the reshaper
     assert write.startswith("PUT /resource_providers/")
 
 

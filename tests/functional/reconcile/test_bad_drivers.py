@@ -196,11 +196,11 @@ def test_unusual_but_valid_names_are_published_unchanged(
 
 
 class Number(int):
-    """An integer type of a library."""
+    """A subclass of int, such as a library may return."""
 
 
 class Text(str):
-    """A string type of a library."""
+    """A subclass of str, such as a library may return."""
 
 
 class Size(IntEnum):

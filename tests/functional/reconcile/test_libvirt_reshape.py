@@ -37,7 +37,7 @@ WHOSE = ("project_id", "user_id", "consumer_type")
 
 
 class PublishedByOldRelease:
-    """A host that an old release has published with all vGPUs on the root, and the new driver."""
+    """A host whose root an old release has published with all vGPUs, and its new driver."""
 
     def __init__(self, publishing: Publishing, host: Path) -> None:
         self.publishing = publishing
@@ -53,7 +53,7 @@ class PublishedByOldRelease:
         self.host.write_text(text.replace(old, new))
 
     def add_domain(self, consumer: str, *mdevs: str) -> None:
-        """Add to the host a domain of an instance, with these mdevs."""
+        """Add a libvirt domain with these mdevs to the host, for the instance ``consumer``."""
         self.edit("</node>", domain_xml(consumer, *mdevs) + "</node>")
 
     def cycle(self, client: PlacementClient | None = None) -> Reconciler:

@@ -195,7 +195,7 @@ def is_reshaped(placement: PlacementFixture) -> bool:
     return True
 
 
-def test_novas_signature_without_migrations_is_accepted() -> None:
+def test_update_provider_tree_with_novas_signature_is_accepted() -> None:
     wrong = {error.subject for error in signatures.check("nova", NovaDriver)}
 
     assert "update_provider_tree" not in wrong

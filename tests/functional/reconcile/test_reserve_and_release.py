@@ -147,7 +147,7 @@ def test_provider_is_free_after_the_last_of_several_holders_in_any_order(
 
 
 @pytest.mark.parametrize("driver_is_last", [True, False])
-def test_provider_with_a_drivers_reason_and_a_hold_is_free_after_both(
+def test_provider_that_driver_and_operator_reserve_is_free_after_both_ended(
     driver_is_last: bool,
     driver: ReservingDriver,
     holds: Reservations,
@@ -174,7 +174,7 @@ def test_provider_with_a_drivers_reason_and_a_hold_is_free_after_both(
     assert figures(placement, "gpu") == OWN["gpu"]
 
 
-def test_holder_reserves_a_provider_once_and_releases_only_its_own(
+def test_holder_reserves_a_provider_once_and_releases_only_its_own_reservation(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     gpu = summary(placement, "gpu")
@@ -270,7 +270,7 @@ def test_release_after_loss_of_records_restores_the_figures(
 # Foreign reservations: inventories that another program has fully reserved.
 
 
-def test_foreign_reservation_stays_through_ours(
+def test_foreign_reservation_stays_during_and_after_ours(
     holds: Reservations, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     theirs = {**OWN["gpu"], "FPGA": FULL["gpu"]["FPGA"]}
@@ -397,7 +397,7 @@ def test_release_with_differing_records_of_two_hosts_leaves_the_provider_full(
     publishing: Publishing,
     placement: PlacementFixture,
 ) -> None:
-    """No row names the host of a provider that another service publishes."""
+    """Another service publishes the provider, so no row tells which host's record is right."""
     holds = Reservations(publishing.client, publishing.context)
     card = summary(placement, "card")
     driver.says("card", "card", "cleaning")

@@ -875,7 +875,7 @@ CASES: Final = st.builds(
 )
 
 
-def test_random_reshape_loses_and_doubles_nothing(
+def test_random_reshape_keeps_the_amounts_of_each_consumer(
     placement: PlacementFixture, tmp_path_factory: pytest.TempPathFactory, draw: Draw
 ) -> None:
     @draw.examples(30, some=5)

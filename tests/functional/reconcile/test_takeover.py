@@ -155,7 +155,7 @@ def test_tree_no_longer_listed_by_its_host_is_taken_over_completely(
     assert everything().keys() == {"cn", "gpu-0", "stays"}, "it is this host's to remove"
 
 
-def test_takeover_keeps_reservations_and_the_figures_to_restore(
+def test_takeover_keeps_reservations_and_the_own_reserved_amounts(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
     def own(tree: ProviderTree) -> None:

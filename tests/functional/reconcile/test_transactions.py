@@ -17,7 +17,7 @@ from wharfinger.reconcile.apply import BATCH
 
 @pytest.fixture
 def publishing(placement: PlacementFixture, tmp_path: Path) -> Iterator[Publishing]:
-    """A driver instance whose service need not report during the test, on a slow machine either."""
+    """A driver instance whose service counts as up in the whole test, even on a slow machine."""
     with Publishing(placement, tmp_path / "state", down_time=timedelta(days=1)) as fixture:
         yield fixture
 

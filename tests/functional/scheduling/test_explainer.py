@@ -441,7 +441,9 @@ def test_provider_whose_reservation_ends_soon_counts_as_used_up(world: World) ->
     assert reasons(world.explain(one_gpu())) == [[Short("VGPU", 1, 1, 1)]]
 
 
-def test_holdings_name_the_reasons_of_drivers_and_operators(world: World) -> None:
+def test_reserved_providers_are_listed_with_the_reasons_of_drivers_and_operators(
+    world: World,
+) -> None:
     cleaned, loud, theirs = gpus(3, reserved=4)
     world.publish(cleaned, loud, theirs, host(3, VGPU=Stock(4, used=4)))
 

@@ -60,7 +60,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[tuple[str, str]]
 
 
 def has(searching: Searching, number: int, version: int, *owners: str, **values: Any) -> Service:
-    """Create a service host-N that publishes for these owners."""
+    """Create the compute service of host-``number`` with this version and these owners."""
     its = service(searching.kept.context, number, owners=list(owners), version=version, **values)
     its.create()
     return its
@@ -199,7 +199,7 @@ def reads(said: list[str]) -> list[str]:
     return [one for one in said if "services" in one]
 
 
-def test_hundred_requests_within_the_cache_time_cost_one_read(searching: Searching) -> None:
+def test_hundred_requests_within_the_cache_time_take_one_read(searching: Searching) -> None:
     publish_owners(searching.placement.client)
     has(searching, 1, TAGS, NOVA)
     has(searching, 2, TAGS, CYBORG)
@@ -243,7 +243,7 @@ def test_gates_are_read_only_for_groups_with_an_owner(
     assert len(reads(said)) == count
 
 
-def test_threads_read_the_gates_once(searching: Searching) -> None:
+def test_several_threads_read_the_gates_only_once(searching: Searching) -> None:
     has(searching, 1, TAGS, NOVA)
     its = Gates(searching.kept.context, CACHE_TIME)
 

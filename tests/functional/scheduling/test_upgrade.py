@@ -113,7 +113,7 @@ class Host(fixtures.Fixture):
 
 
 class Asking:
-    """Requests of a flavor by a long-running process with a cache, and by a new process."""
+    """Searches for a flavor by a long-running process with a cache, and by a new process."""
 
     def __init__(self, searching: Searching, hosts: dict[str, Host], specs: dict[str, str]) -> None:
         self._searching = searching

@@ -146,7 +146,9 @@ def test_device_that_is_being_bound_is_reserved_with_all_its_parts(
     assert everything() == before
 
 
-def test_allocation_resize_and_hold_outlast_the_binding(harness: Harness, cards: Cards) -> None:
+def test_allocation_resize_and_reservation_outlast_the_binding(
+    harness: Harness, cards: Cards
+) -> None:
     consumer = str(uuid4())
     cards.allocate(harness.name("0c"), consumer, FPGA=1)
     request = binds(harness)

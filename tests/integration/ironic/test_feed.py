@@ -153,7 +153,7 @@ def test_fleet_that_fits_into_one_answer_needs_no_listing(follow: Follow) -> Non
     assert followed.polled() == (changed, [7])
 
 
-# The names of a poll.
+# Nodes that a poll reports.
 
 Change = Callable[[Lab, str], object]
 CHANGES: Final[dict[str, tuple[Change, Callable[[Node], object], object]]] = {

@@ -36,7 +36,7 @@ CODES = {
 
 
 @pytest.mark.parametrize(("level", "status", "word"), TABLE)
-def test_verdict_of_a_profile(level: Level, status: Status, word: Word) -> None:
+def test_verdict_on_a_profile_follows_its_results(level: Level, status: Status, word: Word) -> None:
     good = [Result(_rule("WHF-1", CORE), Status.PASSED), Result(_rule("WHF-2"), Status.PASSED)]
     other = Result(_rule("WHF-3", CORE, level), status)
     results = [*good, other]

@@ -45,7 +45,7 @@ def held(reason: str = "cleaning", minutes: int = 14) -> Reserved:
 
 
 def have(world: World, count: int, stocks: dict[str, Stock], *traits: str, name: str = "n") -> None:
-    """Add so many equal providers."""
+    """Add ``count`` equal providers."""
     for number in range(count):
         world.has(f"{name}{number}", stocks, *traits)
 

@@ -175,7 +175,7 @@ def test_host_of_a_generated_name_is_found_or_unknown(
 
 
 @given(st.text(max_size=20), st.sets(_HOSTNAMES, min_size=2, max_size=5))
-def test_host_of_any_name_is_a_known_host_and_a_prefix(name: str, hosts: set[str]) -> None:
+def test_host_of_any_name_is_unknown_or_a_prefix_of_the_name(name: str, hosts: set[str]) -> None:
     found = host_of(name, hosts)
     assert found is None or name.startswith((f"{found}_", f"{found.partition('.')[0]}_"))
 

@@ -151,7 +151,9 @@ def test_driver_is_loaded_and_passes_the_check() -> None:
 
 
 @pytest.mark.parametrize("question", [*OF_ALL, *OF_A_PROVIDER])
-def test_driver_before_init_host_answers_nothing(unconnected: CyborgDriver, question: str) -> None:
+def test_driver_before_init_host_raises_at_each_question(
+    unconnected: CyborgDriver, question: str
+) -> None:
     with pytest.raises(BackendError, match="init_host has not been called"):
         (OF_ALL | OF_A_PROVIDER)[question](unconnected)
 

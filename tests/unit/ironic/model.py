@@ -127,7 +127,7 @@ class Model:
         return any(row.updated is None for row in found)
 
     def _begin(self) -> None:
-        """Begin a request: first other actors act, and then the request may fail."""
+        """Begin a request: run the acts of ``meanwhile`` that are due; then fail if it is set."""
         self.now += self.takes
         due = [act for when, act in self.meanwhile if when <= 0]
         self.meanwhile = [(when - 1, act) for when, act in self.meanwhile if when > 0]

@@ -181,7 +181,7 @@ def test_mdev_named_twice_counts_once() -> None:
     assert moved(moving, on_root(one=2)) == {"one": {SECOND: 1, FIRST: 1}}
 
 
-def test_active_one_of_mdevs_with_one_uuid_counts() -> None:
+def test_active_mdev_counts_if_several_have_the_same_uuid() -> None:
     moving = move(
         share(FIRST, 4),
         share(SECOND, 4),

@@ -82,7 +82,7 @@ def test_named_groups_are_numbered_one_by_one() -> None:
     ]
 
 
-def test_numbered_groups_keep_their_numbers_and_names_get_free_ones() -> None:
+def test_numbered_groups_keep_their_numbers_and_named_groups_get_free_numbers() -> None:
     query = [(f"resources{suffix}", "VGPU:1") for suffix in ("_A", "1", "_B", "3", "_C")]
 
     assert [key for key, _value in numbered(query)] == [

@@ -232,7 +232,7 @@ def test_remove_that_waits_records_the_current_state() -> None:
     assert record.live == live
 
 
-def test_remove_of_an_allocated_provider_reserves_it_and_records_its_figures() -> None:
+def test_remove_of_an_allocated_provider_reserves_it_and_records_its_own_reserved_amounts() -> None:
     live = child(inventories={"VGPU": Inventory(total=4, reserved=1)})
     draft = absent(live, root(), allocated=frozenset([GPU]))
     assert "allocations" in waits_for(draft)
@@ -301,7 +301,7 @@ def test_remove_of_a_kept_provider_records_no_figure_of_a_foreign_reservation() 
 
 
 @pytest.mark.parametrize("before", [None, since(950.0)])
-def test_remove_of_a_reserved_provider_before_the_delay_keeps_its_figures(
+def test_remove_of_a_reserved_provider_before_the_delay_keeps_its_own_reserved_amounts(
     before: Absence | None,
 ) -> None:
     live = child(inventories={"VGPU": Inventory(total=4, reserved=4)})

@@ -29,7 +29,7 @@ def provider(name: str) -> Provider:
 
 
 class World:
-    """Nodes that were published with these names."""
+    """Published root providers with these names, and their records."""
 
     def __init__(self, names: list[str]) -> None:
         self.live = {one.uuid: one for one in map(provider, names)}

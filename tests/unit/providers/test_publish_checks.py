@@ -66,8 +66,8 @@ def test_renamed_provider_with_the_name_of_another_is_refused() -> None:
     assert error.other == "an unknown program"
 
 
-def test_provider_of_our_uuid_outside_our_listing_is_a_conflict_unless_it_has_our_mark() -> None:
-    """With our trait, it was created after the listing was read."""
+def test_unlisted_provider_of_our_uuid_is_a_conflict_unless_it_has_our_instance_trait() -> None:
+    """A provider with our instance trait was created after the listing was read."""
     there = provider(root_uuid=ANOTHER, traits=frozenset(["OWNER_NOVA"]))
     error = found(wanted(), None, elsewhere=there)
     assert isinstance(error, OwnershipConflict)
@@ -121,7 +121,9 @@ def test_provider_with_both_our_owners_is_refused_with_the_remedy() -> None:
     assert error.remedy == "The provider has both owner traits: remove one of them."
 
 
-def test_provider_of_our_former_owner_without_our_mark_is_refused_with_the_reason() -> None:
+def test_provider_of_our_former_owner_without_our_instance_trait_is_refused_with_the_reason() -> (
+    None
+):
     before = Record(applied=provider(traits=OURS))
     error = found(wanted(), provider(traits=frozenset(["OWNER_NOVA"])), before, publisher=ACME)
     assert isinstance(error, OwnershipConflict)

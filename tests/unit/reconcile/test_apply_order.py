@@ -47,7 +47,7 @@ def change(live: Provider, **after: Inventory) -> SetInventories:
 
 
 class InUse(PlacementModel):
-    """A Placement in which some providers have allocations: they lose no class."""
+    """A Placement that refuses to remove the providers in ``used`` or their resource classes."""
 
     def __init__(self, *providers: Provider, used: Iterable[str]) -> None:
         super().__init__(providers, Fuse())

@@ -261,7 +261,7 @@ def test_plan_cycle_of_a_blocked_tree_does_not_reserve_a_provider_that_is_not_ou
 
 
 @pytest.mark.parametrize(("disabled", "steps"), [(True, 1), (False, 0), (None, 0)])
-def test_plan_cycle_of_a_blocked_tree_disables_its_root_with_the_service(
+def test_plan_cycle_of_a_blocked_tree_marks_its_root_as_disabled_with_the_service(
     disabled: bool | None, steps: int
 ) -> None:
     plan = plan_of(blocked_state(service_disabled=disabled))
@@ -396,7 +396,7 @@ def test_plan_cycle_outside_the_scope_reports_reservations_of_other_programs(is_
 
 
 def test_plan_cycle_of_a_blocked_tree_outside_the_scope_keeps_its_steps() -> None:
-    """Its device, which another program has reserved, is not planned."""
+    """The tree's device that another program has reserved gets no step."""
     theirs = replace(device("theirs", BLOCKED), inventories=RESERVED_VGPUS)
     live = (BLOCKED, BLOCKED_GPU, theirs)
     state = state_of(

@@ -152,7 +152,7 @@ def write(client: Placement, store: Store, steps: Sequence[Step]) -> Written:
     [(HIGHEST, 3), (Microversion(1, 29), 250)],
     ids=["with reshaper", "without reshaper"],
 )
-def test_apply_of_250_changed_trees_costs_two_writes_of_the_store_per_batch(
+def test_apply_of_250_changed_trees_takes_two_writes_of_the_store_per_batch(
     microversion: Microversion, requests: int
 ) -> None:
     all_nodes = nodes(250)
@@ -174,7 +174,7 @@ def test_apply_of_250_changed_trees_costs_two_writes_of_the_store_per_batch(
     assert store.records == published(*client.providers.values())
 
 
-def test_apply_of_trees_without_steps_costs_one_write_of_the_store_per_batch() -> None:
+def test_apply_of_trees_without_steps_takes_one_write_of_the_store_per_batch() -> None:
     all_nodes = nodes(BATCH + 1)
     client, store = Placement(all_nodes), Store()
     plan = plan_of(client, *map(sets_inventories, all_nodes))

@@ -61,7 +61,7 @@ class Case:
 
 
 def figures(name: str, *words: str, **record: Any) -> Case:
-    """Return a case of an inventory of the GPU with these amounts."""
+    """Return a case in which the driver reports these amounts of VGPU for the GPU."""
     record = {"total": 4, **record}
     return Case(
         name,
@@ -71,31 +71,31 @@ def figures(name: str, *words: str, **record: Any) -> Case:
 
 
 def inventories(name: str, given: Any, *words: str) -> Case:
-    """Return a case of these inventories of the GPU."""
+    """Return a case in which the driver reports these inventories for the GPU."""
     return Case(
         name, lambda tree, node: tree.update_inventory(f"{node}-gpu", given), ("-gpu", *words)
     )
 
 
 def child(name: str, child_name: Any, *words: str) -> Case:
-    """Return a case of a child with this name."""
+    """Return a case in which the driver creates a child with this name."""
     return Case(name, lambda tree, node: tree.new_child(child_name, node), words)
 
 
 def traits(name: str, given: Any, *words: str) -> Case:
-    """Return a case of these traits of the GPU."""
+    """Return a case in which the driver reports these traits for the GPU."""
     return Case(name, lambda tree, node: tree.update_traits(f"{node}-gpu", given), ("-gpu", *words))
 
 
 def aggregates(name: str, given: Any, *words: str) -> Case:
-    """Return a case of these aggregates of the GPU."""
+    """Return a case in which the driver reports these aggregates for the GPU."""
     return Case(
         name, lambda tree, node: tree.update_aggregates(f"{node}-gpu", given), ("-gpu", *words)
     )
 
 
 def reason(name: str, given: Any, *words: str) -> Case:
-    """Return a case of a reservation of the GPU with this reason."""
+    """Return a case in which the driver reserves the GPU with this reason."""
     return Case(
         name,
         lambda tree, node: tree.reserve(f"{node}-gpu", given),
@@ -104,7 +104,7 @@ def reason(name: str, given: Any, *words: str) -> Case:
 
 
 def raises(name: str, error: BaseException | type[BaseException], *words: str) -> Case:
-    """Return a case of an error that update_provider_tree raises."""
+    """Return a case in which update_provider_tree raises this error."""
 
     def fail(tree: ProviderTree, node: str) -> None:
         raise error
@@ -113,12 +113,12 @@ def raises(name: str, error: BaseException | type[BaseException], *words: str) -
 
 
 def describes(name: str, resource: Callable[[str], Any], *words: str) -> Case:
-    """Return a case of an answer of get_available_resource."""
+    """Return a case in which get_available_resource returns this answer."""
     return Case(name, lambda tree, node: None, words, resource)
 
 
 def parents(name: str, *links: tuple[int, int], words: tuple[str, ...]) -> Case:
-    """Return a case of several new providers; ``links`` are pairs of a provider and its parent."""
+    """Return a case in which the driver adds providers; ``links`` pairs each with its parent."""
 
     def populate(tree: ProviderTree, node: str) -> None:
         made = {one: str(uuid.uuid5(uuid.UUID(UUID), f"{node} {one}")) for one in range(5)}

@@ -109,7 +109,7 @@ TRAITS = st.frozensets(st.sampled_from(["T1", "T2", "T3", "T4"]), max_size=3)
         min_size=1,
     )
 )
-def test_query_has_one_required_per_group_unless_there_is_a_choice(
+def test_query_has_one_required_parameter_per_group_unless_there_is_a_choice(
     said: dict[str, tuple[frozenset[str], frozenset[frozenset[str]]]],
 ) -> None:
     query = encoded(
