@@ -88,7 +88,7 @@ class Breaking:
             self._while_changing(publishing)
             self._at_the_start(publishing)
         if not self._is_felt:
-            raise NotShown(f"the harness causes no {self._fault}: no cycle differs")
+            raise NotShown(f"the harness injects {self._fault}, but no cycle shows an effect")
 
     def lasting(self) -> None:
         """For each call of a cycle, run a cycle in which the backend is down from this call on.

@@ -50,7 +50,7 @@ class Follower:
         """
         names, following = driver_calls.changed_nodes(self._driver, mark)
         if self._uuids and (others := names - self.nodes):
-            raise Violation(f"it names {', '.join(sorted(others))}", "only existing nodes")
+            raise Violation(f"the feed names {', '.join(sorted(others))}", "only existing nodes")
         return names, following
 
     def poll(self) -> frozenset[str]:

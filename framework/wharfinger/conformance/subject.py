@@ -239,7 +239,7 @@ class Subject:
         except (Exception, SystemExit):
             return
         if not described:
-            raise NotShown("the backend has nothing: the kit needs one node, or more")
+            raise NotShown("the driver lists no node, but the kit needs one")
         for name, one in described.items():
             is_overlaid = not one.stated or one.mode is PublishingMode.OVERLAY
             if one.provider.parent_uuid is None and is_overlaid:

@@ -230,7 +230,7 @@ def cleans(subject: Subject) -> None:
     """Call ``is_clean`` for a busy thing, and for a provider that does not exist."""
     harness = subject.harness
     if not harness.busy.supported:
-        raise NotShown("the driver declares cleaning, but the harness makes nothing busy")
+        raise NotShown("the driver declares cleaning, but the harness cannot make a thing busy")
     since = datetime.now(UTC)
     thing = harness.things()[0]
     harness.make_busy(thing)
