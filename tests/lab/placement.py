@@ -16,8 +16,6 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import fixtures
 import pytest
-import sqlalchemy
-from jsonschema.validators import validator_for  # type: ignore[import-untyped]
 from keystoneauth1 import token_endpoint
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
@@ -26,6 +24,7 @@ from sqlalchemy import text
 
 from tests.lab.sqlite import StayingOpen
 from wharfinger.conformance.other_program_client import WritingClient
+from wharfinger.conformance.quick_databases import quick_placement
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 #: The tables with the standard names, which Placement inserts only once per process.
@@ -157,44 +156,9 @@ def started(directory: Path) -> Iterator[EmbeddedPlacement]:
     """Yield the only embedded Placement of this process, changed so that requests are quicker."""
     with StayingOpen(), _KeepingItsTurn():
         service = EmbeddedPlacement(directory / "placement.sqlite")
-    with _CheckedOnce(), _NamedOnce():
+    with quick_placement():
         yield service
     db_api.get_placement_engine().dispose()
-
-
-class _CheckedOnce(fixtures.Fixture):
-    """Lets jsonschema check each of Placement's schemas once, not at each request."""
-
-    def _setUp(self) -> None:
-        validator: Any = validator_for({})
-        check, checked = validator.check_schema, dict[int, object]()
-
-        def check_once(schema: object) -> None:
-            if id(schema) not in checked:
-                check(schema)
-                checked[id(schema)] = schema
-
-        self.useFixture(
-            fixtures.MonkeyPatch(
-                f"{validator.__module__}.{validator.__qualname__}.check_schema",
-                staticmethod(check_once),
-            )
-        )
-
-
-class _NamedOnce(fixtures.Fixture):
-    """Lets SQLAlchemy create each alias of a table once, not in each statement."""
-
-    def _setUp(self) -> None:
-        alias, known = sqlalchemy.alias, dict[tuple[Any, ...], Any]()
-
-        def alias_once(selectable: Any, name: str | None = None, flat: bool = False) -> Any:
-            if name is None or not isinstance(selectable, sqlalchemy.Table):
-                return alias(selectable, name, flat)
-            key = (selectable, name, flat)
-            return known[key] if key in known else known.setdefault(key, alias(*key))
-
-        self.useFixture(fixtures.MonkeyPatch("sqlalchemy.alias", alias_once))
 
 
 class _KeepingItsTurn(fixtures.Fixture):

@@ -1,10 +1,12 @@
 """Make SQLite faster for tests, whose data need not survive a crash of the machine."""
 
-import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import fixtures
-from sqlalchemy import Pool, QueuePool, event
+
+from wharfinger.conformance import quick_databases
 
 
 class WithoutSync(fixtures.Fixture):
@@ -14,8 +16,7 @@ class WithoutSync(fixtures.Fixture):
     """
 
     def _setUp(self) -> None:
-        event.listen(Pool, "checkout", _turn_off_sync)
-        self.addCleanup(event.remove, Pool, "checkout", _turn_off_sync)
+        _enter(self, quick_databases.without_sync())
 
 
 class StayingOpen(fixtures.Fixture):
@@ -26,24 +27,17 @@ class StayingOpen(fixtures.Fixture):
     """
 
     def _setUp(self) -> None:
-        made: list[Pool] = []
-
-        class Unlimited(QueuePool):
-            """A pool without a limit, which keeps as many connections as were used at once."""
-
-            def __init__(self, creator: Any, **options: Any) -> None:
-                super().__init__(creator, **{**options, "pool_size": 0})
-                made.append(self)
-
-        self.useFixture(fixtures.MonkeyPatch("sqlalchemy.pool.NullPool", Unlimited))
-        self.addCleanup(_dispose, made)
+        _enter(self, _staying_open())
 
 
-def _dispose(pools: list[Pool]) -> None:
+@contextmanager
+def _staying_open() -> Iterator[None]:
+    with quick_databases.staying_open() as pools:
+        yield
     for pool in pools:
         pool.dispose()
 
 
-def _turn_off_sync(connection: Any, *_: object) -> None:
-    if isinstance(connection, sqlite3.Connection):
-        connection.execute("PRAGMA synchronous=OFF").close()
+def _enter(fixture: fixtures.Fixture, manager: Any) -> None:
+    fixture.addCleanup(manager.__exit__, None, None, None)
+    manager.__enter__()

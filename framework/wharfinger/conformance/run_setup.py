@@ -13,6 +13,7 @@ from wharfinger.conformance.driver_clock import RunningCalls
 from wharfinger.conformance.exceptions import NotShown
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
+from wharfinger.conformance.quick_databases import quick_placement, staying_open, without_sync
 from wharfinger.conformance.rule_runner import Examination, guarded
 from wharfinger.conformance.run_options import HARNESSES, Asked
 from wharfinger.conformance.subject import Subject
@@ -41,7 +42,10 @@ def set_up(asked: Asked, directory: Path, calls: RunningCalls) -> Iterator[Exami
         raise NotShown("no driver is named (--driver NAME)")
     with ExitStack() as stack:
         _silence(stack, directory)
-        placement = RunPlacement(EmbeddedPlacement(directory / "placement.sqlite"))
+        stack.enter_context(without_sync())
+        with staying_open():
+            placement = RunPlacement(EmbeddedPlacement(directory / "placement.sqlite"))
+        stack.enter_context(quick_placement())
         stack.callback(placement.close)
         harness = None
         if asked.config_file is None:

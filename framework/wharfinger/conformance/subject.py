@@ -1,5 +1,6 @@
 """The driver under test, which is called the subject: with its backend and a Placement."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,6 +18,7 @@ from wharfinger.conformance.harness import Fault, Harness
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.placement_diff import Contents, trees
 from wharfinger.conformance.process_observer import ProcessObserver
+from wharfinger.conformance.quick_databases import staying_open
 from wharfinger.conformance.tree_invariants import TreeInvariants
 from wharfinger.driver import Capabilities, ComputeDriver, loader
 from wharfinger.driver.signatures import takes_migrations
@@ -223,9 +225,16 @@ class Subject:
     def _begin_state(self) -> None:
         """Use a new, empty state directory from now on, and let the harness end all faults."""
         self._begun += 1
-        self.state_path.mkdir()
+        shutil.copytree(self._empty_state, self.state_path)
         if self._harness is not None:
             self._harness.expect()
+
+    @cached_property
+    def _empty_state(self) -> Path:
+        """A state directory with an empty database: a copy is quicker than another new one."""
+        directory = self._directory / "empty"
+        local(directory, INSTANCE).close()
+        return directory
 
     def _make_roots(self) -> None:
         """Create the root providers that the driver expects of another program, such as nova.
@@ -327,7 +336,8 @@ class Publishing:
         self._invariants = self._invariants or TreeInvariants(
             self._theirs, self.publisher, renames=not self._subject.has_harness
         )
-        context = local(self._subject.state_path, instance.driver.host)
+        with staying_open():
+            context = local(self._subject.state_path, instance.driver.host)
         self._open.callback(context.close)
         self.driver = instance.driver
         self.cycle = self._open.enter_context(

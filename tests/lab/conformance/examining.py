@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.conformance.harnesses import harness_of
-from tests.lab.conformance.quick import QuickSubject
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.rule_runner import Examination, guarded
+from wharfinger.conformance.subject import Subject
 
 #: Rules that repeat their work for many seconds: a run draws one of them.
 SLOW = {f"WHF-{id}" for id in (451, 508, 721, 722, 723, 802, 804, 805, 806, 816)}
@@ -40,7 +40,7 @@ class Examiner:
         """Yield an examination of the driver with this name; see Examination for ``options``."""
         directory = self.directory / "subject"
         directory.mkdir(parents=True)
-        subject = QuickSubject(
+        subject = Subject(
             driver,
             directory,
             self.placement,

@@ -1,8 +1,7 @@
 """Examine many drivers quickly, without slow parts of a run that do not matter for the result.
 
 Drivers publish to the real Placement through its API, but the kit reads and empties Placement's
-database directly. State directories are copies of one directory, and the installed distributions
-are listed only once.
+database directly. The installed distributions are listed only once.
 """
 
 from collections import defaultdict
@@ -14,11 +13,9 @@ from placement import db_api
 from sqlalchemy import Connection, text
 
 from tests.lab import placement as lab
-from tests.lab.cycles import make_state
 from tests.lab.sqlite import StayingOpen
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.placement_diff import Contents
-from wharfinger.conformance.subject import Subject
 from wharfinger.driver import loader
 from wharfinger.providers import Inventory, Provider
 
@@ -71,15 +68,6 @@ class QuickPlacement(RunPlacement):
         """Delete all allocations and providers, as RunPlacement does."""
         self._known.clear()
         lab.empty()
-
-
-class QuickSubject(Subject):
-    """A Subject whose state directories are copies of an empty one."""
-
-    def begin(self, *, is_whole: bool = False) -> None:
-        """Reset the backend and Placement for a check, as Subject does."""
-        super().begin(is_whole=is_whole)
-        make_state(self.state_path)
 
 
 class InOneProcess(fixtures.Fixture):

@@ -11,11 +11,11 @@ from typing import Final, TypeVar
 
 import fixtures
 
-from tests.lab.conformance.quick import QuickSubject
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.rule_runner import Examination, Result, Status, guarded
 from wharfinger.conformance.rules import Level, Rule
+from wharfinger.conformance.subject import Subject
 from wharfinger.driver import ComputeDriver
 
 _REPOSITORY: Final = Path(__file__).parents[3]
@@ -111,7 +111,7 @@ def examining(
     for one in (backend, mine):
         one.mkdir(parents=True)
     harness = outsider.harness(backend, placement)
-    subject = QuickSubject(
+    subject = Subject(
         outsider.name, mine, placement, harness=guarded(harness), seed=1, examples=examples
     )
     harness.start()

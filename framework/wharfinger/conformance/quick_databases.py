@@ -1,0 +1,88 @@
+"""Faster databases for a run of the kit: no data of the run has to survive it.
+
+Each rule publishes to the embedded Placement again and again. Without these means, opening files
+and checking schemas takes more than half of the time.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import Pool, QueuePool, event
+
+
+@contextmanager
+def staying_open() -> Iterator[list[Pool]]:
+    """Let connections to the SQLite files stay open that oslo.db opens in the block.
+
+    Otherwise it connects anew for each transaction. The list has the pools of the connections.
+    """
+    pools: list[Pool] = []
+
+    class Unlimited(QueuePool):
+        """A pool without a limit, which keeps as many connections as were used at once."""
+
+        def __init__(self, creator: Any, **options: Any) -> None:
+            super().__init__(creator, **{**options, "pool_size": 0})
+            pools.append(self)
+
+    with _replaced(sqlalchemy.pool, "NullPool", Unlimited):
+        yield pools
+
+
+@contextmanager
+def without_sync() -> Iterator[None]:
+    """Keep SQLite from waiting for the disk, in all databases of this process.
+
+    Data survives the process, but not a crash of the machine.
+    """
+
+    def turn_off_sync(connection: Any, *_: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous=OFF").close()
+
+    event.listen(Pool, "checkout", turn_off_sync)
+    try:
+        yield
+    finally:
+        event.remove(Pool, "checkout", turn_off_sync)
+
+
+@contextmanager
+def quick_placement() -> Iterator[None]:
+    """Let the embedded Placement check each schema once, and create each alias of a table once."""
+    # It comes with the extra, as Placement does.
+    from jsonschema.validators import validator_for  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    validator = validator_for({})
+    check, checked = validator.check_schema, dict[int, object]()
+
+    def check_once(schema: object) -> None:
+        if id(schema) not in checked:
+            check(schema)
+            checked[id(schema)] = schema
+
+    alias, known = sqlalchemy.alias, dict[tuple[Any, ...], Any]()
+
+    def alias_once(selectable: Any, name: str | None = None, flat: bool = False) -> Any:
+        if name is None or not isinstance(selectable, sqlalchemy.Table):
+            return alias(selectable, name, flat)
+        key = (selectable, name, flat)
+        return known[key] if key in known else known.setdefault(key, alias(*key))
+
+    with ExitStack() as stack:
+        stack.enter_context(_replaced(validator, "check_schema", staticmethod(check_once)))
+        stack.enter_context(_replaced(sqlalchemy, "alias", alias_once))
+        yield
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: object) -> Iterator[None]:
+    before = vars(owner)[name]
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
