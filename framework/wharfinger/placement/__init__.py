@@ -1,1 +1,4 @@
-"""Talk to Placement: the client, its writes, the reader and the embedded service. No objects."""
+"""Placement: a typed client, the requests that write, a reader of trees, and the embedded service.
+
+This package does not use versioned objects or the database.
+"""

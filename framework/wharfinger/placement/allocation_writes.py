@@ -1,6 +1,6 @@
 """The requests that write allocations.
 
-``wharfinger.allocations.allocation_writer`` decides what is written, and when.
+``wharfinger.allocations.allocation_writer`` decides what is written and when.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ class AllocationWrites:
         self._client = client
 
     def set_allocations(self, allocations: Mapping[str, Mapping[str, Any]]) -> None:
-        """Replace all allocations of one or more consumers together, all or nothing.
+        """Replace all allocations of one or more consumers in one request, all or nothing.
 
         ``allocations`` are by consumer uuid, in the form that ``PlacementClient.get_allocations``
-        returns. Each has the consumer's generation (None for a new consumer) and its
-        ``consumer_type``, which is sent only to a server that knows consumer types. Raises
-        ConcurrentUpdate if one generation is no longer current. Needs 1.28.
+        returns: with the consumer's generation (None for a new consumer) and the ``consumer_type``,
+        which only a server that knows consumer types receives. Raises ConcurrentUpdate if a
+        generation is no longer current. Needs microversion 1.28.
         """
         self._client.require(Feature.CONSUMER_GENERATION, "writing allocations")
         if self._client.microversion < Feature.CONSUMER_TYPES.value:
@@ -32,9 +32,10 @@ class AllocationWrites:
     def delete_allocations(self, consumer_uuid: str, held: Mapping[str, Any] | None = None) -> None:
         """Delete all allocations of a consumer.
 
-        ``held`` is the answer of ``PlacementClient.get_allocations``. Raises ConcurrentUpdate if
-        the consumer has other allocations by now. Without ``held``, and on servers without
-        generations of consumers (before 1.28), the request deletes all allocations that it finds.
+        ``held`` is an earlier answer of ``PlacementClient.get_allocations``: raises
+        ConcurrentUpdate if the consumer has other allocations now. Without ``held``, and on servers
+        without consumer generations (before microversion 1.28), this deletes whatever allocations
+        the consumer has.
         """
         client = self._client
         if held is None or client.microversion < Feature.CONSUMER_GENERATION.value:

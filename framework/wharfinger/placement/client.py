@@ -1,7 +1,6 @@
-"""The Placement API, typed: transport, negotiation of the microversion, and reads.
+"""A typed client of the Placement API: transport, choice of the microversion, and reads.
 
-Each read is one method. ``provider_writes`` and ``allocation_writes`` have the writes. Callers
-decide which requests are sent, and when.
+Each read is one method. ``provider_writes`` and ``allocation_writes`` have the writes.
 """
 
 from collections import Counter
@@ -33,15 +32,16 @@ Answer = TypeVar("Answer")
 
 
 class PlacementClient:
-    """A client for one Placement; safe for several threads.
+    """A client of one Placement service; safe for several threads.
 
-    ``connections`` is how many requests may be sent at the same time. The microversion is
-    negotiated at the first request: the newest that both sides know. ``counts`` are the requests
-    that were sent, by method and HTTP status (0: no answer). Every method raises PlacementError.
+    All requests use the newest microversion that both the server and this client know, which the
+    first request finds out. Every method raises PlacementError.
     """
 
     def __init__(self, adapter: Adapter, connections: int = 1) -> None:
+        #: How many requests may be sent at the same time.
         self.connections: Final = connections
+        #: The number of requests that were sent, by method and HTTP status (0: no answer).
         self.counts: Final[Counter[tuple[str, int]]] = Counter()
         self._counting: Final = Lock()
         self._adapter: Final = adapter
@@ -49,13 +49,13 @@ class PlacementClient:
 
     @property
     def microversion(self) -> Microversion:
-        """The microversion of all requests."""
+        """The newest microversion that both the server and this client know."""
         if self._microversion is None:
             self._microversion = self._negotiate()
         return self._microversion
 
     def require(self, feature: Feature, purpose: str) -> None:
-        """Raise MicroversionUnsupported if the server lacks a feature."""
+        """Raise MicroversionUnsupported, which names the purpose, if the server lacks a feature."""
         if self.microversion < feature.value:
             detail = f"needs microversion {feature.value}, the server has {self.microversion}."
             raise MicroversionUnsupported(request=purpose, detail=detail)
@@ -75,8 +75,8 @@ class PlacementClient:
         """Return the providers that match all filters.
 
         ``in_tree`` is the uuid of any provider of a tree. ``required`` and ``member_of`` are
-        conditions on traits and aggregates as the API writes them ("T1,!T2", "in:A1,A2"); all
-        have to hold. More than one on traits, or an "in:" among them, needs 1.39.
+        conditions on traits and aggregates in the syntax of the API ("T1,!T2", "in:A1,A2"). Several
+        conditions on traits, or a condition on traits with "in:", need microversion 1.39.
         ``resources`` are amounts, by class, that have to be free.
         """
         one_each = {"in_tree": in_tree, "name": name, "uuid": uuid}
@@ -105,7 +105,7 @@ class PlacementClient:
         return self._get(provider_path(uuid, "aggregates"), model.Aggregates)
 
     def get_usages(self, uuid: str) -> dict[str, int]:
-        """Return the allocated amounts of a provider, by resource class."""
+        """Return how much of a provider is allocated, by resource class."""
         return self._get_member(provider_path(uuid, "usages"), "usages", dict[str, int])
 
     # Allocations.
@@ -116,15 +116,15 @@ class PlacementClient:
         return self._get_member(path, "allocations", dict[str, Any])
 
     def get_allocations(self, consumer_uuid: str) -> dict[str, Any]:
-        """Return all allocations of a consumer, in the form that writes take."""
+        """Return all allocations of a consumer, in the form that the writes accept."""
         path = consumer_path(consumer_uuid)
         return self._get(path, dict[str, Any], BEFORE_CONSUMER_TYPES)
 
     def get_allocation_candidates(self, wanted: Query) -> model.AllocationCandidates:
         """Return the allocation candidates for a query in the syntax of the API.
 
-        Needs 1.29, and the features that the query needs. Groups with names get numbers where the
-        server knows no names.
+        Needs microversion 1.29, and the features in the query. If the server does not support named
+        request groups, the groups get numbers instead.
         """
         for feature in query_features.candidate_features(wanted):
             self.require(feature, f"allocation candidates for {query_features.encoded(wanted)}")
@@ -136,7 +136,7 @@ class PlacementClient:
     # Names.
 
     def list_traits(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the named traits that the server knows."""
+        """Return those of the traits that the server knows."""
         return self._find_traits(f"in:{','.join(sorted(names))}")
 
     def find_traits(self, prefix: str) -> frozenset[str]:
@@ -148,7 +148,7 @@ class PlacementClient:
         found = self._get_member("/resource_classes", "resource_classes", list[model.ResourceClass])
         return frozenset(item.name for item in found)
 
-    # Requests that write: for ``provider_writes`` and ``allocation_writes`` alone.
+    # Only provider_writes and allocation_writes may write with these methods.
 
     def send(
         self,
@@ -160,9 +160,9 @@ class PlacementClient:
         newest: Microversion = HIGHEST,
         subject: str = "",
     ) -> Answer:
-        """Send a request and return its decoded answer.
+        """Send a request, with a microversion up to ``newest``, and return the decoded answer.
 
-        The microversion is at most ``newest``. An error names the ``subject``.
+        An error names the ``subject``.
         """
         answer = self._request(method, path, body, newest, subject)
         try:
@@ -181,13 +181,13 @@ class PlacementClient:
         newest: Microversion = HIGHEST,
         subject: str = "",
     ) -> None:
-        """Do the same for a request whose answer has status 201 or 204, and no content."""
+        """Send a request, as ``send`` does, whose answer has status 201 or 204 and no content."""
         answer = self._request(method, path, body, newest, subject)
         if answer.status_code not in (HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):
             raise error_mapping.unexpected(
                 _named(method, path, subject),
                 answer,
-                f"201 or 204 was to be expected, not {answer.reason or 'this'}",
+                f"expected status 201 or 204, not {answer.reason or 'this'}",
             )
 
     def _find_traits(self, condition: str) -> frozenset[str]:
@@ -248,18 +248,18 @@ class PlacementClient:
             raise error_mapping.unexpected(
                 "GET /",
                 answer,
-                f"it does not come from Placement ({error}); see that the endpoint in the "
-                "catalog, or [placement] endpoint_override, is Placement's",
+                f"the answer does not come from Placement ({error}); check that the endpoint in "
+                "the catalog, or [placement] endpoint_override, belongs to Placement",
             ) from error
         if oldest > HIGHEST:
             detail = (
-                f"the server's oldest microversion is {oldest}, and none above {HIGHEST} is known "
-                "here: install a newer Wharfinger."
+                f"the server's oldest microversion is {oldest}, but this Wharfinger knows none "
+                f"above {HIGHEST}: install a newer Wharfinger."
             )
         elif newest < LOWEST:
             detail = (
-                f"the server's newest microversion is {newest}, and nothing can be fully reserved "
-                f"below {LOWEST}: upgrade it to OpenStack Rocky or later."
+                f"the server's newest microversion is {newest}, but full reservations need "
+                f"{LOWEST}: upgrade Placement to OpenStack Rocky or later."
             )
         else:
             return min(newest, HIGHEST)
@@ -267,16 +267,16 @@ class PlacementClient:
 
 
 def provider_path(uuid: str, part: str = "") -> str:
-    """Return the path of a provider, or of a part of it."""
+    """Return the URL path of a provider, or of a part of it such as "traits"."""
     path = f"/resource_providers/{quote(uuid, safe='')}"
     return f"{path}/{part}" if part else path
 
 
 def consumer_path(uuid: str) -> str:
-    """Return the path of the allocations of a consumer."""
+    """Return the URL path of the allocations of a consumer."""
     return f"/allocations/{quote(uuid, safe='')}"
 
 
 def _named(method: str, path: str, subject: str) -> str:
-    """Return the name of a request in an error."""
+    """Return the text that names a request in an error."""
     return f"{method} {path} ({subject})" if subject else f"{method} {path}"

@@ -1,8 +1,8 @@
 """The real Placement service inside this process, on SQLite.
 
-Placement keeps its database and its policy in module globals, so a process can hold one. It is
-mounted as a transport below keystoneauth: the client and the answers are those of a service over
-HTTP.
+A process can have only one Placement, since it keeps its database and its policy in module globals.
+It is mounted as a transport below keystoneauth, so the client and the answers are the same as with
+a Placement service over HTTP.
 """
 
 import io
@@ -29,7 +29,7 @@ _ENDPOINT: Final = "http://placement.embedded"
 #: Placement's noauth2 takes the token as the user, and the roles from this header.
 _ROLES: Final = {"X-Roles": "admin,member,reader,service"}
 _LOCK: Final = threading.Lock()
-#: The distributions of the extra "embedded", by the module that each has.
+#: The distributions that the extra "embedded" installs, by their modules.
 _EXTRA: Final = {"placement": "openstack-placement", "webob": "WebOb"}
 _INSTALL: Final = (
     "Run `pip install 'wharfinger[embedded]'`; or set embedded = false, and the options that lead "
@@ -50,12 +50,12 @@ def check_installed() -> None:
 
 
 class EmbeddedPlacement:
-    """Placement on a SQLite file, with the schema, traits and classes in place.
+    """Placement on a SQLite file, with its schema, standard traits and resource classes.
 
-    ``adapter`` is for our client; ``application`` is Placement's WSGI application. Safe for
-    several threads, and for several processes on the same file. Raises ConfigurationError
-    if openstack-placement is not installed, this process has an embedded Placement already, or the
-    file cannot be used. Raises StateError if the file is not ours.
+    ``adapter`` is for PlacementClient; ``application`` is Placement's WSGI application. Safe for
+    several threads, and for several processes with the same file. Raises ConfigurationError if
+    openstack-placement is not installed, if this process already has an embedded Placement, or if
+    the file cannot be used. Raises StateError if the file belongs to another program.
     """
 
     _started: Path | None = None
@@ -65,9 +65,9 @@ class EmbeddedPlacement:
         with _LOCK:
             if EmbeddedPlacement._started is not None:
                 raise _cannot_start(
-                    f"this process has an embedded Placement on {EmbeddedPlacement._started} "
-                    "already, and Placement's own globals allow one.",
-                    "Use that one's adapter, or another process.",
+                    f"this process already has an embedded Placement on "
+                    f"{EmbeddedPlacement._started}, and can have only one.",
+                    "Use the adapter of that Placement, or another process.",
                     database,
                 )
             self.application: Final = self._load(database)
@@ -97,7 +97,7 @@ class EmbeddedPlacement:
         conf.set_override("connection", f"sqlite:///{database}", "placement_database")
         conf.set_override("sync_on_startup", True, "placement_database")
         conf([], project="placement", default_config_files=[], default_config_dirs=[])
-        # From here on its globals are taken, even if it does not start.
+        # From here on Placement's globals are in use, even if it does not start.
         cls._started = database
         try:
             private_files.make_directory(database.parent)
@@ -109,8 +109,8 @@ class EmbeddedPlacement:
         except StateError:
             raise
         except Exception as error:
-            # Its libraries raise many kinds: an unusable file, a schema of a newer release.
-            remedy = "Check that the file can be written, or name another."
+            # Placement's libraries raise many types, for example for a schema of a newer release.
+            remedy = "Check that the file can be written, or name another file."
             raise _cannot_start(f"{reason(error)}.", remedy, database) from error
 
 
@@ -137,10 +137,10 @@ class _WSGITransport(HTTPAdapter):
         answer = call.get_response(self._application)
         if answer.status_int == HTTPStatus.INTERNAL_SERVER_ERROR and b"(sqlite3." in answer.body:
             found = _SQLITE_ERROR.search(answer.body.decode(errors="replace"))
-            message = found[1] if found else "its database fails"
+            message = found[1] if found else "its database has failed"
             raise StateError(
                 path=str(self._database),
-                problem=f"the embedded Placement cannot go on: {message}.",
+                problem=f"the embedded Placement cannot use its database: {message}.",
                 remedy="Check that the file can be written and has space left.",
             )
         return self.build_response(

@@ -1,4 +1,4 @@
-"""From answers of Placement and errors of keystoneauth to exceptions."""
+"""Turn answers of Placement and errors of keystoneauth into exceptions of this project."""
 
 import re
 from http import HTTPStatus
@@ -26,22 +26,25 @@ _BY_STATUS: Final[dict[int, type[PlacementError]]] = {
     HTTPStatus.NOT_ACCEPTABLE: exceptions.MicroversionUnsupported,
     HTTPStatus.CONFLICT: exceptions.Conflict,
 }
-#: Statuses with which Placement, or a proxy before it, asks to come back later.
+#: Statuses with which Placement, or a proxy before it, says that it is not available now.
 _LATER: Final = {429, 502, 503, 504}
-#: Statuses with which Keystone refuses credentials, or a token that has ended (404).
+#: Statuses with which Keystone refuses credentials, or an expired token (404).
 _KEYSTONE_REFUSES: Final = {401, 403, 404}
 _REQUEST_ID: Final = re.compile(r"req-[0-9a-f-]{1,64}\Z")
-#: Characters of an explanation that are shown.
+#: The number of characters that errors show of an explanation.
 _LONGEST: Final = 1000
 
 
 def from_response(request: str, response: requests.Response) -> PlacementError:
-    """Return the exception for an answer of 400 or above to ``request`` ("PUT /traits/X")."""
-    status, told = response.status_code, _first_error(response)
-    # The page of a proxy, or an empty body, leaves only the reason phrase.
-    error = told or model.Error(detail=response.reason or "no explanation was given")
-    if told is None and status == HTTPStatus.NOT_FOUND:
-        # It does not come from Placement, so it does not prove that anything is gone.
+    """Return the exception for an answer with status 400 or above.
+
+    ``request`` is its method and path ("PUT /traits/X").
+    """
+    status, found = response.status_code, _first_error(response)
+    # An answer of a proxy, or an empty one, has only the reason phrase as an explanation.
+    error = found or model.Error(detail=response.reason or "no explanation was given")
+    if found is None and status == HTTPStatus.NOT_FOUND:
+        # The answer does not come from Placement, so it does not prove that anything is gone.
         return unexpected(request, response, f"{error.detail}, not from Placement")
     answered = _answered_id(response)
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
@@ -60,7 +63,7 @@ def from_response(request: str, response: requests.Response) -> PlacementError:
 def unexpected(
     request: str, response: requests.Response, detail: str
 ) -> exceptions.UnexpectedAnswer:
-    """Return the exception for an answer that is not what the API describes."""
+    """Return the exception for an answer that does not fit the description of the API."""
     return exceptions.UnexpectedAnswer(
         request=request,
         status=response.status_code,
@@ -70,7 +73,7 @@ def unexpected(
 
 
 def from_keystoneauth(request: str, error: Exception) -> PlacementError:
-    """Return the exception for a request to which keystoneauth has no answer of Placement."""
+    """Return the exception for a request for which keystoneauth raised an error."""
     if isinstance(error, HttpError):  # the answer of Keystone
         status, detail = error.http_status, f"Keystone: {error}"
         if status in _KEYSTONE_REFUSES:
@@ -81,8 +84,8 @@ def from_keystoneauth(request: str, error: Exception) -> PlacementError:
         detail = f"{cause.url}: {cause}"  # the URL may be Keystone's
         return exceptions.UnexpectedAnswer(request=request, status=cause.status, detail=detail)
     if isinstance(cause, RequestTimedOut):
-        error = cause  # keystoneauth calls it an unexpected exception
-    # Placement may have received the request. It logs our id beside its own.
+        error = cause  # keystoneauth reports it as an unexpected exception
+    # Placement may have received the request. Its log has our request id, too.
     return PlacementUnavailable(
         request=request, detail=f"no answer: {error}", request_id=request_id.current() or ""
     )
@@ -91,15 +94,16 @@ def from_keystoneauth(request: str, error: Exception) -> PlacementError:
 def refused(
     request: str, status: int, detail: str, code: str = "", answered: str = ""
 ) -> PermissionRefused:
-    """Return the exception for refused credentials, or credentials without a role.
+    """Return the exception for credentials that are refused or lack a role.
 
-    ``answered`` is the id of Placement's answer. The roles are those of Placement's default policy.
+    ``answered`` is the request id in Placement's answer. The remedy names the role that Placement's
+    default policy requires.
     """
     remedy = "Check the credentials in [placement]."
     if status == HTTPStatus.FORBIDDEN:
         needs_service = request.startswith("POST /reshaper")
         roles = "service role" if needs_service else "admin or the service role"
-        remedy = f"The user of [placement] lacks a role: this takes the {roles}, on a project."
+        remedy = f"The user of [placement] lacks a role: it needs the {roles}, on a project."
     detail = f"{detail.removesuffix('.')}."
     return PermissionRefused(
         request=request,
@@ -112,7 +116,7 @@ def refused(
 
 
 def _answered_id(response: requests.Response) -> str:
-    """Return the id by which Placement logs the request; "" if the answer has none."""
+    """Return the request id that Placement logs; an empty text if the answer has none."""
     found = response.headers.get("x-openstack-request-id", "")
     return found if _REQUEST_ID.match(found) else ""
 
@@ -124,6 +128,6 @@ def _first_error(response: requests.Response) -> model.Error | None:
         first = msgspec.json.decode(response.content, type=kind).errors[0]
     except (*model.UNDECODABLE, IndexError):
         return None
-    # Placement puts a standard sentence and an empty line before its explanation.
+    # A standard sentence and an empty line come before Placement's explanation.
     detail = " ".join(first.detail.split("\n\n")[-1].split())
     return model.Error(code=first.code, detail=exceptions.printable(detail)[:_LONGEST])

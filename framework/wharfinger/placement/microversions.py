@@ -6,14 +6,14 @@ from typing import Any, Final, NamedTuple, Self
 
 
 class Microversion(NamedTuple):
-    """A version of the API."""
+    """A microversion of the Placement API, such as 1.39."""
 
     major: int
     minor: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read "1.39"; raises ValueError for anything else."""
+        """Return the microversion in a text such as "1.39"; raise ValueError for other texts."""
         major, minor = text.split(".")
         return cls(int(major), int(minor))
 
@@ -24,43 +24,43 @@ class Microversion(NamedTuple):
 class Feature(Enum):
     """A feature that some supported servers lack, with the first microversion that has it.
 
-    The source is the version history of the Placement API. Without the feature, the client refuses
-    a request before it sends anything, unless a fallback is named here.
+    If the server lacks the feature, the client refuses a request that needs it, unless a comment
+    names a fallback. The source is the version history of the Placement API.
     """
 
     #: Without it, two writers of a consumer's allocations overwrite each other.
     CONSUMER_GENERATION = Microversion(1, 28)
-    #: Without it, no provider below a root is a candidate, without an error.
+    #: Without it, candidates never have providers below a root, and there is no error.
     NESTED_CANDIDATES = Microversion(1, 29)
-    #: Inventories fall back to one request for each provider; moves of allocations do not.
+    #: Fallback for inventories: one request for each provider. No fallback for allocations.
     RESHAPE = Microversion(1, 30)
     CANDIDATES_IN_TREE = Microversion(1, 31)
     FORBIDDEN_AGGREGATES = Microversion(1, 32)
-    #: Falls back to numbered groups.
+    #: Fallback: numbered groups.
     NAMED_GROUPS = Microversion(1, 33)
-    #: Without it, a candidate does not show which group of a request takes from which provider.
+    #: Without it, a candidate does not show which provider serves which request group.
     MAPPINGS = Microversion(1, 34)
     ROOT_REQUIRED = Microversion(1, 35)
     SAME_SUBTREE = Microversion(1, 36)
     REPARENT = Microversion(1, 37)
-    #: Falls back to consumers without a type.
+    #: Fallback: consumers without a type.
     CONSUMER_TYPES = Microversion(1, 38)
-    #: Without it, only the last of several ``required`` holds, without an error.
+    #: Without it, only the last of several ``required`` counts, and there is no error.
     ANY_TRAITS = Microversion(1, 39)
 
 
-#: The last one in which allocations have no consumer types. Later ones answer the type "unknown"
-#: for allocations that were written without one, and refuse it in a write.
+#: The last microversion without consumer types. Later ones return the type "unknown" for
+#: allocations that were written without a type, but refuse "unknown" in a write.
 BEFORE_CONSUMER_TYPES: Final = Microversion(1, 37)
-#: The first one with reserved == total, which full reservation needs.
+#: The first microversion with reserved == total, which full reservations need.
 LOWEST: Final = Microversion(1, 26)
-#: The newest one that our tests cover. The client asks a newer server for this one.
+#: The newest microversion that our tests cover. Requests to a newer server use this one.
 HIGHEST: Final = Microversion(1, 39)
 
 
 def without_types(allocations: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return allocations by consumer uuid, for a server that does not know consumer types."""
+    """Return the allocations, which are by consumer uuid, without their consumer types."""
     return {
-        consumer: {key: value for key, value in its.items() if key != "consumer_type"}
-        for consumer, its in allocations.items()
+        consumer: {key: value for key, value in written.items() if key != "consumer_type"}
+        for consumer, written in allocations.items()
     }

@@ -1,7 +1,7 @@
-"""Placement's answers, as far as we read them.
+"""Placement's answers, with the fields that we read.
 
-msgspec decodes them straight from the bytes: a list of ten thousand providers takes milliseconds
-and no dicts. It passes over fields that are not named here.
+msgspec decodes the bytes directly into these structs, which is fast: a list of ten thousand
+providers takes milliseconds. It ignores other fields.
 """
 
 from functools import cache
@@ -11,12 +11,12 @@ from msgspec import DecodeError, Struct, defstruct
 
 from wharfinger.providers.inventory import Inventory
 
-#: Errors of msgspec for bytes that do not have the described form; some are not its own.
+#: Errors that msgspec raises for bytes that do not have the described form.
 UNDECODABLE: Final = (DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class ProviderSummary(Struct, frozen=True):
-    """A provider in a list: its name, parent and root, without its contents."""
+    """A provider in the answer to GET /resource_providers, without inventories and traits."""
 
     uuid: str
     name: str
@@ -25,46 +25,48 @@ class ProviderSummary(Struct, frozen=True):
     parent_provider_uuid: str | None = None
 
 
-class Raised(Struct, frozen=True):
-    """The new generation in the answer to a write of a part of a provider."""
+class WithGeneration(Struct, frozen=True):
+    """The generation in an answer about a part of a provider."""
 
     resource_provider_generation: int
 
 
-class Inventories(Raised, frozen=True):
-    """GET /resource_providers/{uuid}/inventories."""
+class Inventories(WithGeneration, frozen=True):
+    """Answer to GET /resource_providers/{uuid}/inventories."""
 
     inventories: dict[str, Inventory]
 
 
-class Traits(Raised, frozen=True):
-    """GET /resource_providers/{uuid}/traits."""
+class Traits(WithGeneration, frozen=True):
+    """Answer to GET /resource_providers/{uuid}/traits."""
 
     traits: frozenset[str]
 
 
-class Aggregates(Raised, frozen=True):
-    """GET /resource_providers/{uuid}/aggregates, from 1.19."""
+class Aggregates(WithGeneration, frozen=True):
+    """Answer to GET /resource_providers/{uuid}/aggregates, from microversion 1.19."""
 
     aggregates: frozenset[str]
 
 
 class ResourceClass(Struct, frozen=True):
-    """A resource class in GET /resource_classes."""
+    """A resource class in the answer to GET /resource_classes."""
 
     name: str
 
 
 class Amounts(Struct, frozen=True):
-    """An allocation from one provider: amounts by resource class."""
+    """The amounts that a candidate takes from one provider, by resource class."""
 
     resources: dict[str, int]
 
 
 class AllocationRequest(Struct, frozen=True):
-    """One candidate: amounts by provider uuid; ``mappings`` by group suffix, from 1.34."""
+    """One allocation candidate."""
 
+    #: By provider uuid.
     allocations: dict[str, Amounts]
+    #: The provider uuids that serve each request group, by group suffix; from microversion 1.34.
     mappings: dict[str, list[str]] = {}
 
 
@@ -76,7 +78,7 @@ class Capacity(Struct, frozen=True):
 
 
 class CandidateProvider(Struct, frozen=True):
-    """A provider in the trees of the candidates."""
+    """A provider in the trees of the candidates, with its capacity by resource class."""
 
     resources: dict[str, Capacity]
     traits: frozenset[str]
@@ -85,21 +87,22 @@ class CandidateProvider(Struct, frozen=True):
 
 
 class AllocationCandidates(Struct, frozen=True):
-    """GET /allocation_candidates, from 1.29; ``provider_summaries`` by provider uuid."""
+    """Answer to GET /allocation_candidates, from microversion 1.29."""
 
     allocation_requests: list[AllocationRequest]
+    #: By provider uuid.
     provider_summaries: dict[str, CandidateProvider]
 
 
 class Version(Struct, frozen=True):
-    """A range of microversions that GET / lists."""
+    """A range of microversions in the answer to GET /."""
 
     min_version: str
     max_version: str
 
 
 class Error(Struct, frozen=True):
-    """An error of an answer of 400 or above; the code is there from 1.23."""
+    """An error in an answer with status 400 or above; the code is there from microversion 1.23."""
 
     detail: str = ""
     code: str = ""
@@ -107,5 +110,5 @@ class Error(Struct, frozen=True):
 
 @cache
 def answer_with(member: str, kind: Any) -> type[Any]:
-    """Return the type for an answer whose other members are not read."""
+    """Return the type of an answer of which only one member is read; ``kind`` is its type."""
     return defstruct("Answer", [(member, kind)], frozen=True)

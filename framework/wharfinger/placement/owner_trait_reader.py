@@ -1,4 +1,4 @@
-"""The owner traits that Placement knows."""
+"""Reads which owner traits exist in Placement."""
 
 import threading
 from typing import Final
@@ -12,14 +12,14 @@ _PREFIXES: Final = ("OWNER_", "CUSTOM_OWNER_")
 
 
 def find(client: PlacementClient) -> frozenset[str]:
-    """Return all owner traits; sends a request for each of the two prefixes."""
+    """Return all owner traits in Placement, by one request for each of the two prefixes."""
     return ownership.owners(trait for prefix in _PREFIXES for trait in client.find_traits(prefix))
 
 
 def by_provider(client: PlacementClient) -> dict[str, tuple[str, ...]]:
-    """Return the owner traits of each provider that has any, by its uuid.
+    """Return the owner traits of each provider that has any, by provider uuid.
 
-    It sends one request for each owner trait, however many providers there are.
+    This sends one request for each owner trait, whatever the number of providers.
     """
     owners: dict[str, tuple[str, ...]] = {}
     for trait in sorted(find(client)):
@@ -29,7 +29,7 @@ def by_provider(client: PlacementClient) -> dict[str, tuple[str, ...]]:
 
 
 class OwnerTraits:
-    """All owner traits, kept for ``cache_time`` seconds. Safe for several threads."""
+    """Cache of all owner traits for ``cache_time`` seconds. Safe for several threads."""
 
     def __init__(self, client: PlacementClient, cache_time: float) -> None:
         self._client: Final = client
@@ -37,19 +37,19 @@ class OwnerTraits:
         self._cache: Final[TTLCache[None, frozenset[str]]] = TTLCache(1, cache_time)
 
     def get(self) -> frozenset[str]:
-        """Return all owner traits; raises PlacementError."""
+        """Return all owner traits, from the cache or from Placement; raises PlacementError."""
         with self._lock:
             known = self._cache.get(None)
             if known is None:
                 known = self._cache[None] = find(self._client)
             return known
 
-    def learn(self, met: frozenset[str]) -> None:
-        """Add owner traits that may have been created since the cache was filled."""
+    def learn(self, seen: frozenset[str]) -> None:
+        """Add owner traits that a caller has seen, and that may be newer than the cache."""
         with self._lock:
             known = self._cache.get(None)
-            if known is not None and not met <= known:
-                self._cache[None] = known | met
+            if known is not None and not seen <= known:
+                self._cache[None] = known | seen
 
     def forget(self) -> None:
         """Empty the cache."""

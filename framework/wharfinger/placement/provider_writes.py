@@ -1,6 +1,6 @@
 """The requests that write resource providers, traits and resource classes.
 
-``wharfinger.reconcile.apply`` decides what is written, and when.
+``wharfinger.reconcile.apply`` decides what is written and when.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,10 @@ from wharfinger.providers.inventory import Inventory
 
 
 class ProviderWrites:
-    """Writes providers and names. Safe for several threads; raises PlacementError."""
+    """Writes providers, traits and resource classes. Safe for several threads.
+
+    Methods raise PlacementError.
+    """
 
     def __init__(self, client: PlacementClient) -> None:
         self._client = client
@@ -26,7 +29,7 @@ class ProviderWrites:
     def create_provider(
         self, uuid: str, name: str, parent_uuid: str | None
     ) -> model.ProviderSummary:
-        """Create an empty provider."""
+        """Create a provider without inventories, traits and aggregates."""
         body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent_uuid}
         return self._client.send(
             "POST", "/resource_providers", body, model.ProviderSummary, subject=name
@@ -35,7 +38,7 @@ class ProviderWrites:
     def update_provider(
         self, uuid: str, name: str, parent_uuid: str | None
     ) -> model.ProviderSummary:
-        """Rename or move a provider; a parent other than the present one needs 1.37."""
+        """Rename or move a provider; a change of its parent needs microversion 1.37."""
         body = {"name": name, "parent_provider_uuid": parent_uuid}
         return self._client.send("PUT", provider_path(uuid), body, model.ProviderSummary)
 
@@ -43,8 +46,8 @@ class ProviderWrites:
         """Delete a provider that has neither allocations nor children."""
         self._client.command("DELETE", provider_path(uuid))
 
-    # Parts of a provider. Each write has the generation that it is based on, raises
-    # ConcurrentUpdate if the provider has another one by now, and returns the new one.
+    # Parts of a provider. ``generation`` is the generation that the caller has read. Each write
+    # raises ConcurrentUpdate if the provider has another generation now, and returns the new one.
 
     def set_inventories(
         self, uuid: str, generation: int, inventories: Mapping[str, Inventory]
@@ -66,16 +69,16 @@ class ProviderWrites:
         allocations: Mapping[str, Mapping[str, Any]],
         subject: str = "",
     ) -> None:
-        """Replace inventories and allocations together, all or nothing.
+        """Replace inventories and allocations in one request, all or nothing.
 
         ``inventories`` are by provider uuid, each with the provider's generation. Placement refuses
-        all of them if one generation is no longer current. ``allocations`` have the form that
-        ``PlacementClient.get_allocations`` returns; if each has its ``consumer_type``, that is sent
-        to a server that knows consumer types. An error names the ``subject``. Needs 1.30 and the
-        service role.
+        the request if a generation is no longer current. ``allocations`` have the form that
+        ``PlacementClient.get_allocations`` returns. Their consumer types are sent if all have one,
+        and if the server knows consumer types. An error names the ``subject``. Needs microversion
+        1.30 and the service role.
         """
         is_typed = self._client.microversion >= Feature.CONSUMER_TYPES.value and all(
-            "consumer_type" in its for its in allocations.values()
+            "consumer_type" in written for written in allocations.values()
         )
         body = {
             "inventories": {
@@ -91,14 +94,14 @@ class ProviderWrites:
     # Names.
 
     def create_trait(self, name: str) -> None:
-        """Make sure that a CUSTOM_ trait exists."""
+        """Create a CUSTOM_ trait if it does not exist."""
         self._client.command("PUT", f"/traits/{name}")
 
     def create_resource_class(self, name: str) -> None:
-        """Make sure that a CUSTOM_ resource class exists."""
+        """Create a CUSTOM_ resource class if it does not exist."""
         self._client.command("PUT", f"/resource_classes/{name}")
 
     def _replace(self, uuid: str, generation: int, part: str, content: object) -> int:
         body = {"resource_provider_generation": generation, part: content}
-        answer = self._client.send("PUT", provider_path(uuid, part), body, model.Raised)
+        answer = self._client.send("PUT", provider_path(uuid, part), body, model.WithGeneration)
         return answer.resource_provider_generation

@@ -1,4 +1,4 @@
-"""Queries for providers and allocation candidates, and the features that they need. Pure.
+"""Queries for providers and allocation candidates, and the API features that they need. Pure.
 
 A query is a sequence of keys and values, in the syntax of the Placement API. A key may occur
 several times.
@@ -16,19 +16,19 @@ from wharfinger.placement.trait_conditions import ANY_OF
 
 Query = Sequence[tuple[str, str]]
 
-#: A key of a granular group, and the suffix of the group.
+#: A key of a granular request group: the name of the key, and the suffix of the group.
 _GRANULAR: Final = re.compile(r"(resources|required|member_of|in_tree)(.+)\Z")
-#: A suffix that servers without named groups take.
+#: A group suffix that servers without named groups accept.
 _NUMBER: Final = re.compile(r"[1-9][0-9]*\Z")
 
 
 def encoded(query: Query) -> str:
-    """Return the query for a URL, legible in errors and logs."""
+    """Return the query in the form of a URL, but readable for errors and logs."""
     return urlencode(query, safe=":,!")
 
 
 def features(query: Query) -> Iterator[Feature]:
-    """Yield the features without which the server refuses a query, or answers it wrongly."""
+    """Yield the features that the server needs in order to answer the query correctly."""
     times = Counter(key for key, _value in query)
     for key, value in query:
         if key == "root_required":
@@ -42,7 +42,7 @@ def features(query: Query) -> Iterator[Feature]:
 
 
 def candidate_features(query: Query) -> Iterator[Feature]:
-    """Yield the same for a query for allocation candidates."""
+    """Yield the features that the server needs for a query for allocation candidates."""
     yield Feature.NESTED_CANDIDATES
     yield from features(query)
     if any(key.startswith("in_tree") for key, _value in query):
@@ -50,9 +50,9 @@ def candidate_features(query: Query) -> Iterator[Feature]:
 
 
 def numbered(query: Query) -> Query:
-    """Return the query with numbers for the names of its granular groups.
+    """Return the query with numbers in place of the names of granular groups.
 
-    Suffixes that are numbers stay.
+    Groups that have a number as their name keep it.
     """
     split = [(_GRANULAR.match(key), key, value) for key, value in query]
     suffixes = dict.fromkeys(match[2] for match, _key, _value in split if match)

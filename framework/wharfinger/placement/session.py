@@ -1,4 +1,4 @@
-"""The keystoneauth adapter for Placement, from the configuration."""
+"""Make the keystoneauth adapter for Placement that the configuration describes."""
 
 from keystoneauth1.adapter import Adapter
 from oslo_config import cfg
@@ -8,9 +8,9 @@ from wharfinger.conf.placement import GROUP
 
 
 def check(conf: cfg.ConfigOpts) -> None:
-    """Raise ConfigurationError if the configuration leads to no adapter.
+    """Raise ConfigurationError if ``make_adapter`` would fail.
 
-    It sends nothing, and neither starts nor imports the embedded Placement.
+    This sends nothing, and does not start or import the embedded Placement.
     """
     if PlacementSection.read(conf).embedded:
         from wharfinger.placement.embedded import check_installed  # noqa: PLC0415
@@ -21,10 +21,13 @@ def check(conf: cfg.ConfigOpts) -> None:
 
 
 def make_adapter(conf: cfg.ConfigOpts) -> Adapter:
-    """Return the adapter for the Placement of the configuration; raises ConfigurationError."""
+    """Return the adapter for the configured Placement; start it if it is the embedded one.
+
+    Raises ConfigurationError.
+    """
     section = PlacementSection.read(conf)
     if section.embedded:
-        # The embedded service is an extra.
+        # Only the extra "embedded" installs what this import needs.
         from wharfinger.placement.embedded import EmbeddedPlacement  # noqa: PLC0415
 
         return EmbeddedPlacement(section.embedded_database).adapter

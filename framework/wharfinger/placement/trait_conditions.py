@@ -1,4 +1,4 @@
-"""Conditions on traits: ``required`` of queries for candidates and providers. Pure."""
+"""Conditions on traits: the parameter ``required`` of queries. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -9,10 +9,10 @@ from wharfinger.exceptions import InvalidRequest
 from wharfinger.providers.names import MAX_NAME
 
 _TRAIT: Final = re.compile(r"[A-Z0-9_]+\Z")
-#: The beginning of a choice between traits.
+#: The beginning of a condition of which one trait suffices: "in:T1,T2".
 ANY_OF: Final = "in:"
 _FORBIDDEN: Final = "!"
-#: The subject of an error, until a caller knows better.
+#: The subject of an error, unless the caller replaces it by a more precise one.
 SUBJECT: Final = "request"
 
 Traits = frozenset[str]
@@ -20,10 +20,11 @@ Traits = frozenset[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraitConditions:
-    """Conditions on the traits of a provider; all of them hold.
+    """Conditions on the traits of a provider.
 
-    It has all traits of ``required``, one or more of each set in ``any_of``, and none of
-    ``forbidden``. Raises InvalidRequest for conditions that no provider can meet.
+    A provider meets them if it has all traits of ``required``, at least one trait of each set in
+    ``any_of``, and no trait of ``forbidden``. Raises InvalidRequest for conditions that no provider
+    can meet.
     """
 
     required: Traits = frozenset()
@@ -35,8 +36,8 @@ class TraitConditions:
             check_name(trait)
         choices = frozenset(map(frozenset, self.any_of))
         if frozenset() in choices:
-            raise _invalid(ANY_OF, "it names no trait, and one has to be there.")
-        # A choice of one is required. Older servers take that.
+            raise _invalid(ANY_OF, "it needs at least one trait.")
+        # A choice of one trait is the same as a required trait, which older servers accept, too.
         only = frozenset(trait for choice in choices if len(choice) == 1 for trait in choice)
         object.__setattr__(self, "required", frozenset(self.required) | only)
         object.__setattr__(self, "any_of", frozenset(one for one in choices if len(one) > 1))
@@ -47,21 +48,21 @@ class TraitConditions:
                 problem = (
                     f"{both} cannot be required and forbidden."
                     if len(choice) == 1
-                    else f"one of {both} is to be there, and all of them are forbidden."
+                    else f"one of {both} is required, but all of them are forbidden."
                 )
                 raise _invalid(",".join(self.values()), problem)
 
     @classmethod
     def parse(cls, values: Iterable[str], key: str = "required") -> Self:
-        """Read conditions as the API writes them: "T1,!T2", "in:T1,T2"; all of them hold.
+        """Return the conditions in texts with the syntax of the API: "T1,!T2", "in:T1,T2".
 
-        ``key`` is where they stand. Raises InvalidRequest.
+        ``key`` is the query parameter, for errors. Raises InvalidRequest.
         """
         values = list(values)
         required: set[str] = set()
         any_of: set[Traits] = set()
         forbidden: set[str] = set()
-        given = ""  # what an error names
+        given = ""  # the text that an error names
         try:
             for given in values:
                 value = given.strip()
@@ -92,13 +93,13 @@ class TraitConditions:
 
     @property
     def wanted(self) -> Traits:
-        """All traits that are required, or in a choice."""
+        """All traits in ``required`` and ``any_of``."""
         return self.required.union(*self.any_of)
 
     def values(self) -> tuple[str, ...]:
-        """Return the conditions as the API writes them, each for a ``required`` of its own.
+        """Return the values of the ``required`` parameters of a query, in the syntax of the API.
 
-        One, which all servers take, unless there is a choice between traits.
+        Without ``any_of`` there is one value, which all servers accept.
         """
         forbidden = (f"{_FORBIDDEN}{trait}" for trait in sorted(self.forbidden))
         plain = ",".join([*sorted(self.required), *forbidden])
@@ -111,20 +112,21 @@ NO_CONDITIONS: Final = TraitConditions()
 
 
 def check_name(trait: str) -> str:
-    """Return what can be the name of a trait; raise InvalidRequest for anything else.
+    """Return the text if it has the form of a trait name, else raise InvalidRequest.
 
-    Placement knows which traits exist: its os-traits may be newer than ours.
+    Do not check whether the trait exists: Placement's os-traits may be newer than ours.
     """
     if trait == "":
         problem = "a trait is missing: name one."
     elif ANY_OF in trait:
         problem = (
-            f"{ANY_OF} begins a condition, and is about all of it: put {trait!r} in one of its own."
+            f"{ANY_OF} has to be the beginning of a condition: write {trait!r} as a condition of "
+            "its own."
         )
     elif not _TRAIT.match(trait) or len(trait) > MAX_NAME:
         problem = (
-            f"{trait!r} cannot be a trait: those are of A-Z, 0-9 and _, such as HW_CPU_X86_VMX or "
-            f"CUSTOM_FAST, with at most {MAX_NAME} characters."
+            f"{trait!r} cannot be a trait: a trait consists of A-Z, 0-9 and _, such as "
+            f"HW_CPU_X86_VMX or CUSTOM_FAST, and has at most {MAX_NAME} characters."
         )
     else:
         return trait
@@ -135,7 +137,9 @@ def _choice(value: str) -> Traits:
     traits = [item.strip() for item in value.removeprefix(ANY_OF).split(",")]
     for trait in traits:
         if trait.startswith(_FORBIDDEN):
-            problem = f"nothing after in: can be forbidden. Put {trait} in a condition of its own."
+            problem = (
+                f"no trait after in: can be forbidden. Write {trait} as a condition of its own."
+            )
             raise _invalid(value, problem)
         check_name(trait)
     return frozenset(traits)

@@ -1,4 +1,4 @@
-"""The traits and resource classes that Placement knows: each is ensured once."""
+"""Makes sure, once each, that traits and resource classes exist in Placement."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -14,13 +14,13 @@ from wharfinger.placement.provider_writes import ProviderWrites
 from wharfinger.providers.names import is_custom
 
 _UNKNOWN: Final = (
-    "Its os-traits is older than ours: OWNER_* traits need os-traits 2.8 there. This tree was not "
-    "written."
+    "The os-traits library of Placement is older than ours: OWNER_* traits need os-traits 2.8 "
+    "there. This tree was not written."
 )
 
 
 class TraitsAndClasses:
-    """Creates custom names, looks standard traits up, and remembers both."""
+    """Creates custom traits and classes, finds standard traits, and remembers which exist."""
 
     def __init__(self, client: PlacementClient) -> None:
         self._client: Final = client
@@ -29,10 +29,10 @@ class TraitsAndClasses:
         self._classes: Final[set[str]] = set()
 
     def ensure(self, traits: Iterable[str], classes: Iterable[str]) -> dict[str, PlacementError]:
-        """Create the names that do not exist; return an error for each that cannot exist, by name.
+        """Create missing traits and classes; return an error for each that cannot exist, by name.
 
-        Placement itself refuses unknown standard resource classes. Raises PlacementUnavailable and
-        PermissionRefused, which concern no single name.
+        Unknown standard resource classes are not checked: Placement refuses them in writes. Raises
+        PlacementUnavailable and PermissionRefused.
         """
         new_traits = set(traits) - self._traits
         new_classes = set(filter(is_custom, classes)) - self._classes
@@ -57,6 +57,6 @@ class TraitsAndClasses:
         return errors
 
     def forget(self) -> None:
-        """Forget all names: another program may have deleted one."""
+        """Forget which names exist, since another program may have deleted one."""
         self._traits.clear()
         self._classes.clear()

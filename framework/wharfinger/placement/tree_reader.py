@@ -1,6 +1,6 @@
 """Reads the trees of a driver instance in Placement, in as few requests as possible.
 
-One list has the providers and their generations. Only providers with a new generation are read.
+One list has all providers with their generations. Only providers with a new generation are read.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
@@ -20,7 +20,7 @@ from wharfinger.providers.ownership import instance_trait
 from wharfinger.providers.provider import Provider
 from wharfinger.providers.provider_record import Record
 
-#: With more look-ups than this, one list of all providers is cheaper.
+#: For more look-ups than this, one list of all providers is cheaper.
 FEW: Final = 8
 
 _Summaries = dict[str, ProviderSummary]
@@ -28,15 +28,13 @@ _Summaries = dict[str, ProviderSummary]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Providers in Placement.
+    """Providers in Placement."""
 
-    ``live`` are the providers of the instance's trees, by uuid. ``strays`` have the instance
-    trait too, but are in none of its trees, and there is no record of them. ``unreadable`` are, by
-    root uuid, the trees with a provider that cannot be understood.
-    """
-
+    #: The providers in the trees of the driver instance, by uuid.
     live: Mapping[str, Provider]
+    #: Providers outside of these trees that have the instance trait, and no record.
     strays: tuple[ProviderSummary, ...]
+    #: Errors of trees with a provider that cannot be read, by root uuid.
     unreadable: Mapping[str, PlacementError]
 
 
@@ -56,11 +54,11 @@ class PlacementReader:
     ) -> Reading:
         """Read the providers of the instance's trees.
 
-        ``roots`` has the expected uuid of each root provider by name; Placement may have another
-        uuid. ``records`` are by provider uuid. ``believed`` are uuids of roots. In their trees,
-        providers of other owners that the list lacks count as unchanged. ``named`` are uuids of
-        providers in these trees that are read even without our instance trait. If nothing has
-        changed, this takes one request.
+        ``roots`` has the expected uuid of each root by name; the root in Placement may have another
+        uuid. ``records`` are by provider uuid. ``believed`` are uuids of roots: in their trees,
+        providers of other owners count as unchanged, although the list by our instance trait lacks
+        them. ``named`` are uuids of further providers to read, without our instance trait. If
+        nothing has changed, this takes one request.
         """
         ours = {uuid for uuid, record in records.items() if record.is_ours}
         found = self._list(roots, {records[uuid].root_uuid for uuid in ours})
@@ -89,14 +87,14 @@ class PlacementReader:
             except NotFound:
                 pass  # deleted since it was listed
             except (PlacementUnavailable, PermissionRefused):
-                raise  # the next provider would fare no better
+                raise  # the next read would fail, too
             except PlacementError as error:
                 unreadable[summary.root_provider_uuid] = error
-        # With one node, strays are providers of other hosts.
+        # For one node, these are providers of other hosts, and no strays.
         return Reading(live, tuple(strays) if len(roots) > 1 else (), unreadable)
 
     def by_name(self, names: Collection[str]) -> dict[str, Provider]:
-        """Return the providers with these names, by name; of their contents, only the traits."""
+        """Return the providers with these names, by name, with traits but without inventories."""
         found = self._look_up(names, lambda name: self._client.list_providers(name=name))
         return {
             one.name: replace(_provider(one), traits=self._client.get_traits(one.uuid).traits)
@@ -105,9 +103,9 @@ class PlacementReader:
         }
 
     def unseen_parents(self, root: str, live: Collection[str]) -> frozenset[str]:
-        """Return the providers in the tree of this root that have children not in ``live``.
+        """Return the uuids of providers in a root's tree that have children outside of ``live``.
 
-        A list by our instance trait lacks the children of other owners.
+        ``live`` may lack the children of other owners, which have no instance trait of ours.
         """
         return frozenset(
             provider.parent_provider_uuid
@@ -117,15 +115,15 @@ class PlacementReader:
 
     def _list(self, roots: Mapping[str, str], known_roots: set[str | None]) -> _Summaries:
         if len(roots) == 1 and len(known_roots) <= 1:
-            # The whole tree, with the children of other owners. Other hosts may have an instance
-            # of this name: a list by its trait would have all of their providers.
+            # Other hosts may have an instance of this name: a list by its trait would have the
+            # providers of all these hosts. So list the tree, with the children of other owners.
             return _by_uuid(
                 one for root in known_roots for one in self._client.list_providers(in_tree=root)
             )
         try:
             return _by_uuid(self._client.list_providers(required=(self._trait,)))
         except PlacementError as error:
-            # Placement answers 400, and no empty list, for a trait that does not exist yet.
+            # For a trait that does not exist yet, Placement answers 400 instead of an empty list.
             is_bad = error.status == HTTPStatus.BAD_REQUEST
             if is_bad and not self._client.list_traits([self._trait]):
                 return {}
@@ -134,9 +132,10 @@ class PlacementReader:
     def _look_up_roots(
         self, roots: Mapping[str, str], found: _Summaries, own: Collection[str]
     ) -> None:
-        """Find roots without our instance trait, by uuid or else by name, with their trees.
+        """Add the trees of roots without our instance trait to ``found``: by uuid, else by name.
 
-        A root that is not our own may have another name now, and a new root its former name.
+        ``own`` are the uuids of providers that we have created. Another program may have renamed
+        its root, and created a new root with the old name.
         """
         listed = {provider.name for provider in found.values()}
         missing = {
@@ -167,7 +166,10 @@ class PlacementReader:
     def _look_up(
         self, keys: Collection[str], one: Callable[[str], list[ProviderSummary]]
     ) -> list[ProviderSummary]:
-        """Return the providers with each of these keys; all providers if there are many keys."""
+        """Return the providers with these names or uuids; for many of them, return all providers.
+
+        ``one`` finds the providers for one name or uuid.
+        """
         if len(keys) > FEW:
             return self._client.list_providers()
         return [provider for key in sorted(keys) for provider in one(key)]
@@ -175,7 +177,7 @@ class PlacementReader:
     def _content(self, summary: ProviderSummary, record: Record | None) -> Provider:
         known = record and record.live
         if known and known.generation == summary.generation:
-            # To rename or move a provider, or one above it, does not raise its generation.
+            # The generation stays when a provider, or one above it, is renamed or moved.
             place = (summary.name, summary.parent_provider_uuid, summary.root_provider_uuid)
             if (known.name, known.parent_uuid, known.root_uuid) == place:
                 return known
@@ -185,7 +187,8 @@ class PlacementReader:
         inventories = self._client.get_inventories(summary.uuid)
         return replace(
             _provider(summary),
-            # The oldest: if it changed while it was read, a write based on it is refused.
+            # If the provider changed between these reads, Placement refuses a write with the
+            # oldest generation.
             generation=min(
                 answer.resource_provider_generation for answer in (traits, aggregates, inventories)
             ),
@@ -196,7 +199,7 @@ class PlacementReader:
 
 
 def _remembered(records: Mapping[str, Record], roots: Set[str]) -> _Summaries:
-    """Return the providers of other owners in the trees of these roots, as last seen."""
+    """Return the providers of other owners in the trees of these roots, from our records."""
     return {
         uuid: ProviderSummary(uuid, live.name, live.generation, live.root_uuid, live.parent_uuid)
         for uuid, record in records.items()
@@ -212,7 +215,7 @@ def _by_uuid(listed: Iterable[ProviderSummary]) -> _Summaries:
 
 
 def _provider(summary: ProviderSummary) -> Provider:
-    """Return a provider without its content."""
+    """Return the provider of a list, without inventories, traits and aggregates."""
     return Provider(
         uuid=summary.uuid,
         name=summary.name,

@@ -422,7 +422,7 @@ def test_repair_without_the_service_role_is_refused_and_changes_nothing(
     card, _found = lost(publishing, cards)
     publishing.placement.without_service_role()
 
-    with pytest.raises(PermissionRefused, match="this takes the service role"):
+    with pytest.raises(PermissionRefused, match="it needs the service role"):
         cards.claims.repair(ONE)
 
     assert held() == {}

@@ -233,7 +233,7 @@ def test_embedded_placement_on_a_full_disk_keeps_published_providers(
     failed_with(
         program.run("sync"),
         f"[placement] embedded_database = {file}",
-        "Check that the file can be written, or name another.",
+        "Check that the file can be written, or name another file.",
     )
     program.file_size = None
     assert "9 changes written" in program.run("sync").out

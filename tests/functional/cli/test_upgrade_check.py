@@ -300,7 +300,7 @@ def test_placement_without_a_feature_is_reported(
 
     lab.lower(monkeypatch, "1.25")
     told = check(program)
-    told.assert_only(2, FAILURE, PLACEMENT, "nothing can be fully reserved below 1.26")
+    told.assert_only(2, FAILURE, PLACEMENT, "full reservations need 1.26")
 
 
 @pytest.fixture

@@ -235,7 +235,9 @@ def test_client_uses_the_newest_common_microversion_of_all_versions(
         client = altered(placement, "/", versions(*ranges), 200)
         with pytest.raises(exceptions.MicroversionUnsupported) as caught:
             client.list_providers()
-        assert f"oldest microversion is {oldest}, and none above 1.39" in str(caught.value)
+        assert f"oldest microversion is {oldest}, but this Wharfinger knows none above 1.39" in str(
+            caught.value
+        )
         assert "install a newer" in str(caught.value)
     assert not placement.requests
 

@@ -563,7 +563,7 @@ def test_user_without_the_role_fails_with_the_roles_that_placement_requires(
     for command in (("sync",), ("provider", "list")):
         line = told(here.run(*command))
         assert "403: not allowed" in line
-        assert "this takes the admin or the service role" in line
+        assert "it needs the admin or the service role" in line
     refused = refusal(client(tmp_path, cloud.credentials("system")))
     assert refused.status == 403
     assert "project" in refused.remedy

@@ -33,7 +33,7 @@ def test_404_that_is_not_from_placement_is_an_unexpected_answer(content: bytes) 
     [
         ("GET /traits", 401, "Check the credentials"),
         ("GET /traits", 403, "admin or the service role"),
-        ("POST /reshaper", 403, "this takes the service role"),
+        ("POST /reshaper", 403, "it needs the service role"),
     ],
 )
 def test_refusal_names_the_missing_role(request_: str, status: int, remedy: str) -> None:

@@ -143,14 +143,14 @@ def test_combination_has_all_conditions_or_is_refused(
         ("in:", "a trait is missing"),
         ("in:T1,", "a trait is missing"),
         ("in: ", "a trait is missing"),
-        ("in:T1,!T2", "nothing after in: can be forbidden. Put !T2 in a condition of its own."),
-        ("in:!T1", "nothing after in: can be forbidden. Put !T1 in a condition of its own."),
+        ("in:T1,!T2", "no trait after in: can be forbidden. Write !T2 as a condition of its own."),
+        ("in:!T1", "no trait after in: can be forbidden. Write !T1 as a condition of its own."),
         (
             "T1,in:T2",
-            "in: begins a condition, and is about all of it: put 'in:T2' in one of its own.",
+            "in: has to be the beginning of a condition: write 'in:T2' as a condition of its own.",
         ),
-        ("!in:T1,T2", "put 'in:T1' in one of its own."),
-        ("in:in:T1", "put 'in:T1' in one of its own."),
+        ("!in:T1,T2", "write 'in:T1' as a condition of its own."),
+        ("in:in:T1", "write 'in:T1' as a condition of its own."),
         ("!!T1", "'!T1' cannot be a trait"),
         ("IN:T1", "'IN:T1' cannot be a trait"),
         ("hw_fast", "'hw_fast' cannot be a trait"),
@@ -175,7 +175,7 @@ def test_invalid_condition_is_refused_with_its_value(value: str, told: str) -> N
         (["T1", "!T1"], "T1 cannot be required and forbidden."),
         (
             ["in:T2,T1", "!T1,!T2,!T3"],
-            "one of T1 and T2 is to be there, and all of them are forbidden.",
+            "one of T1 and T2 is required, but all of them are forbidden.",
         ),
         (["in:T1", "!T1"], "T1 cannot be required and forbidden."),
     ],
@@ -209,7 +209,7 @@ def test_choice_with_an_invalid_trait_is_refused() -> None:
 
 
 def test_empty_choice_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="it names no trait, and one has to be there"):
+    with pytest.raises(InvalidRequest, match="it needs at least one trait"):
         TraitConditions(any_of=frozenset({frozenset()}))
 
 

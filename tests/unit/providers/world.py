@@ -21,7 +21,7 @@ from wharfinger.exceptions import (
 from wharfinger.objects import Context
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import HIGHEST, Feature, Microversion
-from wharfinger.placement.model import ProviderSummary, Raised, Traits
+from wharfinger.placement.model import ProviderSummary, WithGeneration, Traits
 from wharfinger.providers import Inventory, Provider, ProviderTree
 from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.ownership import Publisher
@@ -80,7 +80,7 @@ class PlacementModel(PlacementClient):
         newest: Microversion = HIGHEST,
         subject: str = "",
     ) -> Answer:
-        answer: ProviderSummary | Raised
+        answer: ProviderSummary | WithGeneration
         match method, path.split("/")[1:]:
             case "POST", ["resource_providers"]:
                 parent = body.get("parent_provider_uuid")
@@ -94,7 +94,7 @@ class PlacementModel(PlacementClient):
                     "traits": self.set_traits,
                 }[part]
                 generation = body["resource_provider_generation"]
-                answer = Raised(replace_part(uuid, generation, body[part]))
+                answer = WithGeneration(replace_part(uuid, generation, body[part]))
             case _:
                 raise AssertionError(f"{method} {path} has no model")
         assert isinstance(answer, kind)
