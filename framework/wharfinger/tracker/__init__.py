@@ -1,4 +1,4 @@
-"""Resource tracker: rows of nodes, usage, claims of instances, and the report of the service.
+"""Resource tracker: node rows, usage, claims of instances, and reports that the service is up.
 
-It works on versioned objects and makes no database or RPC call of its own.
+It reads and saves versioned objects, and makes no other database or RPC calls.
 """

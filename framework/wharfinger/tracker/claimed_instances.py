@@ -1,4 +1,4 @@
-"""Instances that have claimed a node of a service host, as their rows have them."""
+"""Instances that have a claim on a node of a service host, from their database rows."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,24 +11,22 @@ _Allocations = Mapping[str, Mapping[str, int]]
 
 
 class ClaimedInstance(NamedTuple):
-    """An instance that is on a node, while no process claims or releases it.
-
-    ``allocations`` are those that its row has; None where no process has noted them yet.
-    """
+    """An instance that is on a node, and that no process claims or releases at the moment."""
 
     node: str
     revision: int
+    #: The allocations in the row of the instance; None if no process has stored them there yet.
     allocations: _Allocations | None
 
 
 class ClaimedInstances:
-    """The claimed instances of a service host, by uuid."""
+    """Cache of the claimed instances of a service host."""
 
     def __init__(self) -> None:
         self.by_uuid: dict[str, ClaimedInstance] = {}
 
     def update(self, rows: HostState) -> None:
-        """Store the instances that have changed since the last read, and drop those that left."""
+        """Update the instances that have changed since the last read; drop those that left."""
         changed = {one.uuid: claimed_instance(one) for one in rows.instances if "uuid" in one}
         found = self.by_uuid | changed
         self.by_uuid = {
@@ -39,7 +37,7 @@ class ClaimedInstances:
 
 
 def claimed_instance(one: Instance) -> ClaimedInstance | None:
-    """Return an instance as a claimed one; None if it is on no node, or a process works on it."""
+    """Return a ClaimedInstance; None if the instance is on no node, or a process works on it."""
     node = known(one, "node")
     if node is None or known(one, "task_state") is not None or "revision" not in one:
         return None

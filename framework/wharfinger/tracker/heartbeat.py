@@ -1,4 +1,4 @@
-"""Heartbeat of a host's service: a thread that reports it as up while cycles run."""
+"""Heartbeat of a host's service: a thread that reports the service as up while cycles run."""
 
 import time
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from wharfinger.error_codes import with_code
 from wharfinger.exceptions import WharfingerError
 
 LOG: Final = logging.getLogger(__name__)
-#: Reports of a service in each ``service_down_time``.
+#: The number of reports in each ``service_down_time``.
 BEATS: Final = 3
-#: Seconds after which work without progress counts as hung. Progress is a step that was written,
-#: a plan, or the beginning of a cycle.
+#: A cycle hangs if it makes no progress for this number of seconds. Progress is a written step, a
+#: plan, or the beginning of a cycle.
 HANGS_AFTER: Final = 3600.0
 
 
@@ -23,13 +23,12 @@ class Heartbeat:
     """Context manager that reports the service of a host as up while its block runs.
 
     Other hosts take over the nodes of a service that does not report for ``down_time``. So a thread
-    calls ``report`` three times in that time, even while a cycle waits for its driver; for the
-    first time at the beginning if ``at_once``. It ends with the block, and with the process. A
-    cycle that has shown no ``progress`` for ``HANGS_AFTER`` seconds hangs: the heartbeat stops
-    until the cycle goes on.
+    calls ``report`` three times in ``down_time``, even while a cycle waits for its driver. With
+    ``at_once``, the first report is immediate. There are no reports while a cycle hangs, which
+    means that ``progress`` was not called for ``HANGS_AFTER`` seconds.
 
-    The end of the block waits up to ``patience`` seconds, or without limit, for a report that is in
-    progress. ``has_ended`` is False afterwards if the report has not ended by then.
+    At its end, the block waits up to ``patience`` seconds (None: without limit) for a report that
+    is in progress. ``has_ended`` is False if this report has still not ended.
     """
 
     def __init__(
@@ -61,15 +60,15 @@ class Heartbeat:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether nothing is reported any more."""
+        """Return whether the thread has ended, so that no more reports follow."""
         return not self._thread.is_alive()
 
     def progress(self) -> None:
-        """Note that the work goes on."""
+        """Note that the cycle has made progress."""
         self._progressed = time.monotonic()
 
     def _run(self) -> None:
-        """Report until the block ends; log a problem when it begins and when it is over."""
+        """Report until the block ends; log when a problem begins and when it is over."""
         is_failing = False
         wait = 0.0 if self._at_once else self._down_time / BEATS
         while not self._stopping.wait(wait):
@@ -78,7 +77,7 @@ class Heartbeat:
             if problem and not is_failing:
                 LOG.warning(
                     "the service of %s is not reported as up: %s. After %g seconds without a "
-                    "report, other hosts take over the nodes that they list, too.",
+                    "report, other hosts take over those of its nodes that they list, too.",
                     self._host,
                     problem.rstrip("."),
                     self._down_time,
@@ -88,14 +87,14 @@ class Heartbeat:
             is_failing = bool(problem)
 
     def _beat(self) -> str:
-        """Report, unless the cycle hangs; return the problem, or nothing."""
+        """Report, unless the cycle hangs; return the problem, or an empty text."""
         if time.monotonic() - self._progressed >= HANGS_AFTER:
             return f"the cycle under way has made no progress for {HANGS_AFTER:g} seconds"
         try:
             self._report()
         except WharfingerError as error:
-            return with_code(error)
-        except Exception as error:  # the cycle goes on, and so do the reports
-            LOG.debug("the heartbeat", exc_info=True)
-            return f"{type(error).__name__}: {error}. This is a fault; --debug shows where"
+            return str(error)
+        except Exception as error:  # the cycle continues, and so do the reports
+            LOG.debug("the heartbeat failed", exc_info=True)
+            return f"{type(error).__name__}: {error}. This is a fault; --debug shows its place"
         return ""

@@ -1,7 +1,7 @@
-"""Claims of instances on the nodes of a host: when they come, move and go.
+"""Claims: which instances are on, or move to, the nodes of a host.
 
-Allocations in Placement decide which amounts are free; a claim notes who has them. The names are
-those of nova's resource tracker.
+Allocations in Placement decide which amounts are free. A claim notes the node in the rows of the
+instance and of its migration. The method names are those of nova's resource tracker.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,8 @@ class End(StrEnum):
     DESTINATION = "destination"
 
 
-#: The statuses that end a move when the claim at this end is dropped, by the status before.
+#: When the claim at one end of a move is dropped, the migration goes through these statuses: by the
+#: end, and by the present status.
 _DROPPED: Final[Mapping[End, Mapping[str, tuple[str, ...]]]] = {
     End.SOURCE: {
         "finished": ("confirming", "confirmed"),
@@ -51,25 +52,23 @@ _DROPPED: Final[Mapping[End, Mapping[str, tuple[str, ...]]]] = {
         ),
     },
 }
-#: How often a claim reads the rows of a node while others save them.
+#: How often a claim tries to save the rows of a node while other processes save them.
 _ATTEMPTS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim of an instance on a node; as a context, it is aborted if the block raises.
-
-    ``has_come``: the instance was not there before.
-    """
+    """A claim of an instance on a node. As a context manager, it aborts if the block raises."""
 
     claims: "Claims"
     instance: Instance
     node: str
     migration: Migration | None = None
+    #: Whether the claim has put the instance on the node.
     has_come: bool = True
 
     def abort(self) -> None:
-        """Give the claim up: its instance is where it was before, if it was anywhere.
+        """Undo the claim: the instance is on its former node again, or on none.
 
         Raises ObjectError, ClaimRefused.
         """
@@ -91,11 +90,11 @@ class Claim:
 
 
 class Claims:
-    """The claims on the nodes of a service host.
+    """Claims nodes of a service host for instances.
 
-    Instances and migrations are saved first. The rows of the nodes follow, here or in the next
-    cycle. Methods raise ObjectError and StateError. They raise ClaimRefused for a claim that
-    contradicts these objects; then nothing is written.
+    Methods save instances and migrations first, and then the usage in the rows of the nodes. If
+    that fails, the next cycle saves the usage. Methods raise ObjectError and StateError. If a claim
+    contradicts the instance or migration, they raise ClaimRefused and write nothing.
     """
 
     def __init__(self, context: Context, host: str) -> None:
@@ -105,14 +104,17 @@ class Claims:
     def instance_claim(self, instance: Instance, node: str) -> Claim:
         """Put an instance, with its flavor, on a node of this host.
 
-        An instance that is there already stays. An instance on another node has to move.
+        The instance may be on this node already. For an instance on another node, raise
+        ClaimRefused: it needs ``move_claim``.
         """
         self._check_node(node)
         place = (instance.host, instance.node)
         has_come = place != (self.host, node)
         if has_come:
             if place != (None, None):
-                problem = f"it is on node {instance.node} of host {instance.host}: move it"
+                problem = (
+                    f"it is on node {instance.node} of host {instance.host}: move the instance"
+                )
                 raise self._refused(instance, node, problem)
             instance.host, instance.node = self.host, node
         instance.save()
@@ -129,11 +131,11 @@ class Claims:
         *,
         migration_type: str = "migration",
     ) -> Claim:
-        """Claim a node of this host for an instance that moves there, with its flavor there.
+        """Claim a node of this host for an instance that moves there and has ``new_flavor`` there.
 
-        It counts at both ends until one of the two claims is dropped. Without a ``migration``, one
-        of this type begins, and fails if the node is gone by then. A given ``migration`` is stored
-        already, and stays as it is then.
+        The instance counts in the usage of both nodes until one of the two claims is dropped.
+        Without a ``migration``, begin a new one of ``migration_type``. If the node disappears
+        meanwhile, the new migration fails, but a given ``migration`` continues.
         """
         self._check_node(node)
         is_new = migration is None
@@ -141,8 +143,8 @@ class Claims:
             migration = self._begun(instance, migration_type, node)
         elif not migration.is_in_progress or migration.instance_uuid != instance.uuid:
             problem = (
-                f"migration {migration.uuid} is {migration.status}, "
-                f"and of instance {migration.instance_uuid}"
+                f"migration {migration.uuid} belongs to instance {migration.instance_uuid}, and "
+                f"its status is {migration.status}"
             )
             raise self._refused(instance, node, problem)
         before = migration.dest_node if migration.dest_compute == self.host else None
@@ -155,27 +157,28 @@ class Claims:
                 migration.create()
             except ObjectExists:
                 self._refuse_second(instance, node)
-                raise  # the other move is over by now, or another value is taken
+                raise  # the other move is over now, or the migration's uuid exists
         else:
             migration.save()
         claim = Claim(self, instance, node, migration)
         self._settle(claim, gives_up=is_new)
         if before is not None and before != node:
-            self.note(before)  # the instance was to come there
+            self.note(before)  # the instance no longer moves to that node
         return claim
 
     def drop_move_claim(self, instance: Instance, migration: Migration, end: End) -> None:
         """End a move by dropping the claim at one of its ends.
 
-        At the source: the instance is at the destination now, with the flavor that it has there. At
-        the destination: it is where it was. A move that already ended this way does not change.
+        Without the claim at the source, the instance is at the destination, with the new flavor.
+        Without the claim at the destination, the instance stays at the source. If the move has
+        already ended in this way, nothing changes.
         """
         *on_the_way, last = self._steps(instance, migration, end) or (migration.status,)
         for status in on_the_way:
             migration.status = status
-            migration.save()  # of two that end a move in different ways, one is refused
+            migration.save()  # if another process ends the move in the other way, one save fails
         if end is End.SOURCE and migration.status != last:
-            # First: until the migration has ended, it is what counts.
+            # Save the instance before the last status: until then, the migration counts as usage.
             instance.host, instance.node = migration.dest_compute, migration.dest_node
             if not instance.flavor.is_as(migration.new_flavor):
                 instance.flavor = migration.new_flavor
@@ -193,14 +196,14 @@ class Claims:
     @retry(
         retry=retry_if_exception_type((ConcurrentSave, ObjectNotFound)) | retry_if_result(bool),
         stop=stop_after_attempt(_ATTEMPTS),
-        retry_error_callback=lambda _state: None,  # the next cycle does it
+        retry_error_callback=lambda _state: None,  # the next cycle saves the usage
     )
     def note(self, node: str) -> bool:
         """Save the usage of a node in its rows; return whether the rows had to change.
 
-        The decorator repeats this until nothing changes. The rows are read before the usage is
-        summed, so of two concurrent claims at least one counts the other. After a save, the usage
-        is summed again: the other claim may have read the row before that save.
+        The decorator repeats the call until nothing changes. The rows are read before the usage is
+        summed, so at least one of two concurrent claims counts the other claim. After a save, the
+        usage is summed again: the other claim may have read the row before that save.
         """
         rows = self._rows(node)
         used = usage_of_node(self._context, self.host, node)
@@ -214,7 +217,10 @@ class Claims:
         return is_wrong
 
     def _settle(self, claim: Claim, *, gives_up: bool = True) -> None:
-        """Note a claim on its node; give it up if the node is gone, or has another name."""
+        """Save the usage of a claim's node. If the node is gone or was renamed, raise.
+
+        With ``gives_up``, abort the claim before.
+        """
         try:
             self._check_node(claim.node)
         except ObjectNotFound:
@@ -226,7 +232,9 @@ class Claims:
     def _begun(self, instance: Instance, migration_type: str, node: str) -> Migration:
         if instance.host is None or instance.node is None:
             raise self._refused(
-                instance, node, "it is on no node, so it cannot move. Claim it first"
+                instance,
+                node,
+                "it is on no node, so it cannot move. First claim a node for the instance",
             )
         self._refuse_second(instance, node)
         return Migration(
@@ -244,11 +252,18 @@ class Claims:
         """Raise ClaimRefused if an instance has a move in progress."""
         for one in MigrationList.get_by_filters(self._context, instance_uuid=instance.uuid):
             if one.is_in_progress:
-                problem = f"its migration {one.uuid} is in progress. Confirm or revert that first"
+                problem = (
+                    f"its migration {one.uuid} is in progress. Confirm or revert that "
+                    "migration first"
+                )
                 raise self._refused(instance, node, problem)
 
     def _steps(self, instance: Instance, migration: Migration, end: End) -> tuple[str, ...]:
-        """Return the next statuses of a move until its end; none if it has ended at this end."""
+        """Return the statuses through which dropping a claim ends a move.
+
+        Return none if the claim at this end has already been dropped. Raise ClaimRefused if it
+        cannot be dropped in the present status.
+        """
         dropped = _DROPPED[end]
         if migration.instance_uuid == instance.uuid:
             if migration.status in dropped:
@@ -258,15 +273,18 @@ class Claims:
         raise self._refused(
             instance,
             f"{migration.source_node} or {migration.dest_node}",
-            f"migration {migration.uuid}, of instance {migration.instance_uuid}, is "
-            f"{migration.status}, so its claim at the {end} cannot be dropped",
+            f"the status of migration {migration.uuid} of instance {migration.instance_uuid} is "
+            f"{migration.status}, so the claim at the {end} cannot be dropped",
         )
 
     def _refused(self, instance: Instance, node: str, problem: str) -> ClaimRefused:
         return ClaimRefused(instance=instance.uuid, node=node, host=self.host, problem=problem)
 
     def _check_node(self, node: str) -> None:
-        """Raise ObjectNotFound if this host has no such node, and overlays none of that name."""
+        """Raise ObjectNotFound if this host publishes nothing for a node of this name.
+
+        It may publish the root, or providers below a root of another program.
+        """
         if not self._rows(node).objects and not any(
             one.hypervisor_hostname == node for one in overlaid_nodes(self._context, host=self.host)
         ):

@@ -1,4 +1,4 @@
-"""Rows of nodes (ComputeNode): from the driver's facts, the published root and the usage."""
+"""Rows of nodes (ComputeNode), made of driver figures, published roots and usage."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import datetime
@@ -30,9 +30,9 @@ from wharfinger.tracker.usage import HostUsage, known
 
 
 class _Figures(NamedTuple):
-    """Figures of a node's row as a value. The names are ComputeNode's.
+    """The fields of a node's row as a value, with the names of ComputeNode.
 
-    No object is built or read for a row that has not changed.
+    By comparing these values, no object is built for a row that has not changed.
     """
 
     hypervisor_hostname: str
@@ -52,11 +52,11 @@ class _Figures(NamedTuple):
 
 
 class NodeRows:
-    """Rows of the nodes of one driver instance on one host.
+    """Computes the rows of the nodes of one driver instance on one host.
 
-    A node has a row from just before this instance publishes its root. Cycles read and write the
-    rows with the rest of their state; this class reads and writes only for nodes that are renamed
-    or gone.
+    A node gets its row just before this instance publishes its root. Cycles read and write the rows
+    together with their other state. This class itself reads and writes the database only for nodes
+    that are renamed or gone.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class NodeRows:
         self.usage.update(rows)
 
     def saved(self, rows: Iterable[ComputeNode]) -> None:
-        """Note rows that were read or saved just now."""
+        """Note rows that were just read or saved."""
         for row in rows:
-            if "uuid" in row and "revision" in row:  # otherwise no write of it could be checked
+            if "uuid" in row and "revision" in row:  # without them, a write cannot be checked
                 self._figures[row.uuid] = _figures_of(row)
                 self.revisions[row.uuid] = row.revision
 
@@ -98,16 +98,17 @@ class NodeRows:
         return row
 
     def changed_row(self, node: Node, root: Provider) -> ComputeNode | None:
-        """Return the row of a published node with new figures; None without a change."""
+        """Return the row of a published node with new figures; None if no figure has changed."""
         return self._changed(node.uuid, self._wanted(node, root))
 
     def changed_rows(
         self, nodes: Iterable[Node], records: Mapping[str, Record], *, is_listing: bool
     ) -> list[ComputeNode]:
-        """Return all rows that do not have the known figures of their nodes.
+        """Return the rows to save, whose figures have changed.
 
-        ``records`` are by provider uuid. The row of a node that is gone or has failed keeps its
-        figures, except its usage; in a complete listing, it says when the node was last seen.
+        ``records`` are by provider uuid. For a node that is gone or has failed, only the usage
+        changes. For a complete listing (``is_listing``), its row also gets the time since which the
+        node is not seen.
         """
         wanted = {node.uuid: self._wanted(node, root) for node, root in _published(nodes, records)}
         for uuid, figures in self._figures.items():
@@ -140,9 +141,10 @@ class NodeRows:
         self.usage.rename(names)
 
     def delete_gone(self, records: Set[str]) -> None:
-        """Delete the rows of nodes whose roots have no record, readable or not.
+        """Delete the rows of nodes whose roots have no record.
 
-        ``records`` are the uuids of the providers with a record. Raises ObjectError.
+        ``records`` are the uuids of the providers with a record, even if it cannot be read. Raises
+        ObjectError.
         """
         if gone := sorted(self.revisions.keys() - records):
             ComputeNodeList.get_by_filters(
@@ -156,7 +158,10 @@ class NodeRows:
     def _rename(
         self, one: Instance | Migration, host: str, node: str, names: Mapping[str, str]
     ) -> None:
-        """Change the node of an object; ``host`` and ``node`` are the names of its fields."""
+        """Set the new name of a renamed node in the field ``node`` of an object.
+
+        Do so only if the field ``host`` has this host. ``names`` are the new names by old name.
+        """
         name = names.get(known(one, node) or "")
         if name is not None and known(one, host) == self._host:
             setattr(one, node, name)
@@ -166,7 +171,7 @@ class NodeRows:
             del self.revisions[uuid], self._figures[uuid]
 
     def _changed(self, uuid: str, wanted: _Figures) -> ComputeNode | None:
-        """Return a row to save, with its present figures as unchanged; None without a change."""
+        """Return a row in which only the changed figures are to be saved; None without a change."""
         if uuid not in self._figures or self._figures[uuid] == wanted:
             return None
         row = ComputeNode(self._context, uuid=uuid, revision=self.revisions[uuid])
@@ -202,7 +207,7 @@ class NodeRows:
 def _published(
     nodes: Iterable[Node], records: Mapping[str, Record]
 ) -> Iterator[tuple[Node, Provider]]:
-    """Yield the nodes whose roots this instance has published, with these roots."""
+    """Yield each node whose root this instance has published, with the root as published."""
     for node in nodes:
         record = records.get(node.uuid)
         if record is not None and record.applied is not None:
@@ -212,7 +217,7 @@ def _published(
 def _offered(root: Provider, name: str, total: int | None) -> tuple[int, float]:
     """Return the total and the allocation ratio of a resource class on a root provider.
 
-    ``total`` is the driver's figure. Without it, the total is that of the inventory.
+    ``total`` is the driver's figure; None: return the total of the inventory.
     """
     inventory = root.inventories.get(name)
     if inventory is None:
@@ -234,7 +239,7 @@ def _figures_of(row: ComputeNode) -> _Figures | None:
 
 
 def _set(row: ComputeNode, figures: _Figures, before: _Figures | None = None) -> None:
-    """Set the figures of a row that are different from those before."""
+    """Set those figures of a row that differ from the figures ``before``; without them, set all."""
     for name, value in figures._asdict().items():
         if before is None or getattr(before, name) != value:
             is_devices = name == "pci_stats" and value is not None

@@ -1,7 +1,7 @@
-"""Nodes below whose root a driver instance publishes, while another service publishes the root.
+"""Overlaid nodes: a driver instance publishes providers below a root of another service.
 
-Such a node has no row: its root is not ours to offer, and several driver instances of a host may
-publish below it. The record of the root shows that the instance overlays it.
+Such a node has no row, since another service offers its root, and since several driver instances of
+a host may publish providers below it. The driver instance has a record of the root in overlay mode.
 """
 
 from collections.abc import Iterator
@@ -12,10 +12,11 @@ from wharfinger.providers import Provider, PublishingMode, provider_record
 
 
 def overlaid_nodes(context: Context, **where: Any) -> list[ComputeNode]:
-    """Return the overlaid nodes whose records have these values, each once for each host.
+    """Return the overlaid nodes, from the records of their roots that match the filter ``where``.
 
-    They have ``uuid``, ``host`` and ``hypervisor_hostname`` alone, and are not stored. A record
-    that cannot be read, or whose provider is absent, is left out. Raises ObjectError, StateError.
+    Each node occurs once for each host. The objects have only ``uuid``, ``host`` and
+    ``hypervisor_hostname``, and are not stored. Records that cannot be read, and records of absent
+    providers, are left out. Raises ObjectError, StateError.
     """
     records = ProviderRecordList.get_by_filters(context, mode=PublishingMode.OVERLAY, **where)
     found = {(one.host, root.uuid): root for one in records for root in _roots(one)}

@@ -5,12 +5,12 @@ from typing import Final, NamedTuple, Self
 
 from wharfinger.objects import ComputeNode
 
-#: The PCI devices by kind: vendor, product, NUMA node, count.
+#: PCI devices: vendor, product, NUMA node and count of each kind.
 PciStats = tuple[tuple[str, str, int | None, int], ...]
 
 
 class NodeFacts(NamedTuple):
-    """Figures of a node that the driver reports besides its tree; None if it does not."""
+    """Figures of a node that the driver reports besides the provider tree; None: not reported."""
 
     vcpus: int | None = None
     memory_mb: int | None = None
@@ -23,27 +23,26 @@ _NO_FACTS: Final = NodeFacts()
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: its name, the uuid of its root, and its facts.
-
-    ``reported_uuid`` is the uuid that the driver reports if Placement has the root under another.
-    """
+    """A node of a driver."""
 
     name: str
+    #: The uuid of the root provider.
     uuid: str
     facts: NodeFacts = _NO_FACTS
+    #: The uuid that the driver reports, if the root in Placement has another uuid.
     reported_uuid: str | None = None
 
     def under(self, uuid: str) -> Self:
-        """Return a copy with the uuid that its root has in Placement."""
+        """Return the node with the uuid that the root has in Placement."""
         if uuid == self.uuid:
             return self
         return replace(self, uuid=uuid, reported_uuid=self.reported_uuid or self.uuid)
 
 
 def pci_stats_of(node: ComputeNode) -> PciStats | None:
-    """Return the PCI devices of a node as a value; None if the node does not have them.
+    """Return the PCI devices of a node as a tuple; None if it has none, or is of an old release.
 
-    Nodes of old releases have no such field. Raises FieldUnset.
+    Raises FieldUnset.
     """
     kinds = getattr(node, "pci_stats", None)
     if kinds is None:

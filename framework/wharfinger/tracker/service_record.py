@@ -1,4 +1,4 @@
-"""The Service of this host, updated by its cycles."""
+"""The Service object of a host, which its cycles update."""
 
 from collections.abc import Collection
 from typing import Final
@@ -25,7 +25,7 @@ _patiently: Final = retry(
 
 @_patiently
 def begin(context: Context, host: str) -> None:
-    """Report that the service of a host is up, before its first cycle; create a missing service.
+    """Report that the service of a host is up, before its first cycle; create it if it is missing.
 
     Raises ObjectError, StateError.
     """
@@ -36,9 +36,10 @@ def begin(context: Context, host: str) -> None:
 def report(context: Context, host: str, owners: Collection[str], *, complete: bool) -> None:
     """Report that the service of a host is up, and for which owners it publishes.
 
-    ``complete``: all driver instances of the host have published all their providers, and
-    ``owners`` are all their owners. The service then gets OWNER_TAG_VERSION. If a report that is
-    not complete names a new owner, the service loses that version. Raises ObjectError, StateError.
+    With ``complete``, all driver instances of the host have published all their providers, and
+    ``owners`` are all their owners. Then the service gets OWNER_TAG_VERSION, which shows that all
+    its providers have owner traits. The service loses this version if a later report without
+    ``complete`` names a new owner. Raises ObjectError, StateError.
     """
     service = _find(context, host)
     known = set() if complete else set(service.owners)
@@ -57,7 +58,7 @@ def report(context: Context, host: str, owners: Collection[str], *, complete: bo
 
 
 def _find(context: Context, host: str) -> Service:
-    """Return the service of a host; create a missing service."""
+    """Return the service of a host; create it if it is missing."""
     try:
         return Service.get_by_host_and_binary(context, host, BINARY)
     except ObjectNotFound:

@@ -22,7 +22,7 @@ LOG: Final = logging.getLogger(__name__)
 
 
 class Usage(NamedTuple):
-    """CPUs, MiB of memory and GiB of disk. The names are ComputeNode's."""
+    """Used CPUs, MiB of memory and GiB of disk, with the field names of ComputeNode."""
 
     vcpus_used: int = 0
     memory_mb_used: int = 0
@@ -30,12 +30,12 @@ class Usage(NamedTuple):
 
 
 _NOTHING: Final = Usage()
-#: The node of an instance, and the amounts of its flavor.
+#: The node of an instance, and what its flavor uses.
 _Place = tuple[str | None, Usage]
 
 
 class HostUsage:
-    """Usage of the nodes of a service host: the sum over each node's instances.
+    """Usage of the nodes of a service host: the sum of the flavors of each node's instances.
 
     An instance that moves counts at both ends until the move is over: at the source with its old
     flavor, at the destination with its new one.
@@ -49,14 +49,14 @@ class HostUsage:
         self._used: Mapping[str, Usage] = {}
 
     def update(self, rows: HostState) -> None:
-        """Take the instances that have changed since the last read, and all migrations."""
+        """Update the usage from the instances that have changed, and from all migrations."""
         self.revisions = dict(rows.instance_revisions)
         kept = {uuid: place for uuid, place in self._places.items() if uuid in self.revisions}
         self._places = kept | _places(rows.instances)
         self._used = _sum(self._host, self._places, rows.migrations)
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """Count usages under the new names of renamed nodes; ``names`` has these by old name."""
+        """Move the usage of renamed nodes to their new names; ``names`` has these by old name."""
         self._places = {
             uuid: (names.get(node, node) if node else None, usage)
             for uuid, (node, usage) in self._places.items()
@@ -72,14 +72,14 @@ class HostUsage:
 
 
 def usage_of_node(context: Context, host: str, name: str) -> Usage:
-    """Return the usage of one node, from the database; raises ObjectError, StateError."""
+    """Read the usage of one node from the database; raises ObjectError, StateError."""
     instances = InstanceList.get_by_filters(context, host=host, node=name)
     moves = MigrationList.get_in_progress_by_host(context, host)
     return _sum(host, _places(instances), moves).get(name, _NOTHING)
 
 
 def known(owner: Instance | Migration, field: str) -> str | None:
-    """Return the value of a field; None also if it cannot be read."""
+    """Return the value of a field, or None if it is unset or cannot be read."""
     value: str | None = getattr(owner, field) if field in owner else None
     return value
 
@@ -107,16 +107,20 @@ def _sum(host: str, places: Mapping[str, _Place], moves: Iterable[Migration]) ->
 
 def _totals(usages: Mapping[str, Iterable[Usage]]) -> dict[str, Usage]:
     return {
-        node: Usage(*(min(sum(amounts), MAX_COUNT) for amounts in zip(*its, strict=True)))
-        for node, its in usages.items()
+        node: Usage(*(min(sum(amounts), MAX_COUNT) for amounts in zip(*parts, strict=True)))
+        for node, parts in usages.items()
     }
 
 
 def _of(owner: Instance | Migration, field: str) -> Usage:
-    """Return the amounts of a flavor; log one that cannot be read, and return nothing for it."""
+    """Return what the flavor in a field uses; if it cannot be read, log that and return zeros."""
     try:
         flavor: Flavor = getattr(owner, field)
         return Usage(flavor.vcpus, flavor.memory_mb, flavor.root_gb + flavor.ephemeral_gb)
     except FieldUnset as error:
-        LOG.error("%s does not count in the usage of its node: %s", owner.subject, error)
+        LOG.error(
+            "%s does not count in the usage of its node, since its flavor cannot be read: %s",
+            owner.subject,
+            error,
+        )
         return _NOTHING

@@ -139,7 +139,7 @@ def test_two_move_claims_at_once_leave_one_move_in_progress(
         migration.create()
 
     monkeypatch.setattr(Migration, "create", create_late)
-    with pytest.raises(ClaimRefused, match="Confirm or revert that first"):
+    with pytest.raises(ClaimRefused, match="Confirm or revert that migration first"):
         claims.move_claim(moved, moved.flavor, "cn-1")
 
     [move] = MigrationList.get_by_filters(context)

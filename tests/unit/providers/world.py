@@ -21,7 +21,7 @@ from wharfinger.exceptions import (
 from wharfinger.objects import Context
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import HIGHEST, Feature, Microversion
-from wharfinger.placement.model import ProviderSummary, WithGeneration, Traits
+from wharfinger.placement.model import ProviderSummary, Traits, WithGeneration
 from wharfinger.providers import Inventory, Provider, ProviderTree
 from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.ownership import Publisher
