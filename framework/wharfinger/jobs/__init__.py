@@ -1,7 +1,7 @@
 """Programming of devices.
 
-``program`` reserves a device and loads an image into it. If its process dies, the device stays
-reserved. The operator then states what the device holds, and ``resolve`` ends the job.
+``program`` reserves a device and loads an image into it. If the process dies meanwhile, the device
+stays reserved. Then the operator reports which image the device has, and ``resolve`` ends the job.
 """
 
 from wharfinger.jobs.device_programming import program

@@ -1,4 +1,4 @@
-"""Programming of a device, which is reserved until its image is known."""
+"""Programming of a device, which stays fully reserved until its image is known."""
 
 import os
 import threading
@@ -39,13 +39,13 @@ from wharfinger.reconcile.reserve_and_release import Reservations
 LOG: Final = logging.getLogger(__name__)
 #: Seconds between two checks of a condition that a job waits for.
 _INTERVAL: Final = 1.0
-#: The fewest reports of a job within the down time.
+#: How often a job reports within the down time, at least.
 _BEATS: Final = 3
-#: The most consumers in a message.
+#: The number of consumers that a message names, at most.
 _FEW: Final = 3
 _UNREACHABLE: Final = (ObjectError, PlacementError, StateError)
 
-#: Called with each step of a job: its name, and details for the operator.
+#: Called with each step of a job: the name of the step, and details for the operator.
 OnStep = Callable[[str, str], None]
 
 
@@ -63,15 +63,15 @@ def program(
 ) -> DeviceJob:
     """Load an image into a device, which stays reserved meanwhile; return the finished job.
 
-    The driver has taken a snapshot, and publishes the device on this host. ``image`` is a uuid.
+    The driver has to publish the device on this host, and to have a snapshot. ``image`` is a uuid.
     ``function`` is the function of the image. If it is None, and the driver does not know the
     function either, the provider gets no function trait. The job waits up to ``wait_for_idle``
-    seconds for the end of allocations. A job that does not report for ``down_time`` counts as
-    interrupted.
+    seconds until the device has no allocations. If the job does not report for ``down_time``, it
+    counts as interrupted.
 
-    Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused and ProgrammingFailed if
-    the device is unchanged and free again; JobUnresolved if it stays reserved, for ``resolve``;
-    PlacementError, ObjectError and StateError if the job did not start.
+    Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused or ProgrammingFailed if
+    the device is unchanged and free again; JobUnresolved if it stays reserved until ``resolve`` is
+    called; PlacementError, ObjectError or StateError if the job did not start.
     """
     declared = driver.capabilities.programming
     if declared is None or not declared.supported:
@@ -80,19 +80,19 @@ def program(
             uuid=provider.uuid,
             problem=f"driver instance {driver.name} does not program devices"
             f"{f' ({declared.reason})' if declared else ''}.",
-            remedy="Program it with another driver instance.",
+            remedy="Program the device with another driver instance.",
         )
     image = names.check_uuid(image, "image")
     trait = None if function is None else driver.function_trait(provider.uuid, function)
     uuids = {provider.uuid, *driver.programming_scope(provider.uuid)}
-    # Sorted: all jobs reserve the parts of a device in one order.
+    # Sorted, so that all jobs reserve the providers of a device in the same order.
     scope = [one for uuid in sorted(uuids) for one in client.list_providers(uuid=uuid)]
     if missing := sorted(uuids - {one.uuid for one in scope}):
         raise JobRefused(
             provider=provider.name,
             uuid=provider.uuid,
-            problem=f"parts of it are not in Placement ({', '.join(missing)}), so they cannot be "
-            "reserved.",
+            problem=f"providers of the device are not in Placement ({', '.join(missing)}), so they "
+            "cannot be reserved.",
             remedy="Wait until they are published.",
         )
     wanted = {"image": image, "function": function, "trait": trait}
@@ -109,14 +109,17 @@ def _enter(
     scope: Sequence[str],
     wanted: Mapping[str, str | None],
 ) -> DeviceJob:
-    """Store a job of a device, if no other one is unfinished; raises JobRefused."""
+    """Store the new job; raise JobRefused if another job of the device is unfinished.
+
+    ``scope`` are the uuids of the device's providers.
+    """
     jobs = [one for one in DeviceJobList.get_by_filters(context) if _is_about(one, scope)]
     held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=HOLDER)
     if held or any(not one.is_whole or one.is_unfinished for one in jobs):
         raise _taken(provider)
     former = next((one for one in jobs if one.provider_uuid == provider.uuid), None)
     job = former or DeviceJob(context, provider_uuid=provider.uuid)
-    # A report of an earlier function of the device is wrong from now on.
+    # From now on, a report that the device has one of these earlier functions is outdated.
     stale = {trait for one in jobs for trait in (*one.stale_traits, one.held_trait) if trait}
     _change(
         job,
@@ -157,39 +160,41 @@ def _taken(provider: ProviderSummary) -> JobRefused:
         provider=provider.name,
         uuid=provider.uuid,
         problem="another job of this device is in progress or unresolved.",
-        remedy="List it with `wharfinger device jobs`; wait for its end, or resolve it.",
+        remedy="List the jobs with `wharfinger device jobs`. Wait for the end of that job, or "
+        "resolve it.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The known function of a device, None without a function."""
+    """The function that a device reports."""
 
+    #: None: the device has no function.
     function: str | None
 
 
 @dataclass(slots=True)
 class _Work:
-    """A device job in progress.
-
-    ``scope`` are the providers of the device, and ``owners`` their owner traits. ``taken`` are the
-    providers that this job reserves, by reservation uuid. The job stores a sign of life several
-    times within ``down_time``, and did so last at ``beaten``. ``is_ours``: no operator has
-    resolved it.
-    """
+    """A device job in progress."""
 
     client: PlacementClient
     context: Context
     reservations: Reservations
     driver: ComputeDriver
     provider: ProviderSummary
+    #: The providers of the device.
     scope: Sequence[ProviderSummary]
     job: DeviceJob
+    #: The job stores several times within this time that it is in progress.
     down_time: timedelta
     report: OnStep
+    #: The owner traits of the providers, by provider uuid.
     owners: dict[str, frozenset[str]] = field(default_factory=dict)
+    #: The providers that this job reserves, by reservation uuid.
     taken: dict[str, ProviderSummary] = field(default_factory=dict)
+    #: When the job last stored that it is in progress.
     beaten: float = field(default_factory=time.monotonic)
+    #: Whether no operator has resolved the job meanwhile.
     is_ours: bool = True
 
     def do(self, wait_for_idle: float) -> DeviceJob:
@@ -209,7 +214,7 @@ class _Work:
         return self.job
 
     def _reserve(self) -> None:
-        """Reserve the device, which locks out other jobs, too."""
+        """Reserve the device. The reservations also keep other jobs from the device."""
         for one in self.scope:
             self.owners[one.uuid] = ownership.owners(self.client.get_traits(one.uuid).traits)
             uuid = str(uuid4())
@@ -223,11 +228,11 @@ class _Work:
                 raise _taken(self.provider) from None
             self._beat()
         others = ", ".join(one.name for one in self.scope if one.uuid != self.provider.uuid)
-        nor = f", nor from {others}" if others else ""
-        self.report("reserved", f"no new allocations from it{nor}")
+        also = f", nor from {others}" if others else ""
+        self.report("reserved", f"no new allocations from it{also}")
 
     def _await_idle(self, seconds: float) -> None:
-        """Wait for the end of allocations; the reservation prevents new ones."""
+        """Wait up to ``seconds`` until the device has no allocations, else raise JobRefused."""
         end = time.monotonic() + seconds
         while why := self._not_idle(is_patient=time.monotonic() < end):
             if time.monotonic() >= end:
@@ -236,7 +241,7 @@ class _Work:
                     provider=self.provider.name,
                     uuid=self.provider.uuid,
                     problem=f"it cannot be programmed{waited}: {why}.",
-                    remedy="Let that end first, or wait for it with --wait-for-idle.",
+                    remedy="Wait until that has ended, or use --wait-for-idle.",
                 )
             if self.job.state != "waiting":
                 self._save(state="waiting")
@@ -245,9 +250,12 @@ class _Work:
             self._beat()
 
     def _not_idle(self, *, is_patient: bool) -> str | None:
-        """Return why the job has to wait, for messages; None if it can continue."""
+        """Reserve the device again if needed; return why the job has to wait for it, or None.
+
+        With ``is_patient``, errors of Placement and of the database are also reasons to wait.
+        """
         try:
-            # Another program may have ended the reservation, so read the consumers after this.
+            # Another program may have ended the reservation. So first reserve, then read consumers.
             for uuid, one in self.taken.items():
                 self.reservations.keep(uuid, one.uuid)
             found = {
@@ -286,8 +294,8 @@ class _Work:
                         self.reservations.keep(uuid, one.uuid)
                     except _UNREACHABLE as error:
                         LOG.warning(
-                            "device %s (%s): its reservation was not checked while it is "
-                            "programmed; the job tries again: %s",
+                            "device %s (%s): while the device is programmed, its reservation could "
+                            "not be checked; the job tries again: %s",
                             one.name,
                             one.uuid,
                             error,
@@ -298,7 +306,7 @@ class _Work:
         keeping = threading.Thread(target=keep, name=f"{HOLDER}, reserved", daemon=True)
         try:
             loading.start()
-            keeping.start()  # its own thread, so that reports do not wait for Placement
+            keeping.start()  # in another thread, so that reports do not wait for Placement
             self.report("programming", f"image {job.image}")
             for thread in (loading, keeping):
                 while thread.is_alive():
@@ -315,11 +323,11 @@ class _Work:
             ):
                 self._give_up(failure)
                 raise failure
-            problem = f"programming failed, and its image is unknown: {_words(failure)}."
+            problem = f"programming failed, and its present image is unknown: {_words(failure)}."
             raise self._unresolved(problem) from failure
 
     def _finish(self) -> None:
-        """Store the function of the device, and release it."""
+        """Store the new function of the device in the job and in Placement; release the device."""
         job, known = self.job, self._function()
         trait = job.trait
         try:
@@ -329,8 +337,8 @@ class _Work:
                 trait = held and self.driver.function_trait(self.provider.uuid, held)
                 if job.trait not in (None, trait):
                     raise self._unresolved(
-                        f"it was programmed, and reports the function {held or 'none'}, not that "
-                        f"of the image ({job.trait})."
+                        f"it was programmed, but reports the function {held or 'none'}, not the "
+                        f"function of the image ({job.trait})."
                     )
             for one in self.scope:
                 self.reservations.set_function_trait(one, trait, self.owners[one.uuid])
@@ -348,34 +356,37 @@ class _Work:
             self._release()
 
     def _give_up(self, error: BaseException) -> None:
-        """Release the unchanged device, unless the job is unresolved."""
+        """Store that the job has failed, and release the unchanged device.
+
+        Do nothing if the error means that the job is unresolved.
+        """
         if not isinstance(error, JobUnresolved):
             self._save(state="failed", problem=_words(error))
             self._release()
 
     def _release(self) -> None:
-        """End the reservations of this job, and report that."""
+        """End the reservations of this job, and report whether the device is free."""
         lines: list[str] = []
         for uuid, one in self.taken.items():
             try:
                 left = self.reservations.release_one(uuid)
             except ObjectNotFound:
-                continue  # it could not be reserved, or an operator has released it
+                continue  # the provider could not be reserved, or an operator has released it
             except BaseException as error:
                 if not isinstance(error, PlacementError) or self.reservations.is_there(uuid):
                     raise self._error(
                         f"the job has ended ({self.job.state}), but the reservation of {one.name} "
                         f"has not: {_words(error)}.",
-                        f"End it with `wharfinger device resolve {one.name} ...`.",
+                        f"End the reservation with `wharfinger device resolve {one.name} ...`.",
                     ) from error
-                left = (f"Placement may show that only after the next cycle: {_words(error)}",)
+                left = (f"Placement may be updated only by the next cycle: {_words(error)}",)
             free = f"still reserved: {'; '.join(left)}" if left else "free"
             lines.append(f"{one.name}: {free}" if len(self.scope) > 1 else free)
         for free in lines:
             self.report("released", free)
 
     def _beat(self) -> None:
-        """Report that the job is in progress; it continues even if an operator has resolved it."""
+        """Store that the job is in progress, if the time has come. Log a failure and continue."""
         is_due = time.monotonic() - self.beaten >= self.down_time.total_seconds() / _BEATS
         if self.is_ours and is_due:
             self.beaten = time.monotonic()
@@ -383,22 +394,23 @@ class _Work:
                 self._save(seen_at=now())
             except (JobUnresolved, *_UNREACHABLE) as error:
                 LOG.warning(
-                    "device %s (%s): the job did not report, and tries again: %s",
+                    "device %s (%s): the job could not store that it is in progress, and tries "
+                    "again: %s",
                     self.provider.name,
                     self.provider.uuid,
                     error,
                 )
 
     def _function(self) -> _Known | None:
-        """Return the function that the device reports, None if that is unknown."""
+        """Return the function that the device reports, None if the driver does not know it."""
         try:
             return _Known(self.driver.current_function(self.provider.uuid))
         except Exception as error:  # a driver may raise any error
-            LOG.debug("The function of %s is unknown: %s", self.provider.name, error)
+            LOG.debug("the function of device %s is unknown: %s", self.provider.name, error)
             return None
 
     def _save(self, **values: Any) -> None:
-        """Store the state of the job; raises JobUnresolved if an operator has resolved it."""
+        """Store values in the job; raise JobUnresolved if an operator has resolved the job."""
         _change(self.job, **values)
         try:
             self.job.save()
@@ -410,20 +422,20 @@ class _Work:
             ) from error
 
     def _unresolved(self, problem: str) -> JobUnresolved:
-        """Mark the job as unresolved; return the error for it."""
+        """Store that the outcome of the job is unknown; return the error to raise."""
         if self.is_ours:
             try:
                 self._save(state="unknown", problem=problem)
             except WharfingerError as error:
                 LOG.warning(
-                    "device %s (%s): the job was not stored as unresolved: %s",
+                    "device %s (%s): it could not be stored that the job is unresolved: %s",
                     self.provider.name,
                     self.provider.uuid,
                     error,
                 )
         return self._error(
             problem,
-            "It stays reserved. Find out which image the device has, and run `wharfinger device "
+            "The device stays reserved. Find out which image it has, and run `wharfinger device "
             f"resolve {self.provider.name} ...`.",
         )
 

@@ -14,25 +14,28 @@ from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ownership
 from wharfinger.reconcile.reserve_and_release import Reservations
 
-#: The shortest down time, since times are stored in whole seconds.
+#: A shorter down time has no effect, since times are stored in whole seconds.
 _LEAST: Final = timedelta(seconds=3)
 
 
 def is_at_work(job: DeviceJob, down_time: timedelta, now: datetime) -> bool:
-    """Return whether the process of a job has reported within ``down_time``, or 3 s."""
+    """Return whether the process of a job is working on it: it has reported within ``down_time``.
+
+    A ``down_time`` below 3 s counts as 3 s.
+    """
     is_recent = now - job.seen_at <= max(down_time, _LEAST)
     return job.is_unfinished and job.state != "unknown" and is_recent
 
 
 def describe(job: DeviceJob, down_time: timedelta, now: datetime) -> str:
-    """Return the state of a job, and whether it was interrupted in that state."""
+    """Return the state of a job as text, such as "failed" or "interrupted while programming"."""
     if job.is_unfinished and job.state != "unknown" and not is_at_work(job, down_time, now):
         return f"interrupted while {job.state}"
     return job.state
 
 
 def forget_others(context: Context, job: DeviceJob) -> None:
-    """Delete the finished jobs of other parts of a device, which this job replaces."""
+    """Delete older finished jobs that are stored under other providers of the job's device."""
     for one in DeviceJobList.get_by_filters(context):
         if (
             one.is_whole
@@ -53,12 +56,12 @@ def resolve(
     trait: str | None = None,
     down_time: timedelta = timedelta(seconds=60),
 ) -> tuple[str, ...] | None:
-    """End an unresolved job with the outcome from the operator, and release its device.
+    """End an unresolved job with the outcome that the operator reports, and release the device.
 
-    ``provider_uuid`` is the uuid of any part of the device. ``programmed``: the device has the
-    image of the job; otherwise it is unchanged. ``trait`` is the function trait of the image; None:
-    the trait of the job. Return the reasons that keep the device reserved. Return None if the
-    device no longer exists; then the job is deleted.
+    ``provider_uuid`` is the uuid of any provider of the device. ``programmed`` is whether the
+    device has the image of the job; otherwise the device is unchanged. ``trait`` is the function
+    trait of the image; None: the trait in the job. Return the reasons why the device is still
+    reserved. If the device no longer exists, delete the job and return None.
 
     Raises JobRefused if there is nothing to resolve, or if the process of the job has reported
     within ``down_time``; PlacementError, ObjectError and StateError.
@@ -71,7 +74,7 @@ def resolve(
             **subject,
             problem=f"process {job.process_id} on {job.host} is working on it, and last reported "
             f"at {job.seen_at.isoformat()}.",
-            remedy="Wait until the job ends; if the process is dead, until "
+            remedy="Wait until the job ends. If the process is dead, wait until "
             f"{down_time.total_seconds():g} s after its last report.",
         )
     uuids = job.scope if job else (provider_uuid,)
@@ -93,13 +96,13 @@ def resolve(
         except (ConcurrentSave, ObjectNotFound):
             raise JobRefused(
                 **subject,
-                problem="another process has resolved its job meanwhile.",
+                problem="another process has resolved the device's job meanwhile.",
                 remedy="List the jobs with `wharfinger device jobs`.",
             ) from None
         if programmed:
             forget_others(context, job)
     left: dict[str, None] = {}
-    # By the uuids from before the resolution: another job may have reserved the provider since.
+    # Another job may have reserved the provider since. So end only the reservations read above.
     for one in held:
         with suppress(ObjectNotFound):  # another process ended it at the same time
             left |= dict.fromkeys(reservations.release_one(one.uuid))
@@ -116,9 +119,9 @@ def _note_held(
     job: DeviceJob,
     trait: str | None,
 ) -> None:
-    """Set the function trait of all parts of a device, and note it in the job.
+    """Set the function trait of all providers of a device, and note it in the job.
 
-    Raises JobRefused before the first write if no driver instance publishes one of them any more.
+    If a provider is no longer published by any driver instance, raise JobRefused and write nothing.
     """
     owners = {one.uuid: ownership.owners(client.get_traits(one.uuid).traits) for one in scope}
     for one in scope:
@@ -126,9 +129,9 @@ def _note_held(
             raise JobRefused(
                 provider=one.name,
                 uuid=one.uuid,
-                problem="no driver instance publishes it any more.",
-                remedy="Set its function trait with the program that publishes it, and resolve the "
-                "job as unchanged.",
+                problem="no driver instance publishes this provider any more.",
+                remedy="Set its function trait with the program that publishes the provider, and "
+                "resolve the job as unchanged.",
             )
     for one in scope:
         reservations.set_function_trait(one, trait, owners[one.uuid])
@@ -136,7 +139,7 @@ def _note_held(
 
 
 def _find(context: Context, provider_uuid: str) -> DeviceJob | None:
-    """Return the last job of a device, preferably an unfinished one."""
+    """Return the unfinished job of a device, or else its last job, or None."""
     jobs = [
         one
         for one in DeviceJobList.get_by_filters(context)
