@@ -1,7 +1,7 @@
 """Read, replace and delete the allocations of consumers in Placement.
 
-The one writer of allocations, apart from reshapes: those of a plan, and those that allocate from
-reserved providers.
+All allocations are written here, except by the reshapes of plans and by the reshapes that allocate
+from reserved providers.
 """
 
 from collections import Counter
@@ -29,10 +29,11 @@ Allocations = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A consumer and its allocations; ``generation`` is None where it has none."""
+    """A consumer and its allocations, as read from Placement."""
 
     uuid: str
     allocations: Allocations = field(default_factory=dict)
+    #: The consumer generation; None if the consumer has no allocations.
     generation: int | None = None
 
 
@@ -42,7 +43,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class Consumers:
-    """The consumers of one Placement. Methods raise PlacementError."""
+    """Reads and writes the allocations of consumers. Methods raise PlacementError."""
 
     def __init__(self, client: PlacementClient) -> None:
         self._client: Final = client
@@ -57,14 +58,14 @@ class Consumers:
             raise UnexpectedAnswer(
                 request=f"GET /allocations/{uuid}", status=HTTPStatus.OK, code="", detail=str(error)
             ) from error
-        allocations = {provider: its.resources for provider, its in answer.allocations.items()}
+        allocations = {provider: part.resources for provider, part in answer.allocations.items()}
         return Consumer(uuid, allocations, answer.consumer_generation if allocations else None)
 
     def set(self, instance: Instance, *changes: tuple[Consumer, Allocations]) -> None:
-        """Replace all allocations of an instance and its moves, in one request.
+        """Replace all allocations of an instance and its migrations, in one request.
 
-        Raises ConcurrentUpdate if a consumer has changed since it was read, and Conflict if a
-        provider has too little free.
+        ``changes`` are the consumers, as read, with their new allocations. Raises ConcurrentUpdate
+        if a consumer has changed since it was read, and Conflict if a provider lacks free units.
         """
         new = {consumer.uuid for consumer, _wanted in changes if consumer.generation is None}
         body = self.body(instance, *changes)
@@ -79,7 +80,7 @@ class Consumers:
     def body(
         self, instance: Instance, *changes: tuple[Consumer, Allocations]
     ) -> dict[str, dict[str, Any]]:
-        """Return the body of the request that replaces these allocations."""
+        """Return the body of a request that replaces allocations, with the arguments of ``set``."""
         return {
             consumer.uuid: {
                 "allocations": {
@@ -88,7 +89,7 @@ class Consumers:
                 "consumer_generation": 0
                 if consumer.generation is None and consumer.uuid in self._left
                 else consumer.generation,
-                # The types of nova, so that Placement counts nova's usages and ours together.
+                # nova's consumer types, so that Placement counts nova's usages and ours together.
                 "consumer_type": "INSTANCE" if consumer.uuid == instance.uuid else "MIGRATION",
                 "project_id": instance.project_id,
                 "user_id": instance.user_id,
@@ -97,17 +98,17 @@ class Consumers:
         }
 
     def delete(self, uuid: str, held: Mapping[str, Any]) -> None:
-        """Delete the allocations of a consumer; ``held`` are these, as Placement returned them.
+        """Delete the allocations ``held`` of a consumer, as Placement returned them.
 
         Raises ConcurrentUpdate if the consumer has other allocations now.
         """
         self._writes.delete_allocations(uuid, held)
 
     def note_left(self, uuid: str) -> None:
-        """Note that Placement has a consumer without allocations.
+        """Note that Placement has a consumer without allocations, which has generation 0.
 
-        If Placement (16, as observed) refuses a new consumer's allocations with 400, since their
-        provider is deleted, it keeps the consumer with generation 0. No answer shows that.
+        Placement (16, as observed) keeps a new consumer if it refuses its allocations with 400,
+        since a provider was deleted. No answer shows that.
         """
         self._left.add(uuid)
 
@@ -118,7 +119,7 @@ def plain(allocations: Allocations) -> dict[str, dict[str, int]]:
 
 
 def amounts_of(allocations: Iterable[Mapping[str, int]]) -> Counter[str]:
-    """Return the sums of amounts, by resource class."""
+    """Return the sum of the amounts of several providers, by resource class."""
     total: Counter[str] = Counter()
     for amounts in allocations:
         total.update(amounts)
@@ -126,13 +127,13 @@ def amounts_of(allocations: Iterable[Mapping[str, int]]) -> Counter[str]:
 
 
 def was_refused(error: PlacementError) -> bool:
-    """Return whether Placement has refused a request, and a new read would not help."""
+    """Return whether Placement has refused a request for a reason that a new read cannot solve."""
     statuses = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
     return error.status in statuses and not isinstance(error, ConcurrentUpdate)
 
 
 def is_unsure(error: WharfingerError) -> bool:
-    """Return whether Placement may have written allocations, or may still do so, after an error."""
+    """Return whether, despite an error, Placement has perhaps written allocations or still may."""
     return (
         isinstance(error, PlacementError)
         and error.request.partition(" (")[0] in {"POST /allocations", "POST /reshaper"}

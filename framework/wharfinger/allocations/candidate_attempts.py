@@ -1,4 +1,4 @@
-"""Attempts to claim the resources of a flavor: candidates on suitable nodes, until one is free."""
+"""Claim the resources of a flavor: try candidates on suitable nodes until a claim succeeds."""
 
 import random
 import shlex
@@ -36,34 +36,34 @@ from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 
 LOG: Final = logging.getLogger(__name__)
 SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
-#: Limit of candidates in one search. Other claims may take some of them meanwhile.
+#: Limit of candidates in one search. Other claims may take some of the candidates meanwhile.
 _CHOICE: Final = 50
-#: Candidates that are tried in one search, and searches in one claim.
+#: How many candidates of one search are tried, and how many searches one claim makes.
 _TRIED: Final = 10
 _SEARCHES: Final = 5
-#: Places of free candidates that an error names.
+#: How many places of free candidates an error names.
 _PLACES_SHOWN: Final = 3
-#: The name of this filter; names of configured request filters have no space.
+#: The name of the filter Places. Names of configured request filters have no space.
 _PLACES: Final = "the node"
 
-#: Returns whether an instance may come to a node.
+#: Returns whether an instance may be placed on a node.
 Suits = Callable[[ComputeNode], bool]
 #: A candidate, and the node that it is on.
 Choice = tuple[Allocations, ComputeNode]
 
 
 def anywhere(_node: ComputeNode) -> bool:
-    """Return True: every node suits."""
+    """Return True, since every node suits."""
     return True
 
 
 def place_of(node: ComputeNode) -> tuple[str, str]:
-    """Return the place of an instance on a node: the service host, and the node's name."""
+    """Return the service host and the name of a node, by which instances name their place."""
     return node.host, node.hypervisor_hostname
 
 
 def nodes_of(context: Context, roots: Iterable[str]) -> list[ComputeNode]:
-    """Return the nodes of these roots that we publish, or below which we publish children.
+    """Return the nodes with these root uuids whose root, or a child below it, we publish.
 
     Raises ObjectError, StateError.
     """
@@ -75,10 +75,10 @@ def nodes_of(context: Context, roots: Iterable[str]) -> list[ComputeNode]:
 
 
 class Places(RequestFilter):
-    """Filter for candidates whose root is a suitable node of ours.
+    """Request filter for candidates on suitable nodes of our driver instances.
 
-    It is for one search: it caches the nodes, and ``elsewhere`` has the places of the refused
-    candidates.
+    Use it for one search only, since it caches the nodes. ``elsewhere`` has the places of the
+    candidates that it refused.
     """
 
     def __init__(self, context: Context, suits: Suits) -> None:
@@ -88,7 +88,7 @@ class Places(RequestFilter):
         self.elsewhere: Final[dict[str, None]] = {}
 
     def node(self, candidate: Candidate) -> ComputeNode | None:
-        """Return the node of a candidate; None if it has no node, or several."""
+        """Return the node of a candidate; None if the candidate has no node, or several nodes."""
         roots = _roots(candidate)
         if not roots <= self._nodes.keys():
             trees = {one.root_provider_uuid for one in candidate.providers.values()}
@@ -99,7 +99,7 @@ class Places(RequestFilter):
         return nodes[0] if len(nodes) == 1 else None
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return an objection with the root that is not a node, or the node that does not suit."""
+        """Return why a candidate is refused, or None: its place, which is no suitable node."""
         node = self.node(candidate)
         if node is not None and self._suits(node):
             return None
@@ -113,7 +113,7 @@ class Places(RequestFilter):
 
 
 def _roots(candidate: Candidate) -> set[str]:
-    """Return the roots of a candidate, without those of providers that only share with others."""
+    """Return the root uuids of a candidate; sharing providers count only if there are no others."""
     providers = [candidate.providers[uuid] for uuid in candidate.allocations]
     own = [one for one in providers if SHARES not in one.traits]
     return {one.root_provider_uuid for one in own or providers}
@@ -130,7 +130,7 @@ class FlavorSearch:
         self._filters: Final = loader.load(names, surroundings)
 
     def fits(self, flavor: Flavor, allocations: Allocations) -> bool:
-        """Return whether allocations have a flavor's amounts, from the requested owners."""
+        """Return whether allocations have the amounts that a flavor requests, from its owners."""
         groups = self._request(flavor).groups
         if amounts_of(allocations.values()) != amounts_of(group.resources for group in groups):
             return False
@@ -144,11 +144,12 @@ class FlavorSearch:
     def take(
         self, consumer: Consumer, flavor: Flavor, suits: Suits, claim: Callable[[Allocations], None]
     ) -> Choice:
-        """Claim a free candidate for an instance; ``claim`` raises Placement's error.
+        """Claim a free candidate for a flavor, and return it.
 
-        Raises NoCandidates if no candidate is free, or if others have claimed all of them;
-        ConcurrentUpdate if the ``consumer`` has changed since it was read; and the errors of a
-        search.
+        ``claim`` is called with one candidate after the other, until it raises no PlacementError.
+        ``consumer`` is the consumer of the instance, as read. Raises NoCandidates if no candidate
+        is free, or if other consumers have taken all candidates; ConcurrentUpdate if the
+        ``consumer`` has changed since it was read; and the errors of a search.
         """
         if flavor.disabled:
             raise AllocationRefused(
@@ -163,7 +164,7 @@ class FlavorSearch:
             choices, problem = self._find(flavor, suits)
             if not choices:
                 raise _none(consumer, flavor, problem, gone)
-            # The first, and then random ones, so that concurrent claims try different candidates.
+            # After the first, try random candidates, so that concurrent claims try different ones.
             others = random.sample(choices[1:], min(len(choices), _TRIED) - 1)
             for choice in (choices[0], *others):
                 try:
@@ -171,14 +172,22 @@ class FlavorSearch:
                 except PlacementError as error:
                     if not self._is_gone(consumer, error):
                         raise
-                    LOG.info("Instance %s: trying the next candidate: %s", consumer.uuid, error)
+                    LOG.info(
+                        "Instance %s: the candidate is no longer free, so the next one is tried: "
+                        "%s",
+                        consumer.uuid,
+                        error,
+                    )
                     gone = error
                 else:
                     return choice
         raise _none(consumer, flavor, "", gone)
 
     def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], str]:
-        """Return the choices in Placement's order, and the reason for an empty result."""
+        """Return the free candidates with their nodes, in Placement's order.
+
+        Also return the reason to report if there are none.
+        """
         client = self._surroundings.placement
         places = Places(self._surroundings.objects, suits)
         request = self._request(flavor)
@@ -197,7 +206,7 @@ class FlavorSearch:
                 problem=f"Placement refuses the request of these extra specs: {error.detail}",
             ) from error
         if not found.candidates and not found.dropped:
-            # Placement does not report each unknown name: it may stop before it reads the name.
+            # Placement does not report all unknown names: it may stop before it reads a name.
             requested_names.check_known(client, *requested_names.of_flavor(flavor, request))
         choices = [
             (one.allocations, node)
@@ -210,14 +219,17 @@ class FlavorSearch:
         return from_flavor(flavor, lambda name: read_profile(self._surroundings.conf, name))
 
     def _is_gone(self, consumer: Consumer, error: PlacementError) -> bool:
-        """Return whether the candidate is no longer free; False if the consumer has changed."""
-        if isinstance(error, ConcurrentUpdate):  # the provider may have changed instead
+        """Return whether an error means that the candidate is no longer free.
+
+        Return False if the consumer has changed.
+        """
+        if isinstance(error, ConcurrentUpdate):  # a provider or the consumer has changed
             return self.consumers.get(consumer.uuid).generation == consumer.generation
         return was_refused(error)
 
 
 def _why_none(count: int, places: Sequence[str]) -> str:
-    """Return why nothing was found; ``count`` candidates were refused for their ``places``."""
+    """Return why no candidate was found; ``count`` free candidates are at unsuitable ``places``."""
     if not count:
         return "no candidate is free."
     more = len(places) - _PLACES_SHOWN

@@ -1,4 +1,4 @@
-"""Claims and releases of instances."""
+"""Claim, release and repair the allocations of instances."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -64,10 +64,10 @@ from wharfinger.tracker.instance_claims import Claims
 from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 
 LOG: Final = logging.getLogger(__name__)
-#: The fewest reports of a claim within the down time.
+#: How often a claim reports within the down time, at least.
 _BEATS: Final = 3
-#: The status transitions that end a move whose instance no longer exists, by its status.
-#: A move with another status becomes failed.
+#: If the instance of a move no longer exists, the migration goes through these statuses, by its
+#: present status. A migration with another status becomes failed.
 _WITHOUT_INSTANCE: Final = {
     "finished": ("confirming", "confirmed"),
     "confirming": ("confirmed",),
@@ -78,30 +78,29 @@ _WITHOUT_INSTANCE: Final = {
 
 @dataclass(slots=True)
 class _Attempt:
-    """A claim for one instance.
-
-    ``held`` is its consumer as last read. ``has_asked``: a write was sent, so the instance may
-    have allocations even after an error.
-    """
+    """A claim for one instance."""
 
     instance: Instance
+    #: The consumer of the instance, as last read.
     held: Consumer
+    #: Whether a write was sent: then the instance may have allocations even after an error.
     has_asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """An instance with its allocations: amounts by resource class, by provider uuid."""
+    """An instance and its allocations."""
 
     instance: Instance
+    #: Amounts by resource class, by provider uuid.
     allocations: Allocations
 
 
 class AllocationClaims:
-    """Claims and releases of instances in a Placement.
+    """Claims, releases and repairs the allocations of instances.
 
-    Safe for several threads. Methods raise PlacementError, ObjectError and StateError; a caller
-    finishes what they have begun by calling them again.
+    Safe for several threads. Methods raise PlacementError, ObjectError and StateError. To complete
+    an operation after such an error, call the method again.
     """
 
     def __init__(
@@ -130,10 +129,11 @@ class AllocationClaims:
     ) -> Claimed:
         """Allocate the resources of a flavor to an instance, on a node that ``suits``.
 
-        A complete claim is not changed; an interrupted one is completed. Without a uuid, the
-        instance is a new one. Raises NoCandidates, InvalidRequest and DeviceProfileError, after
-        which a new instance does not exist; and AllocationRefused if the instance has another
-        flavor or other owners, or is being released, or another consumer has the uuid.
+        Without a ``uuid``, create a new instance. If the instance exists and is claimed, change
+        nothing; if its claim was interrupted, complete the claim. Raises NoCandidates,
+        InvalidRequest and DeviceProfileError, after which a new instance does not exist; and
+        AllocationRefused if the instance has another flavor, project or user, or is being
+        released, or if another consumer has the uuid.
         """
         # Read the consumer before the row: an instance has a row before it has allocations.
         held = (
@@ -163,21 +163,23 @@ class AllocationClaims:
             # Store the row before the allocations: a crash leaves no allocations without a row.
             if not self._add(wanted):
                 return self._go_on(attempt, suits)
-            if held.allocations:  # of an instance that was released since
+            if held.allocations:  # these belonged to an instance that was released since
                 attempt.held = self._consumers.get(held.uuid)
             return self._claim_new(attempt, suits)
         except ObjectNotFound as error:
             if not _is_of_instance(error):
                 raise
             raise AllocationRefused(
-                instance=wanted.uuid, problem="it was released meanwhile.", remedy="Claim it again."
+                instance=wanted.uuid,
+                problem="it was released meanwhile.",
+                remedy="Claim the instance again.",
             ) from error
 
     @again
     def release(self, uuid: str) -> tuple[Reservation, ...]:
-        """Delete an instance, its allocations, and those of its moves.
+        """Delete an instance, its allocations, and the allocations of its moves.
 
-        Providers that are cleaned after that are reserved first; return these reservations. Raises
+        Before, reserve the providers that are cleaned afterwards; return these reservations. Raises
         ObjectNotFound, and AllocationRefused while the instance is being claimed.
         """
         uuid = names.check_uuid(uuid, "instance")
@@ -186,10 +188,10 @@ class AllocationClaims:
         if state_of(instance) != "releasing":
             instance.task_state = "releasing"
             instance.save()
-        # From here on, no process allocates for it: Placement refuses one that has read the
-        # consumer before, and one that reads the row now finds that it is being released.
+        # From here on, no process allocates for the instance. Placement refuses a process that has
+        # read the consumer earlier. A process that reads the row now finds "releasing".
         lost = [one.provider_uuid for one in self._reservations.lost(uuid)]
-        held = self._releases.release(uuid, lost=lost, check=lambda: self._see_same(instance))
+        held = self._releases.release(uuid, lost=lost, check=lambda: self._check_same(instance))
         places = {(instance.host, instance.node)}
         for migration in moves_of(self._context, uuid):
             places |= ends_of(migration)
@@ -205,11 +207,11 @@ class AllocationClaims:
 
     @again
     def repair(self, uuid: str) -> Claimed:
-        """Restore the allocation of an instance after another program has deleted it.
+        """Restore the allocation of an instance after another program has deleted the allocation.
 
-        The providers stay fully reserved until the allocation is complete. An instance with its
-        allocation is not changed. Raises ObjectNotFound, and AllocationRefused if the allocation
-        cannot be restored; the instance is unchanged then.
+        The providers stay fully reserved until the allocation is complete. If the instance still
+        has its allocation, change nothing. Raises ObjectNotFound; and AllocationRefused if the
+        allocation cannot be restored: then the instance is unchanged.
         """
         uuid = names.check_uuid(uuid, "instance")
         held = self._consumers.get(uuid)
@@ -219,7 +221,7 @@ class AllocationClaims:
         refuse_claimed(instance, self._down_time)
         if not held.allocations or state_of(instance) == "claiming":
             wanted = self._lost_allocations(instance)
-            # One process at a time, as in a claim. Cycles leave the instance alone meanwhile.
+            # This keeps other processes from a repair or claim, and cycles from the instance.
             instance.task_state, instance.updated_at = "claiming", now()
             instance.save()
             held = self._allocate_again(instance, held, wanted)
@@ -229,17 +231,18 @@ class AllocationClaims:
         return Claimed(instance, held.allocations)
 
     def release_lost(self, uuid: str) -> tuple[Reservation, ...]:
-        """Release an instance whose allocation another program has deleted; see ``release``.
+        """Release an instance whose allocation another program has deleted, as ``release`` does.
 
-        Raises AllocationRefused if it has its allocation.
+        Raises AllocationRefused if the instance still has its allocation.
         """
         uuid = names.check_uuid(uuid, "instance")
         instance = Instance.get_by_uuid(self._context, uuid)
         if state_of(instance) != "releasing" and self._consumers.get(uuid).allocations:
             raise AllocationRefused(
                 instance=uuid,
-                problem="it has its allocation.",
-                remedy=f"`wharfinger instance release {uuid}` releases it with its allocation.",
+                problem="it still has its allocation.",
+                remedy=f"`wharfinger instance release {uuid}` releases the instance with its "
+                "allocation.",
             )
         return self.release(uuid)
 
@@ -249,8 +252,8 @@ class AllocationClaims:
         if moves_of(self._context, uuid):
             raise AllocationRefused(
                 instance=uuid,
-                problem="it has no allocation, and a move of it is in progress.",
-                remedy="Confirm or revert its move first.",
+                problem="it has no allocation, and its move is in progress.",
+                remedy="Confirm or revert the move first.",
             )
         had = instance.claimed_allocations if "claimed_allocations" in instance else None
         if instance.node is None or not had:
@@ -258,14 +261,15 @@ class AllocationClaims:
                 instance=uuid,
                 problem="its former allocation in Placement is unknown.",
                 remedy=f"Run `wharfinger instance claim --uuid {uuid} --flavor "
-                f"{instance.flavor.name}` to claim it again.",
+                f"{instance.flavor.name}` to claim the instance again.",
             )
         return had
 
     def _allocate_again(self, instance: Instance, held: Consumer, wanted: Allocations) -> Consumer:
-        """Restore the allocation of an instance, and return its consumer; undo all on a refusal.
+        """Restore the allocations ``wanted`` of an instance, and return its consumer.
 
-        ``held`` is the consumer with the allocations of an interrupted attempt.
+        ``held`` is the consumer, which may have allocations of an interrupted attempt. If Placement
+        refuses an allocation, delete all, and raise AllocationRefused.
         """
         uuid = instance.uuid
         lost = {one.provider_uuid: one for one in self._reservations.lost(uuid)}
@@ -295,15 +299,16 @@ class AllocationClaims:
                 raise AllocationRefused(
                     instance=uuid,
                     problem=f"its allocation cannot be restored: {error}",
-                    remedy=f"Run `wharfinger instance repair --release {uuid}` to release it.",
+                    remedy=f"Run `wharfinger instance repair --release {uuid}` to release the "
+                    "instance.",
                 ) from error
             raise
         return held
 
     def _undo_repair(self, instance: Instance, lost: Iterable[Reservation]) -> None:
-        """Delete the allocations of an attempt to repair, if possible now."""
+        """Delete the allocations of a failed repair; if that fails, log how to repair again."""
         try:
-            for one in lost:  # reserve before the deletion, so that no other consumer gets them
+            for one in lost:  # reserve before the deletion, so that no consumer takes the units
                 self._reservations.keep(one.uuid, one.provider_uuid)
             held = self._client.get_allocations(instance.uuid)
             if held["allocations"]:
@@ -312,8 +317,8 @@ class AllocationClaims:
             instance.save()
         except WharfingerError as error:
             LOG.warning(
-                "Instance %s may have a part of its allocation: repair it again, which is possible "
-                "in %s. %s",
+                "Instance %s may have a part of its allocation. In %s, repair the instance again: "
+                "%s",
                 instance.uuid,
                 seconds(self._down_time),
                 error,
@@ -325,17 +330,18 @@ class AllocationClaims:
         raise AllocationRefused(
             instance=instance.uuid,
             problem=f"provider {uuid} of its allocation no longer exists.",
-            remedy=f"Run `wharfinger instance repair --release {instance.uuid}` to release it.",
+            remedy=f"Run `wharfinger instance repair --release {instance.uuid}` to release the "
+            "instance.",
         )
 
-    def _see_same(self, instance: Instance) -> None:
+    def _check_same(self, instance: Instance) -> None:
         """Raise ClaimedAnew if another process has released an instance and claimed it again."""
         found = Instance.get_by_uuid(self._context, instance.uuid)
         if state_of(found) != "releasing" or found.revision != instance.revision:
             raise ClaimedAnew(instance=instance.uuid)
 
     def _release_late(self, uuid: str) -> None:
-        """Release allocations that Placement may have written for an instance after its release.
+        """Release allocations that Placement may have written after the release of an instance.
 
         Raises ClaimedAnew if the instance exists again, and is not being released.
         """
@@ -349,7 +355,10 @@ class AllocationClaims:
 
     @again
     def end(self, migration: Migration) -> tuple[Reservation, ...]:
-        """Delete the allocations of a move without an instance, and end it."""
+        """End a move whose instance is gone or is being released, and delete its allocations.
+
+        Return the reservations of the providers that are cleaned.
+        """
         held = self._releases.release(migration.uuid)
         found = Migration.get_by_uuid(self._context, migration.uuid)
         if found.is_in_progress:
@@ -359,8 +368,8 @@ class AllocationClaims:
         return held
 
     def where(self, allocations: Allocations) -> ComputeNode | None:
-        """Return the node of allocations; None if it is not a single node of ours."""
-        # As in a search, the roots of providers that only share do not count beside others.
+        """Return the node that allocations are on; None unless it is a single node of ours."""
+        # As in a search, sharing providers count only if there are no others.
         roots = self._roots(allocations, f"!{SHARES}") or self._roots(allocations)
         nodes = nodes_of(self._context, roots)
         return nodes[0] if len(nodes) == 1 else None
@@ -373,7 +382,7 @@ class AllocationClaims:
         }
 
     def _refuse_unknown(self, uuid: str) -> None:
-        """Raise AllocationRefused for a consumer that is not an instance."""
+        """Raise AllocationRefused if no instance has the uuid of a consumer."""
         try:
             Instance.get_by_uuid(self._context, uuid)
         except ObjectNotFound:
@@ -384,7 +393,10 @@ class AllocationClaims:
             ) from None
 
     def _add(self, wanted: Instance) -> bool:
-        """Store an instance; return whether it is new. Raises AllocationRefused."""
+        """Store an instance; return whether it is new.
+
+        Raises AllocationRefused if an instance with this uuid differs in flavor, project or user.
+        """
         try:
             wanted.create()
         except ObjectExists:
@@ -404,10 +416,10 @@ class AllocationClaims:
         return True
 
     def _claim_new(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Claim for a new instance; delete the instance if no candidate is free."""
+        """Claim resources for a new instance; delete the instance if the claim fails."""
         try:
             return self._claim(attempt, suits)
-        except (ConcurrentSave, ConcurrentUpdate):  # another process claims it, too
+        except (ConcurrentSave, ConcurrentUpdate):  # another process also claims this instance
             return self._go_on(attempt, suits)
         except WharfingerError as error:
             if not _is_of_instance(error):
@@ -416,7 +428,7 @@ class AllocationClaims:
 
     @again
     def _go_on(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Claim for an existing instance."""
+        """Claim resources for an existing instance, or complete an interrupted claim."""
         uuid = attempt.instance.uuid
         attempt.held = held = self._consumers.get(uuid)
         # Read the row after the consumer: Placement refuses our writes after a later release.
@@ -428,7 +440,7 @@ class AllocationClaims:
                 self._release_late(uuid)
             raise
         if instance.node is not None:
-            self._see_suits(instance, suits)
+            self._check_suits(instance, suits)
             if held.allocations:
                 return Claimed(instance, held.allocations)
             suits = _is_at(instance)
@@ -436,11 +448,11 @@ class AllocationClaims:
             if moves_of(self._context, uuid):
                 raise AllocationRefused(
                     instance=uuid,
-                    problem="it has no allocation, and a move of it is in progress.",
-                    remedy="Confirm or revert its move first.",
+                    problem="it has no allocation, and its move is in progress.",
+                    remedy="Confirm or revert the move first.",
                 )
-            # One process at a time: if two processes create a consumer at once, Placement (16, as
-            # observed) may lose the confirmed allocations of one of them.
+            # Let one process claim at a time: if two processes create a consumer at once, Placement
+            # (16, as observed) may lose the allocations of one process after it confirmed them.
             refuse_claimed(instance, self._down_time)
             instance.task_state, instance.updated_at = "claiming", now()
             instance.save()
@@ -453,7 +465,11 @@ class AllocationClaims:
             raise
 
     def _stop(self, attempt: _Attempt, error: WharfingerError) -> None:
-        """End a claim that found nothing; delete its instance if that has no node."""
+        """End a failed claim: delete an instance without a node, else reset its task state.
+
+        After an error of Placement, do not delete the instance. If another process works on the
+        claim, or Placement may still allocate, do nothing.
+        """
         if isinstance(error, ConcurrentSave) or is_unsure(error):
             return  # another process is working on it, or Placement may still allocate
         if attempt.instance.node is None and not isinstance(error, PlacementError):
@@ -463,7 +479,7 @@ class AllocationClaims:
             attempt.instance.task_state = None
             attempt.instance.save()
 
-    def _see_suits(self, instance: Instance, suits: Suits) -> None:
+    def _check_suits(self, instance: Instance, suits: Suits) -> None:
         """Raise AllocationRefused if an instance is on a node that does not suit."""
         if suits is anywhere:
             return
@@ -475,11 +491,11 @@ class AllocationClaims:
             raise AllocationRefused(
                 instance=instance.uuid,
                 problem=f"it is on node {name} of host {host}.",
-                remedy="Move it, or claim it without a node.",
+                remedy="Move the instance, or repeat the claim without a node.",
             )
 
     def _claim(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Find allocations for an instance, unless it has some, and put it on their node."""
+        """Allocate for an instance, unless it has allocations, and put it on the node of these."""
         instance, held = attempt.instance, attempt.held
         if held.allocations:  # an interrupted claim
             allocations, node = held.allocations, self.where(held.allocations)
@@ -488,7 +504,7 @@ class AllocationClaims:
                     instance=instance.uuid,
                     problem=f"its allocations, from {', '.join(sorted(allocations))}, do not match "
                     "its flavor, or are not on a single node of a driver instance.",
-                    remedy="Release it.",
+                    remedy="Release the instance.",
                 )
         else:
             claim = partial(self._allocate, attempt)
@@ -506,7 +522,7 @@ class AllocationClaims:
         return Claimed(instance, allocations)
 
     def _allocate(self, attempt: _Attempt, allocations: Allocations) -> None:
-        """Allocate a candidate; report progress from time to time by saving the instance."""
+        """Allocate a candidate; save the instance from time to time, which shows the progress."""
         instance = attempt.instance
         if not is_recent(instance, self._down_time / _BEATS):
             instance.updated_at = now()
@@ -515,11 +531,12 @@ class AllocationClaims:
         self._consumers.set(instance, (attempt.held, allocations))
 
     def _forget(self, attempt: _Attempt, error: WharfingerError) -> None:
-        """Delete a new instance, unless it may have allocations."""
+        """Delete a new instance after an error; log a warning if it may have allocations."""
         uuid = attempt.instance.uuid
         try:
             if not is_unsure(error):
-                # Before the read of the allocations: from now on, other claims release them.
+                # Save this before reading the allocations: from now on, other processes release
+                # what they allocate for the instance.
                 instance = Instance.get_by_uuid(self._context, uuid)
                 instance.task_state = "releasing"
                 instance.save()
@@ -533,8 +550,8 @@ class AllocationClaims:
         except WharfingerError as problem:
             LOG.warning("%s", problem)
         LOG.warning(
-            "Instance %s may have an allocation: claim it again with this uuid, or release it, "
-            "which is possible in %s.",
+            "Instance %s may have an allocation. In %s, claim the instance again with this uuid, "
+            "or release it.",
             uuid,
             seconds(self._down_time),
         )
@@ -546,5 +563,5 @@ def _is_at(instance: Instance) -> Suits:
 
 
 def _is_of_instance(error: WharfingerError) -> bool:
-    """Return whether an error says that an instance does not exist."""
+    """Return whether an error means that an instance does not exist."""
     return isinstance(error, ObjectNotFound) and error.kind == Instance.obj_name()

@@ -15,7 +15,7 @@ from wharfinger.reconcile.reserve_and_release import Reservations, patiently
 
 
 class AllocationRelease:
-    """Releases the allocations of consumers of one Placement.
+    """Releases the allocations of consumers.
 
     Methods raise PlacementError, ObjectError and StateError.
     """
@@ -34,14 +34,14 @@ class AllocationRelease:
         lost: Iterable[str] = (),
         check: Callable[[], object] = lambda: None,
     ) -> tuple[Reservation, ...]:
-        """Delete the allocations of a consumer, and reserve first each provider that is cleaned.
+        """Delete the allocations of a consumer; first reserve the providers that are then cleaned.
 
-        A cycle ends such a reservation when the driver has reported the end of the cleaning. The
-        providers in ``kept``, by uuid, are not cleaned: another consumer has them for the same
-        instance. Those in ``lost`` are cleaned although the consumer no longer has allocations from
-        them. ``check`` is called after the allocations were read; its error ends the release. Only
-        the allocations that were read are deleted. Return the reservations. Call it again to
-        complete a failed release.
+        Return these reservations. A cycle ends each when the driver has reported the end of the
+        cleaning. Providers in ``kept`` (uuids) are not cleaned: another consumer has them for the
+        same instance. Providers in ``lost`` are cleaned although the consumer no longer has
+        allocations from them. After the allocations were read, ``check`` is called, and may raise
+        an error to end the release. If the allocations change meanwhile, they are not deleted. To
+        complete a failed release, call this again.
         """
         held = self._client.get_allocations(consumer_uuid)
         check()

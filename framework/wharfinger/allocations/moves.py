@@ -1,9 +1,9 @@
-"""Moves of instances: from one flavor, node or owner's resources to others.
+"""Moves of instances to another flavor or node, or to resources of another owner.
 
-During a move, both ends are allocated. The consumer with the migration's uuid has the former
-allocations, and the instance has the new ones. One request exchanges them. If two processes send
-such a request at once, Placement refuses the second one because of the consumer generations.
-Confirm and revert may find a step done already, by a process that died or that still runs.
+During a move, the resources at both ends are allocated. The consumer with the migration's uuid has
+the former allocations, and the instance has the new ones. One request makes this exchange. If two
+processes send such a request at once, Placement refuses the second one because of the consumer
+generations. When a move is confirmed or reverted, another process may have done some steps already.
 """
 
 from collections.abc import Iterable
@@ -65,23 +65,24 @@ _BEFORE_IT_WRITES: Final = (
     NoCandidates,
     RequestFilterError,
 )
-#: The types of moves that we start, and their statuses in which a process works for a short time.
+#: The types of moves that this module starts.
 _KINDS: Final = ("resize", "migration")
-_OF_A_MOMENT: Final = ("accepted", "pre-migrating", "confirming", "reverting")
-#: Statuses in which a move is decided, or waits for the decision.
-_BEGUN: Final = ("finished", "confirming", "reverting")
-#: Statuses in which the instance is at the destination for good.
+#: Statuses in which a process is working on such a move. They last for a short time.
+_TRANSIENT: Final = ("accepted", "pre-migrating", "confirming", "reverting")
+#: Statuses after the start of a move: it waits for a confirm or revert, or one is in progress.
+_STARTED: Final = ("finished", "confirming", "reverting")
+#: Statuses in which the instance stays at the destination.
 _CONFIRMED: Final = ("confirming", "confirmed", "completed", "done")
 
-#: A move, and the reservations of what it has released.
+#: A move that has ended, and the reservations of the providers that are cleaned after it.
 Ended = tuple[Migration, tuple[Reservation, ...]]
 
 
 class Moves:
-    """Moves of instances in a Placement.
+    """Starts, confirms and reverts moves of instances.
 
-    Safe for several threads. Methods raise PlacementError, ObjectError and StateError; a caller
-    finishes what they have begun by calling them again.
+    Safe for several threads. Methods raise PlacementError, ObjectError and StateError. To complete
+    an operation after such an error, call the method again.
     """
 
     def __init__(
@@ -102,12 +103,12 @@ class Moves:
     def start(
         self, instance_uuid: str, flavor: Flavor | None = None, *, suits: Suits = anywhere
     ) -> Migration:
-        """Allocate the new resources of an instance, beside its present ones.
+        """Start a move: allocate the new resources of an instance, beside its present ones.
 
-        With a ``flavor``, it is a resize to any node that ``suits``, also its own; without, a
-        migration to another node. Return the migration, which is finished and waits for a confirm
-        or revert. Raises NoCandidates, InvalidRequest, DeviceProfileError and AllocationRefused;
-        the instance is unchanged then.
+        With a ``flavor``, resize to any node that ``suits``, possibly the same node; without one,
+        migrate to another node. Return the migration, which waits for a confirm or revert. Raises
+        NoCandidates, InvalidRequest, DeviceProfileError and AllocationRefused; then the instance
+        is unchanged.
         """
         instance_uuid = names.check_uuid(instance_uuid, "instance")
         # Read the consumer before the rows. A process that moves or releases the instance
@@ -136,23 +137,24 @@ class Moves:
                 raise AllocationRefused(
                     instance=instance_uuid,
                     problem="another process has changed it or its allocations meanwhile.",
-                    remedy="Check its state, and repeat the command.",
+                    remedy="Check the state of the instance, and repeat the command.",
                 ) from error
             raise
         return migration
 
     def confirm(self, instance_uuid: str) -> Ended:
-        """Keep an instance at its destination, and release its former allocations.
+        """Keep an instance at the destination of its move, and release the former allocations.
 
-        Providers that are cleaned after that are reserved first; return the migration, and these
-        reservations. A confirmed move does not change. Raises AllocationRefused, ObjectNotFound.
+        Before, reserve the providers that are cleaned afterwards. Return the migration and these
+        reservations. If the move is already confirmed, change nothing. Raises AllocationRefused,
+        ObjectNotFound.
         """
         return self._confirm(self._move_of(instance_uuid, "confirmed").uuid)
 
     def revert(self, instance_uuid: str) -> Ended:
         """Restore the former allocations of an instance, and release the new ones.
 
-        Returns and raises the same as ``confirm``. It also undoes a start whose process has died.
+        This also undoes a start whose process has died. Return and raise the same as ``confirm``.
         """
         migration = self._move_of(instance_uuid, "reverted", "failed")
         if self._is_starting(migration):
@@ -160,10 +162,10 @@ class Moves:
         return self._revert(migration.uuid)
 
     def left(self) -> list[Migration]:
-        """Return the moves whose process has died, for ``recover``.
+        """Return the moves to ``recover``: their process has died, or their instance is gone.
 
-        This omits moves that wait for a confirm or revert, unless their instance no longer exists.
-        It also omits moves of other services: a live migration or a disk copy may take long.
+        If the instance exists, leave out moves that wait for a confirm or revert, and moves of
+        other services: a live migration or a disk copy may take long.
         """
         moves = list(MigrationList.get_by_filters(self._context, status=IN_PROGRESS))
         wanted = sorted({one.instance_uuid for one in moves})
@@ -175,15 +177,15 @@ class Moves:
             if one.instance_uuid not in there
             or (
                 one.migration_type in _KINDS
-                and one.status in _OF_A_MOMENT
+                and one.status in _TRANSIENT
                 and not is_recent(one, self._down_time)
             )
         ]
 
     def recover(self, migration: Migration) -> Ended:
-        """Finish a move of a dead process: confirm it if that was started, else revert it.
+        """End a move whose process has died: confirm it if a confirm was started, else revert it.
 
-        If its instance no longer exists, or is being released, the move's allocations are released.
+        If the instance is gone or is being released, only release the allocations of the move.
         Return the same as ``confirm``.
         """
         try:
@@ -200,7 +202,7 @@ class Moves:
     # Starts.
 
     def _begin(self, instance: Instance, flavor: Flavor | None) -> Migration:
-        """Return a new move; raises AllocationRefused if another one is in progress."""
+        """Store and return a new migration; raise AllocationRefused if another is in progress."""
         migration = Migration(
             self._context,
             instance_uuid=instance.uuid,
@@ -220,7 +222,7 @@ class Moves:
                     instance=instance.uuid,
                     problem=f"its migration {first.uuid} ({first.status}) is neither confirmed nor "
                     "reverted.",
-                    remedy="Confirm or revert it first.",
+                    remedy="Confirm or revert that migration first.",
                 ) from error
             raise
         return migration
@@ -228,21 +230,21 @@ class Moves:
     def _allocate(
         self, instance: Instance, migration: Migration, held: Consumer, wanted: Allocations
     ) -> None:
-        """Move the instance's allocations to the migration, and allocate a candidate to it."""
+        """Give the instance's allocations to the migration, and the candidate to the instance."""
         try:
-            migrations = Consumer(migration.uuid)
-            self._consumers.set(instance, (migrations, held.allocations), (held, wanted))
+            new_consumer = Consumer(migration.uuid)
+            self._consumers.set(instance, (new_consumer, held.allocations), (held, wanted))
         except Conflict as error:
             if _is_about(error, held.allocations) and not _is_about(error, wanted):
                 raise AllocationRefused(
                     instance=instance.uuid,
                     problem=f"its present allocations cannot be kept for the move: {error}",
-                    remedy="Its provider has changed since: check what its driver publishes.",
+                    remedy="Their provider has changed since: check what its driver publishes.",
                 ) from error
             raise
 
     def _arrive(self, instance: Instance, migration: Migration, node: ComputeNode) -> None:
-        """Claim the new node for an instance, too; its move then waits for a confirm or revert."""
+        """Claim the new node for an instance; then the move waits for a confirm or revert."""
         claims = Claims(self._context, node.host)
         claims.move_claim(instance, migration.new_flavor, node.hypervisor_hostname, migration)
         for status in ("migrating", "post-migrating", "finished"):
@@ -250,13 +252,13 @@ class Moves:
         migration.save()
 
     def _undo(self, migration: Migration) -> None:
-        """End a move that could not be started."""
+        """End a move that could not be started; if that fails, log what to do."""
         try:
             self.recover(migration)
         except WharfingerError as error:
             LOG.warning(
-                "Migration %s of instance %s was not undone: run `wharfinger migration recover` in "
-                "%s. %s",
+                "Migration %s of instance %s was not undone. In %s, run `wharfinger migration "
+                "recover`: %s",
                 migration.uuid,
                 migration.instance_uuid,
                 seconds(self._down_time),
@@ -266,9 +268,10 @@ class Moves:
     # Ends.
 
     def _move_of(self, instance_uuid: str, *ended: str) -> Migration:
-        """Return an instance's move in progress.
+        """Return the move in progress of an instance, or else its last move.
 
-        Without one, return its last move if its status is in ``ended``. Raises AllocationRefused.
+        Raises AllocationRefused if the move in progress belongs to another service, or if the
+        status of the last move is not in ``ended``.
         """
         instance_uuid = Instance.get_by_uuid(self._context, instance_uuid).uuid
         moves = list(MigrationList.get_by_filters(self._context, instance_uuid=instance_uuid))
@@ -278,11 +281,11 @@ class Moves:
             if one.migration_type not in _KINDS:
                 raise AllocationRefused(
                     instance=instance_uuid,
-                    problem=f"a {one.migration_type} of it is in progress.",
+                    problem=f"its {one.migration_type} is in progress.",
                     remedy="The service that started this migration has to end it.",
                 )
             return one
-        # A move that could not be started ends nothing else.
+        # A move that could not be started does not count, unless the caller asks for it.
         decided = [one for one in moves if one.status != "failed" or "failed" in ended]
         if decided and decided[-1].status in ended:
             return decided[-1]
@@ -305,11 +308,11 @@ class Moves:
             raise AllocationRefused(
                 instance=instance.uuid,
                 problem="its new allocations are no longer in Placement.",
-                remedy="Revert its move, or release it.",
+                remedy="Revert the move, or release the instance.",
             )
         if migration.status == "finished":
             migration.status = "confirming"
-            migration.save()  # refuses one of a concurrent confirm and revert
+            migration.save()  # fails if a concurrent revert was faster
         reserved = self._releases.release(migration.uuid, kept=kept)
         instance.claimed_allocations = plain(kept)
         self._drop(instance, migration, End.SOURCE)
@@ -327,19 +330,19 @@ class Moves:
             migration.save()
         had = self._consumers.get(migration.uuid)
         has = self._consumers.get(migration.instance_uuid)
-        migration, instance = self._read(uuid)  # after that, as in start
+        migration, instance = self._read(uuid)  # after the consumers, as in start
         if had.allocations:
             self._take_back(instance, migration, had, has)
         elif migration.status == "reverting":
-            self._see_back(instance, migration, has)
+            self._check_back(instance, migration, has)
         elif has.allocations:
             try:
                 # Write the same allocations to raise the consumer generation. Placement then
                 # refuses the write of a process that still works on the start of this move.
                 self._consumers.set(instance, (has, has.allocations))
             except PlacementError as error:
-                # Placement refuses the present allocations. It would refuse them for the
-                # migration, too, so a process that still starts the move cannot succeed.
+                # Placement would also refuse these allocations for the migration. So a process that
+                # still starts the move cannot succeed.
                 if not was_refused(error):
                     raise
         reserved = self._reservations.after_release(instance.uuid)
@@ -349,7 +352,11 @@ class Moves:
     def _take_back(
         self, instance: Instance, migration: Migration, had: Consumer, has: Consumer
     ) -> None:
-        """Restore the former allocations; raises AllocationRefused if Placement refuses them."""
+        """Restore the former allocations; raise AllocationRefused if Placement refuses them.
+
+        ``had`` is the consumer of the migration, with the former allocations, and ``has`` the
+        consumer of the instance.
+        """
         lost = [one for one in has.allocations if one not in had.allocations]
         self._reservations.before_release(instance.uuid, lost)
         try:
@@ -358,7 +365,7 @@ class Moves:
             if not was_refused(error):
                 raise
             self._reservations.cancel_release(instance.uuid)
-            # It can still be confirmed.
+            # The move can still be confirmed.
             if migration.status == "reverting":
                 migration.status = "finished"
                 migration.save()
@@ -367,14 +374,14 @@ class Moves:
             raise AllocationRefused(
                 instance=instance.uuid,
                 problem=f"its former allocations cannot be restored: {error}",
-                remedy="Confirm its move, or release it.",
+                remedy="Confirm the move, or release the instance.",
             ) from error
 
-    def _see_back(self, instance: Instance, migration: Migration, has: Consumer) -> None:
-        """Raise AllocationRefused if an instance does not have its former allocations.
+    def _check_back(self, instance: Instance, migration: Migration, has: Consumer) -> None:
+        """Raise AllocationRefused if a reverted instance lacks its former allocations.
 
-        Another program may have deleted them. If both ends are on one node, the amounts of the
-        flavors show which allocations it has.
+        Another program may have deleted them. If both ends of the move are on one node, the amounts
+        show to which flavor the allocations of the instance (``has``) belong.
         """
         source = (migration.source_compute, migration.source_node)
         if source == (migration.dest_compute, migration.dest_node):
@@ -392,21 +399,21 @@ class Moves:
         raise AllocationRefused(
             instance=instance.uuid,
             problem="its former allocations are no longer in Placement.",
-            remedy="Confirm its move, or release it.",
+            remedy="Confirm the move, or release the instance.",
         )
 
     def _refused(self, migration: Migration, end: str) -> AllocationRefused:
-        """Return the error for a move that cannot end this way now."""
+        """Return the error for a move that cannot be confirmed or reverted (``end``) now."""
         if self._is_starting(migration):
             remedy = (
                 "It is being started: wait until it is finished. If its process has died, run "
                 f"`wharfinger migration recover` {seconds(self._down_time)} after its last report "
-                "to revert it."
+                "to revert the migration."
             )
-        elif migration.is_in_progress and migration.status not in _BEGUN:
-            remedy = "Its process has died: revert it."
+        elif migration.is_in_progress and migration.status not in _STARTED:
+            remedy = "Its process has died: revert the migration."
         else:
-            remedy = "Another process has ended it."
+            remedy = "Another process has ended the migration."
         return AllocationRefused(
             instance=migration.instance_uuid,
             problem=f"its migration {migration.uuid} is {migration.status}, and cannot be {end}.",
@@ -414,37 +421,38 @@ class Moves:
         )
 
     def _is_starting(self, migration: Migration) -> bool:
-        """Return whether a process is starting a move."""
-        is_before = migration.is_in_progress and migration.status not in _BEGUN
+        """Return whether a process is starting a move, and has not died."""
+        is_before = migration.is_in_progress and migration.status not in _STARTED
         return is_before and is_recent(migration, self._down_time)
 
     def _read(self, uuid: str) -> tuple[Migration, Instance]:
-        """Read a move, and its instance; raises AllocationRefused if that is being released."""
+        """Read a move and its instance; raise AllocationRefused if it is being released."""
         migration = Migration.get_by_uuid(self._context, uuid)
         instance = Instance.get_by_uuid(self._context, migration.instance_uuid)
         refuse_released(instance)
         return migration, instance
 
     def _drop(self, instance: Instance, migration: Migration, end: End) -> None:
-        """End a move with its claim at one of its ends; note it on the nodes of both."""
+        """End a move by dropping the claim at one end; save the usage of the nodes at both ends."""
         for host in sorted({host for host, _node in ends_of(migration) if host is not None}):
             Claims(self._context, host).drop_move_claim(instance, migration, end)
 
 
 def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
-    """Raise AllocationRefused for an instance that cannot be moved so."""
+    """Raise AllocationRefused if an instance cannot be moved, or has this flavor already."""
     refuse_released(instance)
     if instance.node is None or not held.allocations:
         raise AllocationRefused(
             instance=instance.uuid,
             problem="it has no allocation, or is on no node.",
-            remedy=f"Repair it (`wharfinger instance repair {instance.uuid}`), or release it.",
+            remedy=f"Repair the instance (`wharfinger instance repair {instance.uuid}`), or "
+            "release it.",
         )
     if flavor and flavor.is_as(instance.flavor):
         raise AllocationRefused(
             instance=instance.uuid,
-            problem=f"it has flavor {flavor.name}.",
-            remedy="Migrate it to move it to another node.",
+            problem=f"it already has flavor {flavor.name}.",
+            remedy="To move the instance to another node, migrate it.",
         )
 
 

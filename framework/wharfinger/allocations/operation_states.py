@@ -1,4 +1,4 @@
-"""States of claims and moves, as the rows of instances and migrations have them."""
+"""States of claims and moves in the rows of instances and migrations, and checks of them."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,9 +23,9 @@ _R = TypeVar("_R")
 
 
 def again(work: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a method to retry after concurrent saves, and to wait for claims in progress.
+    """Decorate a method to retry after concurrent changes, and to wait for claims in progress.
 
-    The two have separate counts, so that a wait for a claim uses up no attempts.
+    The two have separate limits: a wait for a claim does not count as an attempt.
     """
     when_saved = patiently(ClaimedAnew, ConcurrentSave, ConcurrentUpdate, wait=_WAIT)
     while_claimed = patiently(BeingClaimed, attempts=20, wait=_WAIT)
@@ -38,12 +38,12 @@ def refuse_released(instance: Instance) -> None:
         raise AllocationRefused(
             instance=instance.uuid,
             problem="it is being released.",
-            remedy="If the release was interrupted, release it again.",
+            remedy="If the release was interrupted, release the instance again.",
         )
 
 
 def seconds(time: timedelta) -> str:
-    """Return a time as text."""
+    """Return a time in seconds, as text with the unit."""
     return f"{time.total_seconds():g} s"
 
 
@@ -53,17 +53,17 @@ def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
         raise BeingClaimed(
             instance=instance.uuid,
             problem="it is being claimed.",
-            remedy=f"If the claim was interrupted, repeat this in {seconds(down_time)}.",
+            remedy=f"If the claim was interrupted, repeat the command in {seconds(down_time)}.",
         )
 
 
 def state_of(instance: Instance) -> str | None:
-    """Return the task state of an instance; None without one, or if it is unknown."""
+    """Return the task state of an instance; None if it has no task state, or it is unknown."""
     return instance.task_state if "task_state" in instance else None
 
 
 def is_recent(one: Instance | Migration, time: timedelta) -> bool:
-    """Return whether a process has saved an instance or a move within that time."""
+    """Return whether a process has saved an instance or a migration within the given time."""
     saved_at = one.updated_at if "updated_at" in one else None
     if saved_at is None and isinstance(one, Migration):
         saved_at = one.created_at
@@ -71,7 +71,7 @@ def is_recent(one: Instance | Migration, time: timedelta) -> bool:
 
 
 def moves_of(context: Context, instance_uuid: str) -> list[Migration]:
-    """Return the moves in progress of an instance, oldest first."""
+    """Return the migrations in progress of an instance, oldest first."""
     found = MigrationList.get_by_filters(context, instance_uuid=instance_uuid)
     return [one for one in found if one.is_in_progress]
 

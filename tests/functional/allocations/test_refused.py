@@ -279,7 +279,7 @@ def test_start_that_died_is_undone_or_can_be_confirmed_after_changed_unit_limits
             assert held() == {ONE: {"cn-0": {"VCPU": 2}}}
             assert settled(publishing) == []
         else:
-            with pytest.raises(AllocationRefused, match="Confirm its move"):
+            with pytest.raises(AllocationRefused, match="Confirm the move"):
                 end()
         assert late.moves.left() == []
         assert noted(publishing.context) == taken(publishing.context)

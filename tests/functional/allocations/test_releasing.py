@@ -180,7 +180,7 @@ def test_instance_whose_release_has_begun_cannot_be_claimed_again(
             try:
                 late.claim(SMALL, uuid=ONE)
             except AllocationRefused as error:
-                assert "release it again" in str(error)
+                assert "release the instance again" in str(error)
                 ends.append("refused")
                 late.claims.release(ONE)
                 assert nothing_is_left(publishing.context)
