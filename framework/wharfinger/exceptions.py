@@ -1,7 +1,7 @@
 """The errors that Wharfinger raises.
 
-All errors are in one tree. An error carries its facts as attributes. Its message states what
-failed and for what, why, and what to do::
+All errors are in one tree. An error has its facts as attributes. Its message states what failed,
+for which object, why, and what to do::
 
     WharfingerError
     ├── CommandFailed               a command that was refused, or done in part
@@ -13,59 +13,52 @@ failed and for what, why, and what to do::
     │   ├── DriverLoadError         the driver does not fit the contract
     │   ├── BackendError            the backend does not answer, or not completely
     │   ├── ProgrammingRefused      a device was not programmed and is unchanged
-    │   ├── ProgrammingFailed       a device was not programmed, and its image is unknown
-    │   └── InvalidTree             the tree of a driver cannot be published
-    ├── ReshapeNeeded               raised by drivers; see ComputeDriver
-    ├── InvalidName                 of a trait, resource class or provider
+    │   └── ProgrammingFailed       a device was not programmed, and its image is unknown
+    ├── ReshapeNeeded               a driver requests the allocations; see ComputeDriver
+    ├── InvalidName                 a trait, resource class or provider has an invalid name
     ├── InvalidInventory            figures that contradict each other or Placement's limits
-    ├── ProviderNotFound            in a ProviderTree
-    ├── ProviderExists              in a ProviderTree
-    ├── ProviderMissing             an overlaid provider that does not exist yet
-    ├── ProviderRenamed             an overlaid provider that another program has renamed
+    ├── InvalidTree                 the tree of a driver cannot be published
+    ├── ProviderNotFound            a ProviderTree lacks a provider
+    ├── ProviderExists              a ProviderTree already has a provider
+    ├── ProviderMissing             another program has not created its provider yet
+    ├── ProviderRenamed             another program has renamed its provider
     ├── ChildReplaced               a device has a new uuid, and the old one is reserved
-    ├── RootDeletionBlocked         children of ours keep a deleted root
-    ├── NameTaken                   by a provider in another tree
+    ├── NameTaken                   a provider in another tree has the name
     ├── MassRemoval                 too many providers are absent at once
-    ├── PartialListing              it lacks nodes that the driver still has
-    ├── NodeTaken                   another host or instance publishes the node
-    ├── ClaimRefused                an invalid claim of an instance on a node
-    ├── ReservationRefused          of a provider, or its release
-    ├── DetachmentRefused           of a root, or of a provider of another program
-    ├── JobRefused                  for a device that cannot be programmed now
+    ├── PartialListing              a listing lacks nodes that the driver still has
+    ├── DetachmentRefused           a provider is a root already, or not ours
+    ├── JobRefused                  a device cannot be programmed now
     ├── JobUnresolved               a device is reserved until the operator decides
-    ├── OwnershipConflict           a provider of another owner, or of none; not changed
-    ├── AdoptionRefused             no provider was adopted
-    ├── InvalidRequest              a request for resources that makes no sense
+    ├── OwnershipConflict           a provider has another owner or none, and was not changed
+    ├── InvalidRequest              a request for resources is invalid
     ├── NoCandidates                nothing is free for an instance
     ├── AllocationRefused           an allocation of an instance cannot be changed this way
-    │   ├── ClaimedAnew             another claim has the uuid of the instance now
-    │   └── BeingClaimed            another process is working on the claim
-    ├── AllocationLost              another program has deleted an allocation
+    │   └── ClaimedAnew             another process has claimed the instance again
     ├── RequestFilterError          a request filter failed, or is invalid
     ├── DeviceProfileError          a device profile cannot be read, or is invalid
-    ├── StateError                  the state directory or its database
+    ├── StateError                  the state directory or its database cannot be used
     │   └── DatabaseUnavailable     no connection, no answer in time, or no space
-    ├── ObjectError                 of a versioned object
+    ├── ObjectError                 an error of a versioned object
     │   ├── InvalidObject           a received or stored object is invalid
-    │   │   └── IncompatibleVersion of a version that this process does not know
+    │   │   └── IncompatibleVersion its version is not known to this process
     │   ├── FieldUnset              a field has no value
     │   ├── ObjectNotFound
-    │   ├── ObjectExists            another object has its unique value
-    │   ├── ConcurrentSave          another process has saved the object since
+    │   ├── ObjectExists            another object has the same unique value
+    │   ├── ConcurrentSave          another process has saved the object since it was read
     │   ├── IntentExpired           a write was planned too long ago
     │   └── RemoteError             the process that has the database open refused or failed
     └── PlacementError              an error of Placement, or no answer
         ├── PlacementUnavailable    no answer, or a temporary error: 429, 502, 503, 504
         ├── UnexpectedAnswer        an answer that does not follow the API
-        ├── MicroversionUnsupported
+        ├── MicroversionUnsupported the server is too old
         ├── PermissionRefused       401 and 403
         ├── NotFound                404
         ├── UnknownTrait            a standard trait that the server does not know
         └── Conflict                409
-            ├── ConcurrentUpdate    read the provider again and decide again
-            ├── InventoryInUse
-            ├── ProviderInUse
-            └── DuplicateProvider
+            ├── ConcurrentUpdate    the provider has changed since it was read
+            ├── InventoryInUse      an inventory with allocations cannot be removed
+            ├── ProviderInUse       a provider with allocations or children cannot be deleted
+            └── DuplicateProvider   a provider with the name or uuid exists
 """
 
 import reprlib
@@ -77,13 +70,13 @@ from wharfinger.masking import masked
 
 
 class _Bounded(reprlib.Repr):
-    """Shows the beginning and the end of long values."""
+    """Shortens long values to their beginning and end, and masks secrets in them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.maxstring = self.maxother = 300
 
-    # Mask before shortening: half a URL does not show that it contains a password.
+    # Mask before shortening, since a password in a part of a URL is not recognised.
 
     def repr_str(self, x: str, level: int) -> str:
         return super().repr_str(masked(x), level)
@@ -107,7 +100,7 @@ _SHOWN: Final = _Bounded()
 
 
 def shown(value: object) -> str:
-    """Return the repr of an untrusted value, shortened, even if its __repr__ fails."""
+    """Return a short repr of an untrusted value without secrets, even if its __repr__ fails."""
     return _SHOWN.repr(value)
 
 
@@ -128,7 +121,7 @@ _FORMATTER: Final = _Formatter()
 
 
 def printable(text: str) -> str:
-    """Return the text as one safe line: secrets masked, unprintable characters escaped."""
+    """Return the text as one line, with secrets masked and unprintable characters escaped."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode()
         for char in masked(text)
@@ -138,8 +131,8 @@ def printable(text: str) -> str:
 class WharfingerError(Exception):
     """Base class of all errors.
 
-    Each subclass has a ``template``. The keyword arguments fill it in and become attributes of the
-    same names. Passwords and tokens in them are masked.
+    Each subclass has a ``template`` for its message. The keyword arguments are the values for the
+    template, and become attributes. Passwords and tokens in these values are masked.
     """
 
     template: ClassVar[str] = "{reason}"
@@ -155,11 +148,11 @@ class WharfingerError(Exception):
 
     @property
     def identity(self) -> str:
-        """Return a text that is equal for repetitions of the same problem."""
+        """Return a text that is the same when the same problem occurs again."""
         return str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the parts for pickle, since an error may come from another process."""
+        """Let pickle copy the error, since it may come from another process."""
         return partial(type(self), **self.facts), ()
 
 
@@ -176,7 +169,7 @@ class ConfigurationRefused(WharfingerError):
 
 
 class ConfigurationError(WharfingerError):
-    """Configuration that cannot be used, with the place and the remedy."""
+    """An option has a value that cannot be used."""
 
     template = "[{section}] {key} = {value}: {problem} {remedy}"
     section: str
@@ -187,7 +180,7 @@ class ConfigurationError(WharfingerError):
 
 
 class ConfigurationFileError(WharfingerError):
-    """A configuration file that cannot be read, or has unknown options."""
+    """A configuration file cannot be read, or has unknown options."""
 
     template = "configuration: {problem} {remedy}"
     problem: str
@@ -195,13 +188,13 @@ class ConfigurationFileError(WharfingerError):
 
 
 class DriverError(WharfingerError):
-    """A fault of a driver."""
+    """An error of a driver or its backend. ``driver`` is the name of the driver instance."""
 
     driver: str
 
 
 class DriverLoadError(DriverError):
-    """A driver that does not fit the contract; raised before the driver is used.
+    """A driver does not fit the driver contract. This is raised before the driver is used.
 
     ``subject`` is the faulty method, attribute or entry point.
     """
@@ -213,9 +206,9 @@ class DriverLoadError(DriverError):
 
 
 class BackendError(DriverError):
-    """A backend that does not answer, or whose answer may be incomplete.
+    """A backend does not answer, or its answer may be incomplete. Drivers raise this error.
 
-    Drivers raise it. It never means that the backend has no nodes.
+    It never means that the backend has no nodes.
     """
 
     template = "driver {driver}: {operation} failed: {reason}"
@@ -224,7 +217,7 @@ class BackendError(DriverError):
 
 
 class ProgrammingRefused(DriverError):
-    """A device was not programmed and is unchanged; drivers raise it."""
+    """A device was not programmed and is unchanged. Drivers raise this error."""
 
     template = "driver {driver}: programming {provider} was refused: {reason}"
     provider: str
@@ -232,7 +225,7 @@ class ProgrammingRefused(DriverError):
 
 
 class ProgrammingFailed(DriverError):
-    """A device certainly lacks its new image, and may have lost the old one; drivers raise it."""
+    """A device does not have the new image, and may have lost the old one. Drivers raise this."""
 
     template = "driver {driver}: programming {provider} failed: {reason}"
     provider: str
@@ -240,7 +233,7 @@ class ProgrammingFailed(DriverError):
 
 
 class ReshapeNeeded(WharfingerError):
-    """Raised by ``update_provider_tree`` to request another call with the allocations."""
+    """A driver raises this in ``update_provider_tree`` to be called again with the allocations."""
 
     template = "the provider tree needs a reshape: call again with the allocations"
 
@@ -263,7 +256,7 @@ class InvalidInventory(WharfingerError, ValueError):
 
 
 class InvalidTree(DriverError):
-    """A provider tree of a driver that cannot be published."""
+    """A provider tree of a driver cannot be published."""
 
     template = "driver {driver}: provider {provider}: {problem}"
     provider: str
@@ -271,14 +264,14 @@ class InvalidTree(DriverError):
 
 
 class ProviderNotFound(WharfingerError, ValueError):
-    """The tree has no provider with the name or uuid."""
+    """A ProviderTree has no provider with the name or uuid."""
 
     template = "no provider {name_or_uuid} in this tree"
     name_or_uuid: str
 
 
 class ProviderExists(WharfingerError, ValueError):
-    """The tree already has a provider with the name or uuid."""
+    """A ProviderTree already has a provider with the name or uuid."""
 
     template = "provider {name_or_uuid} already exists in this tree"
     name_or_uuid: str
@@ -289,8 +282,8 @@ class ProviderMissing(WharfingerError):
 
     template = (
         "provider {provider} ({uuid}) is not in Placement{missing}, so nothing was written below "
-        "it: driver instance {instance} only overlays providers of another program. The next cycle "
-        "writes the children once that program has created the provider."
+        "it: driver instance {instance} only overlays this provider of another program. When that "
+        "program has created the provider, the next cycle writes the children."
     )
     provider: str
     uuid: str
@@ -299,13 +292,13 @@ class ProviderMissing(WharfingerError):
 
 
 class ChildReplaced(WharfingerError):
-    """A device has a provider with another uuid than before, and the former one is reserved."""
+    """A device has a provider with a new uuid, and the provider with the old uuid is reserved."""
 
     template = (
         "provider {provider} ({uuid}) was fully reserved: the driver has given it a new uuid, and "
-        "its former provider {former} is reserved. It may be the same device, so inspect it. If it "
-        "may be used, end the former reservation: {commands}. The next cycle then releases the "
-        "provider. To keep it reserved, first reserve the provider itself: "
+        "the former provider {former} is reserved. Both may be the same device, so inspect the "
+        "device. If it may be used, end the former reservation: {commands}. The next cycle then "
+        "releases the new provider. To keep that reserved, first run "
         "`wharfinger provider reserve {uuid} --reason TEXT`."
     )
     provider: str
@@ -347,7 +340,7 @@ class RootDeletionBlocked(WharfingerError):
 
 
 class NameTaken(WharfingerError):
-    """A provider cannot be created: one in another tree has its name."""
+    """A provider cannot be created, since a provider in another tree has the same name."""
 
     template = (
         "driver instance {instance} cannot create provider {provider}: provider {uuid} of "
@@ -361,7 +354,7 @@ class NameTaken(WharfingerError):
 
 
 class MassRemoval(WharfingerError):
-    """More of an instance's providers are absent at once than the removal policy allows."""
+    """More providers of a driver instance are absent at once than the policy lets it remove."""
 
     template = (
         "{count} of the {total} providers of driver instance {instance} were not removed: they are "
@@ -374,10 +367,10 @@ class MassRemoval(WharfingerError):
 
 
 class PartialListing(WharfingerError):
-    """A complete listing lacks nodes or devices that the driver still has.
+    """A listing lacks nodes or devices that the driver still has when asked for each alone.
 
-    The driver was asked for each of them alone. ``names`` are the names of these nodes and child
-    providers, which are kept. ``some`` is a text with the first names.
+    ``names`` are the names of these nodes and child providers, which are kept. ``some`` is a text
+    with the first names.
     """
 
     template = (
@@ -393,14 +386,15 @@ class PartialListing(WharfingerError):
 
 
 class NodeTaken(WharfingerError):
-    """A node that another host, or another driver instance, publishes; it was not changed."""
+    """Another host or driver instance publishes a node, so it was not changed."""
 
     template = (
         "node {node} ({uuid}) is published by driver instance {other} on host {host}, so "
-        "{instance}, which lists it, too, does not publish it. Configure one of them to list it. "
-        "An instance of the same name takes the node over when {other} on {host} no longer lists "
-        "it, or when the service of {host} is down. If {instance} is a new name for that instance, "
-        "replace the trait of the old name by the trait of the new name on its providers."
+        "{instance}, which also lists the node, does not publish it. Configure only one of them to "
+        "list the node. An instance of the same name takes the node over when {other} on {host} no "
+        "longer lists it, or when the service of {host} is down. If {instance} is a new name for "
+        "that instance, replace the trait of the old name by the trait of the new name on its "
+        "providers."
     )
     node: str
     uuid: str
@@ -410,7 +404,7 @@ class NodeTaken(WharfingerError):
 
 
 class ClaimRefused(WharfingerError):
-    """An invalid claim of an instance on a node; nothing was written."""
+    """A claim of an instance on a node is invalid; nothing was written."""
 
     template = "instance {instance} on node {node} of host {host}: {problem}"
     instance: str
@@ -420,7 +414,7 @@ class ClaimRefused(WharfingerError):
 
 
 class ReservationRefused(WharfingerError):
-    """A provider that cannot be reserved, or a reservation that cannot be released."""
+    """A provider cannot be reserved, or a reservation cannot be ended."""
 
     template = "provider {provider} ({uuid}): {problem} {remedy}"
     provider: str
@@ -430,7 +424,7 @@ class ReservationRefused(WharfingerError):
 
 
 class DetachmentRefused(WharfingerError):
-    """A provider that cannot be made a root of its own."""
+    """A provider cannot be detached from its root, to become a root itself."""
 
     template = "provider {provider} ({uuid}) cannot be detached: {problem}. {remedy}"
     provider: str
@@ -440,7 +434,7 @@ class DetachmentRefused(WharfingerError):
 
 
 class JobRefused(WharfingerError):
-    """A device job that did not start, or had no effect; the device is unchanged."""
+    """A device job did not start, or had no effect; the device is unchanged."""
 
     template = "device {provider} ({uuid}): {problem} {remedy}"
     provider: str
@@ -450,7 +444,7 @@ class JobRefused(WharfingerError):
 
 
 class JobUnresolved(WharfingerError):
-    """A device job that did not finish; the operator has to decide its outcome, or has done so."""
+    """A device job did not finish. The operator has to report its outcome, or has done so."""
 
     template = "device {provider} ({uuid}): {problem} {remedy}"
     provider: str
@@ -460,7 +454,7 @@ class JobUnresolved(WharfingerError):
 
 
 class OwnershipConflict(WharfingerError):
-    """A provider that does not belong to this instance; it was not changed."""
+    """A provider does not belong to this driver instance, so it was not changed."""
 
     template = (
         "provider {provider} ({uuid}) was not changed: it belongs to {other}, not to driver "
@@ -475,7 +469,7 @@ class OwnershipConflict(WharfingerError):
 
 
 class AdoptionRefused(WharfingerError):
-    """An adoption of providers that is not possible for all of them; nothing was written."""
+    """Not all of the named providers can be adopted, so nothing was written."""
 
     template = "driver instance {instance} adopts no provider, and wrote nothing. {problem}"
     instance: str
@@ -483,7 +477,7 @@ class AdoptionRefused(WharfingerError):
 
 
 class InvalidRequest(WharfingerError):
-    """An invalid request for resources; ``subject`` is its source, such as a flavor."""
+    """A request for resources is invalid; ``subject`` is its source, such as a flavor."""
 
     template = "{subject}: {key} = {value!r}: {problem}"
     subject: str
@@ -493,7 +487,7 @@ class InvalidRequest(WharfingerError):
 
 
 class NoCandidates(WharfingerError):
-    """No candidate for an instance; its allocations are unchanged."""
+    """There is no free candidate for an instance; its allocations are unchanged."""
 
     template = "instance {instance}: flavor {flavor}: {problem} {remedy}"
     instance: str
@@ -503,7 +497,7 @@ class NoCandidates(WharfingerError):
 
 
 class AllocationRefused(WharfingerError):
-    """A refused change of an instance's allocations, which are unchanged."""
+    """The allocations of an instance cannot be changed this way, and are unchanged."""
 
     template = "instance {instance}: {problem} {remedy}"
     instance: str
@@ -516,7 +510,7 @@ class AllocationLost(WharfingerError):
 
     template = (
         "instance {instance} on node {node} of host {host}: another program has deleted its "
-        "allocation from Placement. Its providers are fully reserved until that is repaired: "
+        "allocation from Placement. Until that is repaired, these providers are fully reserved: "
         "{providers}. Run `wharfinger instance repair {instance}` to allocate the same again, or "
         "with --release to release the instance."
     )
@@ -530,17 +524,17 @@ class ClaimedAnew(AllocationRefused):
     """Another process has released an instance and claimed it again under the same uuid."""
 
     template = (
-        "instance {instance}: nothing was changed, since another process has released it and "
-        "claimed it again. Check its state, and repeat the command."
+        "instance {instance}: nothing was changed, since another process has released the instance "
+        "and claimed it again. Check its state, and repeat the command."
     )
 
 
 class BeingClaimed(AllocationRefused):
-    """Another process is working on the claim of an instance, or stopped a moment ago."""
+    """Another process is working on the claim of an instance, or has just stopped."""
 
 
 class RequestFilterError(WharfingerError):
-    """A request filter that failed or returned a wrong type, which is a fault of its package."""
+    """A request filter failed or returned a wrong type, which is a fault of its package."""
 
     template = (
         "request filter {name}: {reason}. Repair its package, or remove the filter from "
@@ -551,7 +545,7 @@ class RequestFilterError(WharfingerError):
 
 
 class DeviceProfileError(WharfingerError):
-    """A device profile that cannot be read from its source, or is invalid."""
+    """A device profile cannot be read from its source, or is invalid."""
 
     template = "device profile {name}: {problem}"
     name: str
@@ -568,7 +562,7 @@ class StateError(WharfingerError):
 
 
 class DatabaseUnavailable(StateError):
-    """The database does not answer now; it may later."""
+    """The database does not answer now, but may answer later."""
 
 
 class ObjectError(WharfingerError):
@@ -576,9 +570,9 @@ class ObjectError(WharfingerError):
 
 
 class InvalidObject(ObjectError):
-    """A received or stored object that this process cannot read.
+    """A received or stored object cannot be read by this process.
 
-    It is from a newer release, has fields or types that its version does not have, or is damaged.
+    The object is from a newer release, does not fit its version, or is damaged.
     """
 
     template = "{subject}: {problem} {remedy}"
@@ -588,11 +582,11 @@ class InvalidObject(ObjectError):
 
 
 class IncompatibleVersion(InvalidObject):
-    """An object of a known kind, in a version that this process does not know."""
+    """An object has a version that this process does not know."""
 
 
 class FieldUnset(ObjectError):
-    """A field of an object that has no value."""
+    """A field of an object has no value."""
 
     template = "{subject}: {field} has no value: {problem}"
     subject: str
@@ -613,10 +607,7 @@ _LISTS: Final = {
 
 
 class ObjectNotFound(ObjectError):
-    """An object that does not exist.
-
-    The message ends with the command that lists the objects of this kind, if there is one.
-    """
+    """An object does not exist."""
 
     template = "there is no {kind} {key}"
     kind: str
@@ -629,18 +620,20 @@ class ObjectNotFound(ObjectError):
 
 
 class ObjectExists(ObjectError):
-    """An object that cannot be created or renamed, since another object has its unique value."""
+    """An object cannot be created or renamed, since another object has the same unique value."""
 
-    template = "{kind} {key} cannot be saved: another one has the same {unique}. Change one of them"
+    template = (
+        "{kind} {key} cannot be saved: another {kind} has the same {unique}. Change one of the two"
+    )
     kind: str
     key: str
     unique: str
 
 
 class ConcurrentSave(ObjectError):
-    """Another process has saved objects since they were read; nothing was written.
+    """Another process has saved objects since they were read, so nothing was written.
 
-    ``keys`` are those of the objects. Read the objects again and decide again.
+    ``keys`` are the keys of these objects. Read them again and decide again.
     """
 
     template = (
@@ -652,15 +645,14 @@ class ConcurrentSave(ObjectError):
 
 
 class IntentExpired(ObjectError):
-    """An intent to write a provider was too old, and its request was not sent.
+    """A provider was not written, since the plan is too old: another host may have the node now.
 
-    ``seconds`` is how long an intent is valid. Another host may have taken the node over. The cycle
-    plans the tree again.
+    ``seconds`` is how long a plan is valid. The cycle plans the tree again.
     """
 
     template = (
         "provider {provider} ({uuid}) was not written: its plan is older than {seconds:g} s, and "
-        "another host may have taken it over. The next cycle plans it again"
+        "another host may have taken the node over. The next cycle plans it again"
     )
     provider: str
     uuid: str
@@ -675,18 +667,18 @@ class RemoteError(ObjectError):
 
 
 class PlacementError(WharfingerError):
-    """An answer of Placement that is an error or not understood, or a missing answer.
-
-    ``status`` is the HTTP status (0: no answer), ``code`` Placement's own error code ("" if there
-    is none), ``detail`` its explanation. ``request_id`` is the id of the request in Placement's
-    log, "" if unknown; it ends the message.
-    """
+    """Placement answered with an error, its answer was not understood, or there was no answer."""
 
     template = "Placement: {request}: {status}: {detail}"
+    #: The method and the path of the request, or its purpose.
     request: str
+    #: The HTTP status (0: no answer).
     status: int = 0
+    #: Placement's error code, or an empty text.
     code: str = ""
+    #: Placement's explanation.
     detail: str
+    #: The id of the request in Placement's log, or an empty text. It ends the message.
     request_id: str
 
     def __init__(self, *, request_id: str = "", **facts: object) -> None:
@@ -696,45 +688,45 @@ class PlacementError(WharfingerError):
 
     @property
     def identity(self) -> str:
-        """Return the message without the id of the request."""
+        """Return the message without the request id."""
         return str(self).removesuffix(f" (request {self.request_id})")
 
 
 class PlacementUnavailable(PlacementError):
-    """No answer, or an answer that asks for another try later.
+    """Placement does not answer now, but may answer later.
 
-    The connection was refused or reset or timed out, the catalog has no endpoint (``status`` 0),
-    or the status is 429, 502, 503 or 504.
+    The connection was refused or reset or timed out, or the catalog has no endpoint (``status`` is
+    0 then), or the status is 429, 502, 503 or 504.
     """
 
     template = "Placement: {request}: {detail}"
 
 
 class UnexpectedAnswer(PlacementError):
-    """An answer that does not follow the Placement API."""
+    """An answer does not follow the Placement API."""
 
     template = "Placement: {request}: {status} with an answer that is not understood: {detail}"
 
 
 class MicroversionUnsupported(PlacementError):
-    """The server is too old for a needed feature."""
+    """The server is too old for a feature that a request needs."""
 
     template = "Placement: {request}: {detail}"
 
 
 class PermissionRefused(PlacementError):
-    """401 or 403: invalid credentials, or a missing role."""
+    """Placement answered 401 or 403: the credentials are invalid, or lack a role."""
 
     template = "Placement: {request}: {status}: not allowed: {detail} {remedy}"
     remedy: str
 
 
 class NotFound(PlacementError):
-    """Placement answered 404: it does not have what was asked for."""
+    """Placement answered 404: the requested object does not exist."""
 
 
 class UnknownTrait(PlacementError):
-    """A standard trait that the server does not know and that cannot be created."""
+    """The server does not know a standard trait, which cannot be created."""
 
     template = (
         "Placement does not know the trait {trait}, and only CUSTOM_ traits can be created. "
@@ -744,7 +736,7 @@ class UnknownTrait(PlacementError):
 
 
 class Conflict(PlacementError):
-    """409."""
+    """Placement answered 409: the request conflicts with its present state."""
 
 
 class ConcurrentUpdate(Conflict):
@@ -756,7 +748,7 @@ class InventoryInUse(Conflict):
 
 
 class ProviderInUse(Conflict):
-    """A provider with allocations, or with children, cannot be removed."""
+    """A provider with allocations, or with children, cannot be deleted."""
 
 
 class DuplicateProvider(Conflict):

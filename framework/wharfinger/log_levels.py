@@ -1,23 +1,23 @@
-"""Levels of the loggers of libraries, which would repeat our own errors or log whole requests."""
+"""Log levels for libraries that would repeat our own errors, or log whole requests."""
 
 from typing import Final
 
-#: As oslo.log's option default_log_levels has them; wanted unless an operator asks for all.
+#: Levels in the format of oslo.log's option default_log_levels, unless an operator sets others.
 QUIET_LIBRARIES: Final = (
-    # The embedded Placement logs each request at INFO, and warns of each full reservation over an
-    # allocation; it and oslo.db log a traceback of what is raised and logged as our own error.
+    # The embedded Placement logs each request at INFO, and warns of each full reservation of a
+    # provider with allocations. Placement and oslo.db log tracebacks of errors that we log, too.
     "placement=CRITICAL",
     "oslo_db=CRITICAL",
     # stevedore logs a plugin that cannot be loaded.
     "stevedore=CRITICAL",
-    # keystoneauth warns of a Keystone that does not answer, which is logged as our own error.
+    # keystoneauth warns if Keystone does not answer, which we log as an error, too.
     "keystoneauth.identity=ERROR",
-    # urllib3 warns where it closes connections: driver instances publish at the same time.
+    # urllib3 warns when it closes surplus connections of driver instances that run concurrently.
     "urllib3.connectionpool=ERROR",
-    # alembic logs its own set-up at INFO.
+    # alembic logs its start at INFO.
     "alembic=WARNING",
 )
-#: Libraries whose INFO and DEBUG have whole requests and statements.
+#: Levels for libraries that log whole requests or SQL statements at INFO and DEBUG.
 LOUD_LIBRARIES: Final = (
     "keystoneauth=WARNING",
     "openstack=WARNING",

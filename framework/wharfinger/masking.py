@@ -1,9 +1,9 @@
-"""The one place that masks passwords and tokens in text.
+"""Masks passwords and tokens in all text that leaves the program.
 
-All text that leaves the program passes ``masked``: errors when they are made, log records when a
-handler formats them, text for a terminal in ``exceptions.printable``. A secret is found by its
-place (before the host of a URL, after ``password=``, in a header), and by its value, once
-``learn`` has it from the configuration.
+``masked`` is applied to errors when they are created, to log records when a handler formats them,
+and to text for a terminal in ``exceptions.printable``. It recognises a secret by its place (before
+the host of a URL, after ``password=``, in a header), and by its value if ``learn`` was called with
+it, as for secrets in the configuration.
 """
 
 import json
@@ -19,31 +19,32 @@ from typing import Any, Final
 from urllib.parse import quote, quote_plus, unquote
 
 MASK: Final = "***"
-#: Shorter values are masked by their place only: they occur as words everywhere ("admin").
+#: Shorter values are masked by their place only, since they may be common words ("admin").
 _SHORTEST: Final = 6
 _WORDS: Final = ("pass", "pwd", "secret", "token", "key")
 _NAMES: Final = r"(?:password|passwd|passphrase|passcode|pwd|secret|token|api_?key|access_?key)"
 #: The name of a secret in text. hw:tpm_secret_security and a trait CUSTOM_TOKEN do not match.
 _NAMED: Final = rf"(?<!CUSTOM_){_NAMES}(?:_?(?:id|key|hash|\d{{1,3}}))?"
-#: Names of options with a secret, of all drivers.
+#: Names of options that contain a secret, also of drivers that are not in this repository.
 _SECRET_OPTION: Final = re.compile(rf"(?:.*_)?{_NAMES}\Z", re.IGNORECASE)
-#: User, colon and password before the host of a URL, even with a / that is not encoded; or a user
-#: alone, since a token may stand there.
+#: User, colon and password before the host of a URL, even with a / that is not encoded. Or the
+#: user alone, which may be a token.
 _USERINFO: Final = re.compile(
     r"://([^\s/?#@:]{0,300}:(?=[^\s/?#]{0,1000}@|(?!\d*(?:[/?#]|\Z))))?"
     r"(?:[^\s/?#]{1,1000}|(?<=:)\S{1,1000})@"
 )
 _IN_URL: Final = re.compile(r"(https?)?://(.*)@", re.DOTALL | re.IGNORECASE)
-#: Each rule begins with words. It is tried only on text with one of them; most text has none.
+#: Rules: words, pattern and replacement. A rule is tried only on text with one of its words, since
+#: most text has none of them.
 _PATTERNS: Final = (
     (("://",), _USERINFO, rf"://\g<1>{MASK}@"),
-    # password=..., ?token=..., and the same with blanks, as in a configuration file
+    # password=..., ?token=..., or with spaces around the =, as in a configuration file
     (
         _WORDS,
         re.compile(rf"({_NAMED}\s?=\s?)(?!{re.escape(MASK)})[^\s&,;'\"]+", re.IGNORECASE),
         rf"\g<1>{MASK}",
     ),
-    # "password": "...", in JSON and in what Python writes
+    # "password": "...", in JSON and in the repr of Python objects
     (
         _WORDS,
         re.compile(
@@ -83,17 +84,18 @@ def masked(text: str) -> str:
 
 
 def learn(secret: str) -> None:
-    """Mask this value wherever it occurs from now on, as it is and as URLs and JSON write it.
+    """Mask this value in all text from now on, also in the forms that it has in URLs and JSON.
 
-    Values of fewer than six characters are left out.
+    This has no effect for values of fewer than six characters.
     """
     _add(form for form in _forms(secret) if len(form) >= _SHORTEST)
 
 
 def learn_option(key: str, value: str) -> None:
-    """Learn the secret in the value of an option: the whole value, or the password of a URL.
+    """Call ``learn`` for the secret in the value of an option, if there is one.
 
-    The name of the option (``key``) decides whether the whole value is secret.
+    If the name of the option (``key``) is that of a secret, the whole value is secret. If the value
+    is a URL, its password is secret.
     """
     if _SECRET_OPTION.match(key):
         learn(value)
@@ -101,7 +103,7 @@ def learn_option(key: str, value: str) -> None:
 
 
 def learn_url(value: str) -> None:
-    """Learn the password of a URL, or the token; other values have none."""
+    """Call ``learn`` for the password or token in a URL; do nothing for other values."""
     found = _IN_URL.search(value)
     if found is None:
         return
@@ -110,15 +112,15 @@ def learn_url(value: str) -> None:
     learn(password)
     if is_http:
         if not password:
-            learn(user)  # a token may stand there; a database has only users
-        # HTTP's basic authentication
+            learn(user)  # the user may be a token, but not in the URL of a database
+        # in the form of HTTP's basic authentication
         learn(b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode())
 
 
 class MaskingFormatter(logging.Formatter):
-    """Formatter that masks the output of another formatter, tracebacks included.
+    """Formatter that masks secrets in the output of another formatter, including tracebacks.
 
-    ``is_json`` says that the output is JSON: then it masks each value before JSON escapes it.
+    With ``is_json``, the output of the other formatter is JSON, and each value in it is masked.
     """
 
     def __init__(self, formatter: logging.Formatter | None, *, is_json: bool = False) -> None:
@@ -129,19 +131,19 @@ class MaskingFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as text without secrets."""
         text = self._formatter.format(record)
-        if record.exc_text:  # handlers read it, and not only formatters
+        if record.exc_text:  # handlers read this, too
             record.exc_text = masked(record.exc_text)
         return _masked_record(text) if self._is_json else masked(text)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
-        """Return a traceback without secrets; oslo.log's handler for the journal asks for it."""
+        """Return a traceback without secrets. oslo.log's handler for the journal calls this."""
         return masked(self._formatter.formatException(ei))
 
 
 def _masked_record(text: str) -> str:
-    """Mask a log record in JSON.
+    """Return a log record in JSON without secrets.
 
-    The arguments are left out: alone, they do not show that they are secret.
+    Remove its arguments: without the message, they do not show that they are secret.
     """
     return json.dumps(_masked_value("", json.loads(text) | {"args": None}))
 
@@ -157,7 +159,7 @@ def _masked_value(key: str, value: Any) -> Any:
 
 
 def mask_handlers(logger: logging.Logger, *, is_json: bool = False) -> None:
-    """Let all handlers of a logger mask their output; ``is_json`` if the output is JSON."""
+    """Let all handlers of a logger mask their output; ``is_json``: the output is JSON."""
     for handler in logger.handlers:
         if not isinstance(handler.formatter, MaskingFormatter):
             handler.setFormatter(MaskingFormatter(handler.formatter, is_json=is_json))
@@ -166,9 +168,9 @@ def mask_handlers(logger: logging.Logger, *, is_json: bool = False) -> None:
 
 
 def _print_log_error(record: logging.LogRecord) -> None:
-    """Print the reason why a record was not logged, such as a full disk.
+    """Print why a record was not logged, for example since the disk is full.
 
-    The function of the logging module would also print the record and its arguments, unmasked.
+    ``logging.Handler.handleError`` would also print the record and its arguments, unmasked.
     """
     text = f"line {record.lineno} of {record.pathname} was not logged:\n{traceback.format_exc()}"
     with suppress(AttributeError, OSError):  # there may be no standard error
@@ -176,8 +178,8 @@ def _print_log_error(record: logging.LogRecord) -> None:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield a secret as it is, decoded, and as URLs, JSON and Python write it."""
-    single = secret.replace("%%", "%")  # keystoneauth interpolates a single %
+    """Yield a secret unchanged, decoded, and in the forms that it has in URLs, JSON and Python."""
+    single = secret.replace("%%", "%")  # in keystoneauth's messages, %% becomes %
     for one in {secret, single, unquote(secret), unquote(single)}:
         yield one
         yield quote(one)

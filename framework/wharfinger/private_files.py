@@ -1,7 +1,7 @@
-"""Files and directories of the state directory: private, and never those of another user.
+"""Create and open private files in the state directory, and refuse files of other users.
 
-Another user may have put a link or a file in place of ours. So this module follows no link, and
-changes a mode only through the descriptor that it has checked.
+Another user may have put a link or a file in the place of our file. So this module does not follow
+links, and changes the mode of a file only through a descriptor that it has checked.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ _making: Final = threading.Lock()
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory, and its missing parents, with mode 0700.
+    """Create a directory, and its missing parents, with mode 0700.
 
-    An existing one stays as it is. Raises OSError.
+    Existing directories keep their mode. Raises OSError.
     """
     for each in (*reversed(path.parents), path):
         if not each.is_dir():
@@ -31,10 +31,10 @@ def make_directory(path: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file with mode 0600, or check an existing file and make it private.
+    """Create an empty file with mode 0600, or check an existing file and make it private.
 
-    Raises OSError. Raises StateError if the file is a link, symbolic or hard, no regular file, or
-    owned by another user.
+    Raises OSError. Raises StateError if the file is a symbolic or hard link, is not a regular file,
+    or belongs to another user.
     """
     with _making:
         try:
@@ -43,17 +43,17 @@ def make_file(path: Path) -> None:
             _check_existing(path)
             return
         try:
-            os.fchmod(descriptor, _MODE)  # whatever the umask is
+            os.fchmod(descriptor, _MODE)  # the umask may have removed bits
         finally:
             os.close(descriptor)
 
 
 def make_database(path: Path) -> None:
-    """Do the same for a SQLite database, and check the existing files of SQLite beside it.
+    """Create or check the file of a SQLite database, and check SQLite's other files of it.
 
-    SQLite creates new files beside it with the mode of the database, and deletes them when the last
-    process closes it. So a file beside it that is gone meanwhile is no error, and none is created.
-    Raises StateError, OSError.
+    SQLite itself creates these other files, with the mode of the database, and deletes them when
+    the last process closes the database. So it is no error if they do not exist. Raises StateError,
+    OSError.
     """
     make_file(path)
     for suffix in _BESIDE:
@@ -62,9 +62,9 @@ def make_database(path: Path) -> None:
 
 
 def open_file(path: Path) -> int:
-    """Open a file to read and write, with mode 0600 if it is new; return its descriptor.
+    """Open a file for reading and writing, and return its descriptor. Its content stays.
 
-    Its content stays. Raises the same errors as ``make_file``.
+    If the file is missing, create it with mode 0600. Raises the same errors as ``make_file``.
     """
     make_file(path)
     descriptor = os.open(path, os.O_RDWR | _SAFE)
@@ -77,8 +77,8 @@ def open_file(path: Path) -> int:
 
 
 def _check_existing(path: Path) -> None:
-    # To close an opened file would release the locks that SQLite has on it in this process.
-    # O_PATH does not open it.
+    # Closing a file that was opened would release SQLite's locks on it in this process. With
+    # O_PATH, the file is not opened.
     descriptor = os.open(path, os.O_PATH | _SAFE)
     try:
         _check(path, descriptor)
@@ -93,21 +93,22 @@ def _check(path: Path, descriptor: int) -> None:
         problem = "it is a symbolic link." if is_link else "it is no regular file."
         raise StateError(
             path=str(path),
-            problem=problem,
-            remedy="Move it away, or name another place.",
+            problem=f"it is {'a symbolic link' if is_link else 'not a regular file'}.",
+            remedy="Move it away, or configure another path.",
         )
     if found.st_uid != os.geteuid():
         raise StateError(
             path=str(path),
-            problem=f"it belongs to user {found.st_uid}, and this runs as user {os.geteuid()}.",
+            problem=f"it belongs to user {found.st_uid}, but this process runs as user "
+            f"{os.geteuid()}.",
             remedy="Run as the user that owns the state directory.",
         )
     if found.st_nlink > 1:
         raise StateError(
             path=str(path),
-            problem="it is a hard link: the file has another name too.",
-            remedy="Replace it with a copy, or name another place.",
+            problem="it is a hard link: the file also has another name.",
+            remedy="Replace it with a copy, or configure another path.",
         )
     mode = stat.S_IMODE(found.st_mode)
-    if mode & ~_MODE:  # as older versions made it
+    if mode & ~_MODE:  # older releases created such files
         Path(f"/proc/self/fd/{descriptor}").chmod(mode & _MODE)

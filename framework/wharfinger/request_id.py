@@ -1,7 +1,7 @@
-"""The request id of the work that is under way, as OpenStack's services have it.
+"""Request ids, in the format of OpenStack's services.
 
-A cycle is such work. Its id goes to Placement with each request, and into our log lines. It is
-kept in a context variable and not in oslo.context, where the embedded Placement puts its own.
+Each cycle has one request id, which each of its requests to Placement and each log line contain. A
+context variable keeps the id: in oslo.context, the embedded Placement would replace it by its own.
 """
 
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ _CURRENT: Final[ContextVar[str | None]] = ContextVar("request_id", default=None)
 
 
 def current() -> str | None:
-    """Return the id of the work that this thread does; None outside of any."""
+    """Return the request id of the cycle or command that this thread works for, or None."""
     return _CURRENT.get()
 
 
 def thread_pool(threads: int) -> ThreadPoolExecutor:
-    """Return a pool of threads that work for the calling thread, with its request id."""
+    """Return a pool of threads that have the request id of the calling thread."""
     return ThreadPoolExecutor(threads, initializer=_CURRENT.set, initargs=(_CURRENT.get(),))
 
 
 @contextmanager
 def same_request() -> Iterator[None]:
-    """Use one request id in the block: that of the surrounding block, or a new one."""
+    """Use one request id in the block: the id of a surrounding block, or else a new id."""
     if _CURRENT.get() is not None:
         yield
         return

@@ -1,7 +1,7 @@
-"""Set-up of SQLite for several concurrent writers.
+"""Set up SQLite for concurrent writers.
 
-Threads and processes write to the SQLite files of the embedded Placement and of our own database
-at the same time.
+Several threads and processes may write to one SQLite file at the same time: to the database of the
+embedded Placement, or to our own.
 """
 
 import sqlite3
@@ -17,10 +17,10 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 from wharfinger import private_files
 
 _SCHEMA_LOCK: Final = "wharfinger-schema"
-#: Seconds that a connection waits for another one.
+#: For how many seconds a connection waits for the lock of another one.
 _PATIENCE: Final = 30
-#: Writers wait for each other, in milliseconds; readers do not block the writer; committed data
-#: survive a power failure.
+#: Writers wait for each other (in milliseconds); readers do not block the writer; committed data
+#: survives a power failure.
 _PRAGMAS: Final = (
     f"busy_timeout={_PATIENCE * 1000}",
     "journal_mode=WAL",
@@ -29,11 +29,12 @@ _PRAGMAS: Final = (
 
 
 def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
-    """Return the lock for creating or upgrading a schema in a directory, or on a server.
+    """Return a lock for creating or upgrading the schema of a database.
 
-    alembic is not thread-safe, and two processes may find the same empty file. The lock excludes
-    the threads of this process and all processes that use the directory. Raises StateError and
-    OSError if its file cannot be used.
+    alembic is not thread-safe, and two processes may both find an empty database. The lock excludes
+    the threads of this process, and all processes that use the directory of the SQLite file.
+    Without a ``directory``, as for a database server, it excludes only threads. Raises StateError
+    and OSError if the lock file cannot be used.
     """
     if directory is not None:
         private_files.make_file(directory / _SCHEMA_LOCK)  # lockutils would follow a link
@@ -46,14 +47,15 @@ def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
 
 
 def allow_concurrent_writers(engine: Engine) -> None:
-    """Let transactions wait for each other instead of failing.
+    """Let transactions of an engine wait for each other instead of failing.
 
-    oslo.db opens transactions with a deferred ``BEGIN``. If two of them read and then write, SQLite
-    fails one at once with "database is locked", whatever the busy timeout. ``BEGIN IMMEDIATE``
-    takes the write lock first, so the other transaction waits. If the thread of such a transaction
-    reads on a second connection, that one keeps ``BEGIN``: it must not wait for its own thread.
+    oslo.db begins transactions with ``BEGIN``. If two such transactions read and then write, SQLite
+    fails one immediately with "database is locked", despite the busy timeout. So this sends ``BEGIN
+    IMMEDIATE``, which takes the write lock first: the second transaction waits. If a thread in such
+    a transaction opens a second connection, this one gets ``BEGIN``, since it must not wait for its
+    own thread.
 
-    This closes open connections, so call it before the first write.
+    Call this before the first write, since it closes open connections.
     """
     event.listen(engine, "connect", _set_pragmas)
     writing = threading.local()
@@ -66,7 +68,7 @@ def allow_concurrent_writers(engine: Engine) -> None:
         _context: object,
         _executemany: bool,
     ) -> tuple[str, Any]:
-        # oslo.db sends "BEGIN" from its own `begin` listener, so it can only be changed here.
+        # oslo.db sends "BEGIN" from a listener of its own, so only this place can change it.
         if statement == "BEGIN" and getattr(writing, "connection", None) is None:
             writing.connection = connection
             statement = "BEGIN IMMEDIATE"
@@ -83,7 +85,7 @@ def allow_concurrent_writers(engine: Engine) -> None:
 
 
 def reason(error: BaseException) -> BaseException:
-    """Return SQLite's own error from the errors that wrap it."""
+    """Return the error of SQLite that is wrapped in errors of oslo.db and SQLAlchemy."""
     below = getattr(error, "inner_exception", None) or getattr(error, "orig", None)
     return reason(below) if isinstance(below, BaseException) else error
 
@@ -93,7 +95,7 @@ def _is_locked(error: BaseException) -> bool:
 
 
 @retry(
-    # The first change to WAL ignores busy_timeout: it fails at once if another process writes.
+    # The first change to WAL ignores busy_timeout: it fails immediately if another process writes.
     retry=retry_if_exception(_is_locked),
     stop=stop_after_delay(_PATIENCE),
     wait=wait_random(max=0.1),

@@ -49,7 +49,11 @@ def make_link(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("make", "told"),
-    [(make_link, "symbolic link"), (os.mkfifo, "no regular file"), (Path.mkdir, "no regular file")],
+    [
+        (make_link, "symbolic link"),
+        (os.mkfifo, "not a regular file"),
+        (Path.mkdir, "not a regular file"),
+    ],
 )
 @pytest.mark.parametrize(
     "use", [private_files.make_file, private_files.make_database, private_files.open_file]
