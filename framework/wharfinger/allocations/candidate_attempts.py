@@ -146,7 +146,7 @@ class FlavorSearch:
     ) -> Choice:
         """Claim a free candidate for a flavor, and return it.
 
-        ``claim`` is called with one candidate after the other, until it raises no PlacementError.
+        ``claim`` allocates a candidate; if that is no longer free, the next candidate is tried.
         ``consumer`` is the consumer of the instance, as read. Raises NoCandidates if no candidate
         is free, or if other consumers have taken all candidates; ConcurrentUpdate if the
         ``consumer`` has changed since it was read; and the errors of a search.

@@ -18,7 +18,7 @@ def records_disabled(record: Record | None) -> bool:
 
 
 def with_status(root: Provider, *, disabled: bool) -> Provider:
-    """Return the root with or without the trait."""
+    """Return the root with COMPUTE_STATUS_DISABLED if ``disabled``, else without it."""
     return replace(root, traits=root.traits | DISABLED if disabled else root.traits - DISABLED)
 
 

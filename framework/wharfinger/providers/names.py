@@ -101,7 +101,7 @@ def plain(name: str) -> str:
 
 
 def is_custom(name: str) -> bool:
-    """Return whether a trait or resource class can be created in Placement."""
+    """Return whether a trait or resource class is a custom one, which can be created."""
     return name.startswith("CUSTOM_")
 
 

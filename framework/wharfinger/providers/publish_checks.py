@@ -143,7 +143,8 @@ def misuse(
 ) -> InvalidTree | None:
     """Return an error if the driver breaks the rules of owner traits, or None.
 
-    It may not add owner or instance traits. Only OWNER_NOVA may publish a root with VCPU.
+    The driver may not add owner or instance traits. Only an instance that publishes as OWNER_NOVA
+    may publish a root with VCPU.
     """
     mine = wanted.provider
     there = live.inventories if live and wanted.mode is PublishingMode.OVERLAY else {}

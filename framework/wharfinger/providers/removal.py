@@ -2,7 +2,7 @@
 
 A provider is removed if all of this holds: two complete listings, at least ``removal_delay`` apart,
 lack the provider; the driver does not have it either when asked for it alone; it has no
-allocations; our records have it.
+allocations and no children; our records have it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ class RemovalPolicy:
         lasted = record.absence.seconds_until(now) if record.absence else None
         return lasted is not None and lasted > 0 and lasted >= self.delay
 
-    def believes(self, gone: int, providers: int) -> bool:
+    def allows(self, gone: int, providers: int) -> bool:
         """Return whether one cycle may remove ``gone`` of all ``providers`` of the instance."""
         return self.allow_mass or gone <= _FEW or gone * _FRACTION <= providers
 

@@ -280,10 +280,9 @@ def _is_needed(draft: TreeDraft, uuid: str) -> bool:
 
 
 def _names_set_aside(desired: Iterable[DesiredProvider], live: Mapping[str, Provider]) -> set[str]:
-    """Return one provider of each group of providers that exchange their names.
+    """Return the uuid of one provider in each group of providers that exchange their names.
 
-    Since names are unique in Placement, this provider has its uuid as its name until the next
-    cycle.
+    Since names are unique in Placement, that provider is named after its uuid until the next cycle.
     """
     wanted = {
         one.provider.uuid: one.provider.name

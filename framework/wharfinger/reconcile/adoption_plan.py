@@ -1,4 +1,4 @@
-"""Plan of the command that adopts single providers: the part of a full cycle that it applies."""
+"""Plan of an adoption: the part of a full cycle's plan that is about the named providers."""
 
 from collections.abc import Set
 from dataclasses import replace

@@ -130,7 +130,7 @@ class TreeWrite:
         return frozenset(uuid for uuid, left in self.left.items() if left)
 
     def goes_on_with(self, step: Step) -> bool:
-        """Return whether a step can be sent after the errors so far."""
+        """Return whether a step can be sent despite the errors so far."""
         if self.failed is not None or not self.refused.keys().isdisjoint(step.touched):
             return False
         # No provider may gain the resource classes that a refused provider still has.
@@ -162,7 +162,10 @@ class TreeWrite:
         self.skips_result = True
 
     def drop_rows(self, error: WharfingerError) -> None:
-        """Store the records alone, if requests were sent. Another attempt stores the other rows."""
+        """After a conflict, store only the records, if requests were sent, and no other rows.
+
+        Another attempt stores the other rows.
+        """
         rows = (*self.changed_reservations, *self.ended)
         if not (self.plan.steps and (rows or self.changed_nodes)):
             self.skip_result(error)
@@ -270,7 +273,7 @@ class Writer:
                 _finish(pool, jobs, run.stop)
 
     def _prepare(self, trees: Sequence[TreeWrite]) -> None:
-        """Create missing traits and classes; fail the trees with steps that the server lacks."""
+        """Create missing traits and classes; fail trees with unsupported steps."""
         needed = [_names(tree.plan.steps) for tree in trees]
         wrong = self._names.ensure(
             {name for traits, _classes in needed for name in traits},
@@ -403,7 +406,7 @@ class Writer:
         tree.now |= tree.after(step, generation)
 
     def send_with_traits(self, tree: TreeWrite, step: Step) -> None:
-        """Send a step; again if another program has deleted one of the traits meanwhile."""
+        """Send a step. If another program has deleted one of its traits, create that and retry."""
         try:
             self.send(tree, step)
         except PlacementError as error:
@@ -654,7 +657,7 @@ def _save(
 ) -> None:
     """Call ``write`` for trees, and ``refuse`` for each tree that another process has changed.
 
-    If one tree makes the whole transaction fail, each half of the trees has its own transaction.
+    If one tree makes the whole transaction fail, each half of the trees gets its own.
     """
     while trees:
         try:
@@ -678,7 +681,7 @@ def _joined(parts: Iterable[Mapping[str, _Value]]) -> dict[str, _Value]:
 
 
 def _results(tree: TreeWrite) -> dict[str, Record | None]:
-    """Return the records to store after the last request, by provider uuid."""
+    """Return the records to store after the last request (None: delete), by provider uuid."""
     found: dict[str, Record | None] = {}
     unsure = _left_by_reshape(tree).keys() - tree.raised.keys()
     for uuid, planned in tree.plan.records.items():
@@ -703,7 +706,7 @@ def _live(tree: TreeWrite, uuid: str) -> Provider | None:
 
 
 def _stale(trees: Sequence[TreeWrite], error: ConcurrentSave) -> list[TreeWrite]:
-    """Return the trees with rows that the error names; all trees if it names none of them."""
+    """Return the trees with rows that a ConcurrentSave names; all trees if it names none."""
     keys = set(error.keys)
     stale = [tree for tree in trees if not keys.isdisjoint(_keys(tree))]
     return stale or list(trees)

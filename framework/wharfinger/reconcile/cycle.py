@@ -262,7 +262,7 @@ class Reconciler:
 
     @same_request()
     def sync(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
-        """Run a full cycle: publish all that the driver lists."""
+        """Run a full cycle: publish all nodes that the driver lists."""
         state = self._state()
         try:
             if self._mark is None:
@@ -443,7 +443,7 @@ class Reconciler:
         return replace(state, unchanged=self._unchanged.find(state, changing))
 
     def _completed(self, state: CycleState) -> CycleState:
-        """Return the state with the desired trees, and with the facts that their plan looks up."""
+        """Return the state with the desired trees, and with further facts that their plan needs."""
         if state.scope is not None and not state.scope:
             return state
         state = collect_desired(state, self._driver, self._allocations_of, self._publisher)
@@ -454,8 +454,8 @@ class Reconciler:
     ) -> tuple[CycleState, Plan]:
         """Return the state and its plan.
 
-        If the driver still has a provider, or the removal policy refuses, the plan is made again
-        without these removals. ``questions`` has the driver's answers in the attempts so far.
+        If the driver still has a provider, or the removal policy refuses the removals, plan again
+        without them. ``questions`` has the driver's answers in the attempts so far.
         """
         plan = plan_cycle(state, self._publisher, self._policy)
         confirmed = self._look_up.confirm_removals(state, plan, questions)
@@ -473,7 +473,7 @@ class Reconciler:
         *,
         restrict: Callable[[CycleState, Plan], tuple[CycleState, Plan]] | None = None,
     ) -> CycleResult:
-        """Plan and apply; plan trees that could not be written again, up to a limit.
+        """Plan and apply. Then repeat both for trees that could not be written, up to a limit.
 
         After half of ``down_time``, a conflict ends the cycle: another process may have published
         newer facts about the nodes. The next cycle lists the nodes again.
@@ -520,7 +520,7 @@ class Reconciler:
         return self._observer.within(state, frozenset(attempts.remaining or ()))
 
     def _apply(self, state: CycleState, plan: Plan, attempts: _Attempts, on_step: OnStep) -> None:
-        """Take nodes over and write the plan; add errors and trees to try again to ``attempts``."""
+        """Take nodes over and write the plan; note errors and remaining trees in ``attempts``."""
         not_taken = self._take(state.takeovers) | self._take_below(state.overlaid_takeovers)
         writes = self._writes(state, plan)
         nodes = {state.roots.get(node.name): node for node in state.nodes.nodes}
@@ -687,7 +687,7 @@ class Reconciler:
             self._was_disabled = state.rows.service_disabled
 
     def _keep_rows(self, nodes: NodeList, *, is_listing: bool = False) -> Iterator[WharfingerError]:
-        """Save changed node rows that no tree was written with; yield the errors."""
+        """Save changed node rows that were not saved together with a tree; yield the errors."""
         records = self.store.records
         nodes = nodes.with_published_uuids(records)
         try:
@@ -743,7 +743,7 @@ class Reconciler:
             yield error
 
     def _changes(self, since: str | None = None) -> tuple[frozenset[str], str | None]:
-        """Return the nodes that have changed since a mark, and the next mark.
+        """Return the nodes that have changed since a position in the change feed, and the next one.
 
         A driver without a change feed has neither.
         """

@@ -58,7 +58,7 @@ class _Answers:
     problems: list[WharfingerError] = field(default_factory=list)
 
     def block(self, root_uuid: str, live: Mapping[str, Provider]) -> None:
-        """Keep the tree with this root as it is, also if the root is now below another root."""
+        """Keep the tree with this root as it is, and the tree that the root is a part of now."""
         self.blocked.add(root_uuid)
         if root_uuid in live:
             self.blocked.add(live[root_uuid].root_uuid)
@@ -198,10 +198,13 @@ def _set_service_status(state: CycleState, answers: _Answers) -> None:
 
 
 def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Provider]]:
-    """Return the live providers without traits and classes that the driver did not set.
+    """Return the live providers as the driver knows them.
 
-    The first mapping has the providers of each tree by root uuid, the second has the roots by name
-    and by uuid.
+    They lack our full reservations and COMPUTE_STATUS_DISABLED, and have the names that we gave
+    them.
+
+    The first mapping has the providers of each tree by root uuid, the second the roots by name and
+    by uuid.
     """
     trees: dict[str, list[Provider]] = {}
     roots: dict[str, Provider] = {}
@@ -256,7 +259,7 @@ def _reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
 
 
 def _is_others(state: CycleState, publisher: Publisher, uuid: str) -> bool:
-    """Return whether another program created and publishes a provider, which may be deleted now."""
+    """Return whether a provider belongs to another program, even if it has been deleted."""
     live, record = state.live.get(uuid), state.records.get(uuid, Record())
     if live is None:
         return ownership.is_overlaid(record)

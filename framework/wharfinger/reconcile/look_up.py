@@ -74,7 +74,7 @@ class LookUp:
         )
 
     def answer(self, state: CycleState) -> CycleState:
-        """Return the state with all facts that its plan looks up."""
+        """Return the state with all further facts that its plan needs."""
         state = self._functions(state)
         state = self._nodes_of_others(state)
         if state.is_listing:
@@ -97,7 +97,7 @@ class LookUp:
         if not gone:
             return state
         ours = sum(record.is_ours for record in state.records.values())
-        if not self._policy.believes(len(gone), ours):
+        if not self._policy.allows(len(gone), ours):
             refused = MassRemoval(instance=self._publisher.instance, count=len(gone), total=ours)
             return replace(state, withheld=True, other_problems=(*state.other_problems, refused))
         asked = Availability(
@@ -379,8 +379,8 @@ class LookUp:
     def _removals(self, state: CycleState) -> CycleState:
         """Find allocations and unknown children of absent providers, which decide on their removal.
 
-        Find allocations also for a change of the owner, and for an adoption: there they may explain
-        a full reservation.
+        Also find the allocations of providers that change their owner, and of providers to adopt,
+        whose full reservation may come from an allocation.
         """
         due = [
             uuid
@@ -404,7 +404,7 @@ class LookUp:
         return replace(state, allocated=frozenset(allocated), parents=parents)
 
     def _changing_owner(self, state: CycleState) -> list[str]:
-        """Return the providers that this instance published under another owner."""
+        """Return the providers that still have the former owner trait of this instance."""
         return [
             uuid
             for uuid, record in state.records.items()

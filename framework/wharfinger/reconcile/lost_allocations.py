@@ -210,7 +210,7 @@ def is_lost(one: Reservation) -> bool:
 def _relevant(
     state: CycleState, instances: Mapping[str, ClaimedInstance]
 ) -> Iterator[tuple[str, ClaimedInstance]]:
-    """Yield the claimed instances on providers of this driver instance that have no migration."""
+    """Yield the claimed instances on providers of this driver instance that do not move."""
     moving = {one.instance_uuid for one in state.rows.migrations if "instance_uuid" in one}
     for uuid, claimed in instances.items():
         if uuid in moving:
@@ -223,7 +223,7 @@ def _relevant(
 
 
 def _is_ours(state: CycleState, uuid: str) -> bool:
-    """Return whether this instance may reserve a provider: not if another program publishes it."""
+    """Return whether a provider is ours to reserve: not a root that another program publishes."""
     record = state.records.get(uuid)
     if record is None or not record.is_ours or record.root_uuid in state.released_roots:
         return False

@@ -63,7 +63,7 @@ class NodeList:
         return len(self.problems) > len(known)
 
     def with_published_uuids(self, records: Mapping[str, Record]) -> Self:
-        """Return the list with the uuid of the root in our records for each node, by root name.
+        """Return the list with the uuids that our records have for roots with the nodes' names.
 
         Our records also have roots of other programs. This finds a root that another program has
         renamed, and an adopted root whose uuid is not the driver's uuid of the node.

@@ -104,7 +104,7 @@ class Observer:
         )
 
     def within(self, state: CycleState, scope: frozenset[str]) -> CycleState:
-        """Return the state, limited to trees with these roots; not if trees share providers."""
+        """Return the state, limited to trees with these roots unless trees share providers."""
         if scope and any(shares(provider) for provider in state.live.values()):
             return state
         return replace(state, scope=scope, nodes=state.nodes.only(scope))
@@ -229,6 +229,6 @@ def held_functions(jobs: Iterable[DeviceJob]) -> dict[str, HeldFunction]:
 
 
 def _has_to_be_read(record: Record) -> bool:
-    """Return whether we do not know the provider as it is now: it was missing or just written."""
+    """Return whether a provider has to be read, since it was just created, reshaped or missing."""
     live = record.live
     return record.is_ours if live is None else live.generation is None

@@ -134,7 +134,7 @@ def _moves_away(state: CycleState, uuid: str) -> bool:
 
 
 def _records_of_blocked(state: CycleState) -> Mapping[str, Mapping[str, Record | None]]:
-    """Return the records of blocked trees that change (None: delete), by root and provider uuid.
+    """Return changed records (None: delete) of blocked trees, by root uuid and provider uuid.
 
     If a node is listed again, its record loses the absence. If another host has taken over a node
     and has records of it, our records are deleted.

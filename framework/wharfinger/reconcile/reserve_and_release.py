@@ -355,7 +355,7 @@ class Reservations:
     ) -> None:
         """Replace the function traits of a device's provider by one trait, or by none.
 
-        The provider's record has the trait, too, so later cycles may remove it. Raises
+        Also store the trait in the provider's record, so that later cycles may remove it. Raises
         ReservationRefused if the provider no longer has exactly the owner traits ``owners``.
         """
         there = self._client.get_traits(provider.uuid)
@@ -579,7 +579,7 @@ class Reservations:
     def _stored(
         self, provider: ProviderSummary, traits: Traits, inventories: Inventories | None = None
     ) -> _Stored:
-        """Read the rows of a provider in one transaction; return them with what Placement has."""
+        """Read the rows of a provider; return them with the traits and inventories."""
         generation = (inventories or traits).resource_provider_generation
         rows = ProviderState.get(self._context, [provider.uuid], [provider.root_provider_uuid])
         by_instance = {(one.host, one.driver_instance): one for one in rows.records}

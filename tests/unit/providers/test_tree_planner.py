@@ -986,8 +986,8 @@ def test_plan_names_each_absent_provider_that_it_removes_or_reserves_once() -> N
 def test_believes_refuses_a_removal_of_more_than_four_providers_and_more_than_a_fifth(
     gone: int, providers: int, mass: bool
 ) -> None:
-    assert RemovalPolicy(delay=60).believes(gone, providers) is not mass
-    assert RemovalPolicy(delay=60, allow_mass=True).believes(gone, providers)
+    assert RemovalPolicy(delay=60).allows(gone, providers) is not mass
+    assert RemovalPolicy(delay=60, allow_mass=True).allows(gone, providers)
 
 
 def test_absent_provider_of_another_owner_is_not_deleted() -> None:
