@@ -79,9 +79,10 @@ class TreeWrite:
     # Stored with the intents:
     new_nodes: Sequence[ComputeNode] = ()
     new_reservations: Sequence[Reservation] = ()
-    #: The intents are refused if one of these nodes no longer belongs to this driver instance,
+    #: Nodes that have to belong to this driver instance, or else the intents are refused.
     our_nodes: Sequence[str] = ()
-    #: or if a provider has other reservations (revisions by reservation uuid, by provider uuid).
+    #: Reservations that the providers have to have, or else the intents are refused: revisions by
+    #: reservation uuid, by provider uuid.
     known_reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     # Stored with the results:
@@ -487,7 +488,7 @@ class _Run:
             except PlacementUnavailable:
                 raise
             except PermissionRefused as error:
-                # Placement may refuse only reshapes: they write allocations, which needs a role.
+                # Reshapes need another role, since they write allocations. Other writes may be allowed.
                 if not (isinstance(step, Reshape) and error.status == HTTPStatus.FORBIDDEN):
                     raise
                 tree.failed = error
@@ -746,7 +747,7 @@ def _finish(pool: ThreadPoolExecutor, jobs: Iterable[_Job], stop: Event) -> None
         try:
             job()
         except BaseException:
-            stop.set()  # before this thread takes its next job
+            stop.set()  # before this thread takes another job
             raise
 
     futures = [pool.submit(run, job) for job in jobs]

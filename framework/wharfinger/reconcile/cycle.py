@@ -537,7 +537,7 @@ class Reconciler:
             for failure in tree.errors:
                 LOG.debug("a tree failed: %s", failure)
                 if isinstance(failure, UnknownTrait) and failure.trait == self._publisher.owner:
-                    raise failure  # nothing can be published
+                    raise failure  # without its owner trait, the instance can publish nothing
                 if isinstance(failure, CONFLICTS):
                     conflicts.add(tree.plan.root_uuid)
         attempts.is_blocked = bool(not_taken or conflicts)

@@ -178,7 +178,7 @@ def as_problem(driver: ComputeDriver, node: object, error: Exception) -> Wharfin
 def _describe(driver: ComputeDriver, name: str) -> Node:
     name = names.check_provider_name(name)
     method = getattr(driver.get_available_resource, "__func__", None)
-    if method is ComputeDriver.get_available_resource:  # no need for an object per node
+    if method is ComputeDriver.get_available_resource:  # saves an object for each node
         return Node(name, names.root_uuid(name))
     operation = f"get_available_resource({name})"
     resource = guarded(driver.name, operation, lambda: driver.get_available_resource(name))

@@ -431,7 +431,7 @@ class Reservations:
             self._write_full(stored, held)
         except _CONFLICTS:
             if "revision" not in held:
-                raise  # it was not stored
+                raise  # the reservation was not stored
             return held, False
         return held, True
 

@@ -157,8 +157,8 @@ def test_combination_has_all_conditions_or_is_refused(
         ("T1 T2", "'T1 T2' cannot be a trait"),
         ("T1;T2", "'T1;T2' cannot be a trait"),
         ("T\u0661", "cannot be a trait"),
-        ("T1\nT2", "such as HW_CPU_X86_VMX or CUSTOM_FAST, with at most 255 characters."),
-        (LONGEST + "A", "with at most 255 characters"),
+        ("T1\nT2", "such as HW_CPU_X86_VMX or CUSTOM_FAST, and has at most 255 characters."),
+        (LONGEST + "A", "and has at most 255 characters"),
     ],
 )
 def test_invalid_condition_is_refused_with_its_value(value: str, told: str) -> None:
