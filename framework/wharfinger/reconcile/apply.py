@@ -488,7 +488,7 @@ class _Run:
             except PlacementUnavailable:
                 raise
             except PermissionRefused as error:
-                # Reshapes need another role, since they write allocations. Other writes may be allowed.
+                # Reshapes need a role of their own, since they write allocations.
                 if not (isinstance(step, Reshape) and error.status == HTTPStatus.FORBIDDEN):
                     raise
                 tree.failed = error

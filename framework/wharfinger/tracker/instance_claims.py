@@ -143,8 +143,8 @@ class Claims:
             migration = self._begun(instance, migration_type, node)
         elif not migration.is_in_progress or migration.instance_uuid != instance.uuid:
             problem = (
-                f"migration {migration.uuid} belongs to instance {migration.instance_uuid}, and "
-                f"its status is {migration.status}"
+                f"migration {migration.uuid} is {migration.status}, and belongs to instance "
+                f"{migration.instance_uuid}"
             )
             raise self._refused(instance, node, problem)
         before = migration.dest_node if migration.dest_compute == self.host else None
