@@ -13,27 +13,34 @@ for which object, why, and what to do::
     │   ├── DriverLoadError         the driver does not fit the contract
     │   ├── BackendError            the backend does not answer, or not completely
     │   ├── ProgrammingRefused      a device was not programmed and is unchanged
-    │   └── ProgrammingFailed       a device was not programmed, and its image is unknown
+    │   ├── ProgrammingFailed       a device was not programmed, and its image is unknown
+    │   └── InvalidTree             the tree of a driver cannot be published
     ├── ReshapeNeeded               a driver requests the allocations; see ComputeDriver
     ├── InvalidName                 a trait, resource class or provider has an invalid name
     ├── InvalidInventory            figures that contradict each other or Placement's limits
-    ├── InvalidTree                 the tree of a driver cannot be published
     ├── ProviderNotFound            a ProviderTree lacks a provider
     ├── ProviderExists              a ProviderTree already has a provider
     ├── ProviderMissing             another program has not created its provider yet
     ├── ProviderRenamed             another program has renamed its provider
     ├── ChildReplaced               a device has a new uuid, and the old one is reserved
+    ├── RootDeletionBlocked         children of ours keep a root that another program deletes
     ├── NameTaken                   a provider in another tree has the name
     ├── MassRemoval                 too many providers are absent at once
     ├── PartialListing              a listing lacks nodes that the driver still has
+    ├── NodeTaken                   another host or instance publishes the node
+    ├── ClaimRefused                a claim of an instance on a node is invalid
+    ├── ReservationRefused          a provider cannot be reserved or released
     ├── DetachmentRefused           a provider is a root already, or not ours
     ├── JobRefused                  a device cannot be programmed now
     ├── JobUnresolved               a device is reserved until the operator decides
     ├── OwnershipConflict           a provider has another owner or none, and was not changed
+    ├── AdoptionRefused             not all named providers can be adopted
     ├── InvalidRequest              a request for resources is invalid
     ├── NoCandidates                nothing is free for an instance
     ├── AllocationRefused           an allocation of an instance cannot be changed this way
-    │   └── ClaimedAnew             another process has claimed the instance again
+    │   ├── ClaimedAnew             another process has claimed the instance again
+    │   └── BeingClaimed            another process is working on the claim
+    ├── AllocationLost              another program has deleted an allocation
     ├── RequestFilterError          a request filter failed, or is invalid
     ├── DeviceProfileError          a device profile cannot be read, or is invalid
     ├── StateError                  the state directory or its database cannot be used
@@ -607,7 +614,10 @@ _LISTS: Final = {
 
 
 class ObjectNotFound(ObjectError):
-    """An object does not exist."""
+    """An object does not exist.
+
+    The message ends with the command that lists the objects of this kind, if there is one.
+    """
 
     template = "there is no {kind} {key}"
     kind: str

@@ -91,9 +91,10 @@ def _check(path: Path, descriptor: int) -> None:
     if not stat.S_ISREG(found.st_mode):
         is_link = stat.S_ISLNK(found.st_mode)
         problem = "it is a symbolic link." if is_link else "it is no regular file."
+        problem = "it is a symbolic link." if is_link else "it is not a regular file."
         raise StateError(
             path=str(path),
-            problem=f"it is {'a symbolic link' if is_link else 'not a regular file'}.",
+            problem=problem,
             remedy="Move it away, or configure another path.",
         )
     if found.st_uid != os.geteuid():

@@ -93,7 +93,7 @@ class Heartbeat:
         try:
             self._report()
         except WharfingerError as error:
-            return str(error)
+            return with_code(error)
         except Exception as error:  # the cycle continues, and so do the reports
             LOG.debug("the heartbeat failed", exc_info=True)
             return f"{type(error).__name__}: {error}. This is a fault; --debug shows its place"

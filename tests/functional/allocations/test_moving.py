@@ -199,7 +199,9 @@ def test_move_to_a_full_node_changes_nothing_and_another_may_follow(
 # Refused moves.
 
 
-def test_move_without_a_change_or_an_allocation_is_refused(desk: Desk, placed: str) -> None:
+def test_move_without_a_change_or_of_an_instance_without_allocation_is_refused(
+    desk: Desk, placed: str
+) -> None:
     with pytest.raises(AllocationRefused, match="it already has flavor small"):
         desk.moves.start(ONE, flavor("small"))
     for act in (desk.moves.start, desk.moves.confirm, desk.moves.revert):
