@@ -95,7 +95,7 @@ def _check(path: Path, descriptor: int) -> None:
         raise StateError(
             path=str(path),
             problem=problem,
-            remedy="Move it away, or configure another path.",
+            remedy="Move this file or link away, or configure another path.",
         )
     if found.st_uid != os.geteuid():
         raise StateError(

@@ -158,7 +158,7 @@ class LibvirtHarness(Harness):
         self._calls.expect(at, fault)
 
     def forget(self) -> None:
-        """Forget the XML of earlier calls, so that STALE has none to repeat."""
+        """Forget the XML of earlier calls, so that the fault STALE cannot repeat it."""
         self._calls.forget()
 
     @property

@@ -18,7 +18,7 @@ _LONGEST_PAUSE: Final = 60
 
 
 class Source(Protocol):
-    """Where the accelerators are read: a Cyborg."""
+    """Interface of a client that reads accelerators from Cyborg."""
 
     def hosts(self) -> frozenset[str]:
         """Return the names of the hosts that have devices."""

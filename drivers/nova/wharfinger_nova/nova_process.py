@@ -119,7 +119,7 @@ def _configure(section: NovaSection, host: str) -> None:
             key="nova_config",
             value=", ".join(section.nova_config),
             problem=f"nova cannot read it: {error}.",
-            remedy="Correct the file of nova.",
+            remedy="Correct nova's configuration file.",
         ) from error
     import_module("nova.objects").register_all()
     _connect_database()

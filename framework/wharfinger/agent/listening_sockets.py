@@ -162,12 +162,12 @@ def _running(path: Path) -> ConfigurationError:
     return _unusable_socket(
         path,
         "another process listens there.",
-        "Stop the other agent, or name another path.",
+        "Stop the other agent, or configure another path.",
     )
 
 
 def _unusable_socket(
-    path: Path, problem: str, remedy: str = "Move it away, or name another path."
+    path: Path, problem: str, remedy: str = "Move this file away, or configure another path."
 ) -> ConfigurationError:
     return ConfigurationError(
         section=agent.GROUP,

@@ -13,7 +13,7 @@ class Runner(Protocol):
         """Return the name of the driver instance."""
 
     def start(self) -> None:
-        """Start the instance."""
+        """Start the driver instance."""
 
     def check(self) -> None:
         """Check whether the driver instance has ended or hangs; restart it if it has ended."""

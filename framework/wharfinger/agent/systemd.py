@@ -82,9 +82,9 @@ class SystemdNotifier:
         return True
 
     def _read_watchdog(self, usec: str | None, pid: str | None) -> float | None:
-        """Return half of the watchdog's time in seconds, None without a watchdog for this process.
+        """Return half of the watchdog's time in seconds; None if this process has no watchdog.
 
-        A wrapper that systemd has started may have passed on its own watchdog.
+        systemd sets the variables for one pid, which may be that of a wrapper of this process.
         """
         if usec is None or pid not in (None, str(os.getpid())):
             return None

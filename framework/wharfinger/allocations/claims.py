@@ -388,7 +388,8 @@ class AllocationClaims:
         except ObjectNotFound:
             raise AllocationRefused(
                 instance=uuid,
-                problem="another consumer has allocations under this uuid.",
+                problem="a consumer that is not an instance of Wharfinger has allocations under "
+                "this uuid.",
                 remedy="Use another uuid for the instance.",
             ) from None
 

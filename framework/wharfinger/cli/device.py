@@ -224,7 +224,8 @@ class DeviceResolve(_DeviceCommand):
             "--function",
             metavar="ID",
             type=text(),
-            help="with --programmed: the function of the image; default: the function of the job",
+            help="with --programmed: the id of the image's function; default: the function that "
+            "the job has recorded",
         )
         return parser
 

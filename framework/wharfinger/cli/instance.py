@@ -250,8 +250,8 @@ class InstanceRepair(InstanceCommand):
         parser.add_argument(
             "--release",
             action="store_true",
-            help="release the instance instead; providers that have to be cleaned stay reserved "
-            "until they are clean",
+            help="release the instance instead of repairing it; providers that have to be cleaned "
+            "stay reserved until they are clean",
         )
         return parser
 

@@ -12,7 +12,7 @@ FIGURES = "WHF-221"
 
 
 def see_as_expected(subject: Subject, contents: Contents) -> None:
-    """Raise Violation unless ``contents`` has each thing's totals and traits of the backend.
+    """Raise Violation unless each thing has the totals and traits that the backend has.
 
     Check nothing if the harness has no ``expected``, or if the driver is known to break WHF-221.
     """
@@ -21,7 +21,7 @@ def see_as_expected(subject: Subject, contents: Contents) -> None:
 
 
 def see_figures(subject: Subject, contents: Contents) -> None:
-    """Raise Violation unless ``contents`` has each thing's totals and traits of the backend.
+    """Raise Violation unless each thing has the totals and traits that the backend has.
 
     Raise NotShown if ``Harness.expected`` names a thing that does not exist.
     """

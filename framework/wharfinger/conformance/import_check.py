@@ -43,7 +43,7 @@ def done_by_import(driver: str) -> Sequence[str]:
         raise Violation(f"the import has not ended after {_TIMEOUT:g} s", "an import") from error
     if done.returncode or not done.stdout.strip():
         reason = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
-        raise Violation(f"in a new process: {reason}", "an import")
+        raise Violation(f"the import in a new process failed: {reason}", "an import")
     found: list[str] = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -259,7 +259,7 @@ _USUAL: Final[tuple[Any, ...]] = (logging.NOTSET, [], [], True, False)
 
 
 class _Loggers(dict[str, Any]):
-    """The settings of loggers by name. Equal to later settings that only add unchanged loggers."""
+    """Settings of loggers by name. Equal to later settings that only add loggers with defaults."""
 
     def __eq__(self, later: object) -> bool:
         assert isinstance(later, dict)

@@ -194,9 +194,9 @@ class History(RuleBasedStateMachine):
         self._listed_free = {*self._there} - self._busy
 
     def _are_free(self, contents: Contents) -> bool:
-        """Return whether each free thing is in Placement as when it was free before.
+        """Return whether all free things in ``contents`` are as when they were first seen free.
 
-        A thing that was never seen free must only not be reserved.
+        A thing that was never seen free must not be reserved. Missing things are ignored.
         """
         there = {one for one in {*self._there} - self._busy if one in contents}
         return all(

@@ -163,11 +163,12 @@ class ComputeDriver(abc.ABC):
         raise NotImplementedError
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
-        """Return whether a provider's cleaning after a release is over (``cleans_after_release``).
+        """Return whether a released provider needs no more cleaning (``cleans_after_release``).
 
         The provider was released at about ``since``, or later. Return True if the backend has
-        cleaned it after that time, or will not clean it. If False, the provider stays reserved
-        until this driver has reported a reason to reserve it, and later stops reporting the reason.
+        cleaned it after that time, or will not clean it. After False, the provider stays reserved,
+        and a later cycle asks again. The reservation also ends when this driver has reported the
+        cleaning as a reason to reserve the provider, and stops reporting it.
         """
         return False
 

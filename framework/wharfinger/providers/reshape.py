@@ -164,7 +164,7 @@ def admitting(inventory: Inventory, used: int, *, exactly: bool = False) -> Inve
 
 
 def _ours(draft: TreeDraft, uuid: str) -> Provider | None:
-    """Return a provider as planned; None if this instance may not write it."""
+    """Return a provider's planned state; None if this driver instance may not write it."""
     record, live = draft.records.get(uuid), draft.live.get(uuid)
     if record is None or not record.is_ours:
         return None

@@ -168,7 +168,7 @@ def text_of(error: BaseException) -> str:
 
 
 def as_problem(driver: ComputeDriver, node: object, error: Exception) -> WharfingerError:
-    """Return the error of a node, as an InvalidTree if it does not name the driver itself."""
+    """Return a DriverError or PlacementError as it is, another error as InvalidTree of the node."""
     if isinstance(error, DriverError | PlacementError):
         return error
     place = node if isinstance(node, str) else shown(node)

@@ -84,13 +84,13 @@ def problems_of_replaced(state: CycleState) -> dict[str, ChildReplaced]:
                 provider=state.desired[uuid].provider.name,
                 uuid=uuid,
                 former=", ".join(others),
-                commands=" and ".join(f"`{_release(one)}`" for one in held),
+                commands=" and ".join(f"`{_release_command(one)}`" for one in held),
             )
     return found
 
 
-def _release(held: Reservation) -> str:
-    """Return the command that ends a reservation."""
+def _release_command(held: Reservation) -> str:
+    """Return the command line with which the operator ends a reservation."""
     holder = held.holder if "holder" in held else "HOLDER"
     if holder == JOB_HOLDER:
         return f"wharfinger device resolve {held.provider_uuid}"

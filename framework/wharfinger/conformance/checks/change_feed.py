@@ -188,7 +188,7 @@ def feeds_what_is(subject: Subject) -> None:
     after=("WHF-701", "WHF-911"),
 )
 def feeds_or_raises(subject: Subject) -> None:
-    """Poll while all calls fail; then change things, and poll while one call fails."""
+    """See that a poll raises while all calls fail, and that no change is lost while one fails."""
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
         _, mark = driver.changed_nodes(None)

@@ -53,7 +53,7 @@ class _Provider(msgspec.Struct):
 
 
 class _Document(msgspec.Struct):
-    """JSON document of a provider record, as the first version stored it."""
+    """Decoded JSON document of a provider record, in the format of revision 0001."""
 
     applied: _Provider | None = None
     intended: _Provider | None = None
