@@ -82,7 +82,7 @@ class Calls:
         if fault is Fault.HALF and method in _XML:
             xml: str = call()
             return xml[: len(xml) // 2]
-        raise _broken()
+        raise _missing() if fault is Fault.MISSING and method in _XML else _broken()
 
     def _noted(self, words: str) -> tuple[Fault | None, threading.Event]:
         """Add a call to ``made``; return its fault, and the event that releases a hanging call."""
@@ -124,20 +124,20 @@ class _Seen:
 
 def _broken() -> libvirt.libvirtError:
     """Return the error that libvirt 9.0 raises if its daemon has stopped."""
-    reason = "client socket is closed"
-    message = f"internal error: {reason}"
+    code, domain = libvirt.VIR_ERR_INTERNAL_ERROR, libvirt.VIR_FROM_RPC
+    return _error(code, domain, "internal error: %s", "client socket is closed")
+
+
+def _missing() -> libvirt.libvirtError:
+    """Return the error that libvirt raises for a device that has gone since it was listed."""
+    code, domain = libvirt.VIR_ERR_NO_NODE_DEVICE, libvirt.VIR_FROM_NODEDEV
+    return _error(code, domain, "Node device not found: %s", "no node device with that name")
+
+
+def _error(code: int, domain: int, text: str, reason: str) -> libvirt.libvirtError:
+    message = text % reason
     error = libvirt.libvirtError(message)
     # The constructor of libvirtError sets both from the last error of the thread.
     error.args = (message,)
-    error.err = (
-        libvirt.VIR_ERR_INTERNAL_ERROR,
-        libvirt.VIR_FROM_RPC,
-        message,
-        libvirt.VIR_ERR_ERROR,
-        "internal error: %s",
-        reason,
-        None,
-        -1,
-        -1,
-    )
+    error.err = (code, domain, message, libvirt.VIR_ERR_ERROR, text, reason, None, -1, -1)
     return error

@@ -152,8 +152,9 @@ class LibvirtHarness(Harness):
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
         """Break the calls to libvirt from now on, as ``Harness.expect`` describes.
 
-        HALF and STALE change only the XML of a device or domain. For other calls, HALF raises as
-        RAISE does, and STALE has no effect, since libvirt returns other answers whole.
+        HALF, STALE and MISSING change only the XML of a device or domain. For other calls, HALF and
+        MISSING raise as RAISE does, and STALE has no effect, since libvirt returns other answers
+        whole.
         """
         self._calls.expect(at, fault)
 

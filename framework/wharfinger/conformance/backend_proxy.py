@@ -31,9 +31,9 @@ class _Expected:
 class Proxy:
     """Passes calls on to the backend whose root is ``url``, unless they meet a fault.
 
-    RAISE, HANG, ERROR and DENIED do not pass the call on. RAISE resets the connection. HANG resets
-    it at the next ``expect``, and leaves the call unanswered until then. ERROR answers 503 and
-    DENIED 401, with the body ``{}``.
+    RAISE, HANG, ERROR, DENIED and MISSING do not pass the call on. RAISE resets the connection.
+    HANG resets it at the next ``expect``, and leaves the call unanswered until then. ERROR answers
+    503, DENIED 401 and MISSING 404, with the body ``{}``.
 
     HALF passes the call on, and returns the first half of the answer's body with a matching
     Content-Length, so that only the content shows the fault. An answer without a body becomes a
@@ -85,6 +85,11 @@ class Proxy:
         """The driver's calls since the last ``expect``, such as "GET /v1/nodes?limit=10"."""
         with self._lock:
             return tuple(self._expected.calls)
+
+    @property
+    def has_open_calls(self) -> bool:
+        """Return whether a client waits for an answer."""
+        return self._relay is not None and self._relay.has_open_calls
 
     def _next(self, call: str) -> Fate:
         """Add a call to ``calls``, and return the fault that the call meets."""

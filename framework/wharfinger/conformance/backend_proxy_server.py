@@ -55,6 +55,7 @@ _OWN_ANSWERS: Final = {
     for fault, status in (
         (Fault.ERROR, HTTPStatus.SERVICE_UNAVAILABLE),
         (Fault.DENIED, HTTPStatus.UNAUTHORIZED),
+        (Fault.MISSING, HTTPStatus.NOT_FOUND),
     )
 }
 
@@ -72,14 +73,27 @@ class Relay(ThreadingHTTPServer):
         self.fate = fate
         #: The last answer to each request, for STALE.
         self.answers: dict[object, _Answer] = {}
+        #: The connections of clients that wait for an answer.
+        self._open: Final[set[Any]] = set()
         super().__init__(("127.0.0.1", 0), _Call)
 
     def forget(self) -> None:
         """Forget all answers."""
         self.answers.clear()
 
+    @property
+    def has_open_calls(self) -> bool:
+        """Return whether a client waits for an answer."""
+        return bool(self._open)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a call in a thread of its own."""
+        self._open.add(request)
+        super().process_request(request, client_address)
+
     def shutdown_request(self, request: Any) -> None:
         """Close a connection without the usual shutdown, since a reset has none."""
+        self._open.discard(request)
         self.close_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -123,7 +137,7 @@ class _Call(BaseHTTPRequestHandler):
         match fault:
             case Fault.HANG | Fault.RAISE:
                 return None
-            case Fault.ERROR | Fault.DENIED:
+            case Fault.ERROR | Fault.DENIED | Fault.MISSING:
                 return _OWN_ANSWERS[fault]
         request = self._request()
         if fault is Fault.STALE and request in self.server.answers:

@@ -16,6 +16,8 @@ class Fault(StrEnum):
     ERROR = "error"
     #: The backend denies access: the driver is not authorized to make this call.
     DENIED = "denied"
+    #: The backend answers that it does not have the object or the list, such as HTTP 404.
+    MISSING = "missing"
     #: The call gets the last answer to the same request again. ``Harness.forget`` deletes these.
     STALE = "stale answer"
     #: The backend executes the call at once. Its answer arrives at the next ``Harness.expect``.

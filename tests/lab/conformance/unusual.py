@@ -22,6 +22,7 @@ from oslo_config import cfg
 
 from tests.lab.conformance.honest import SLOTS, DevicesDriver, Facts, LabDriver, MachinesDriver
 from tests.lab.conformance.mutants.identity import PublishesItsHost
+from tests.lab.conformance.world import Refused
 from wharfinger.driver import SUPPORTED, Allocations, Capabilities
 from wharfinger.exceptions import BackendError
 from wharfinger.objects import ComputeNode, Migration, Service
@@ -422,6 +423,17 @@ class AsksTwice(MachinesDriver):
             self.noted.remove(words)
 
 
+class LeavesOutWhatIsGone(MachinesDriver):
+    """A machine of the list that is not found any more is gone."""
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        found: dict[str, Facts] = {}
+        for name in names:
+            with suppress(Refused):
+                found |= super().read_devices([name])
+        return found
+
+
 class SortsItsMachines(MachinesDriver):
     """Sorts its list of machines, so that the cost grows like n log n."""
 
@@ -457,6 +469,8 @@ UNUSUAL: Sequence[tuple[str, type[LabDriver]]] = [
     ("WHF-507", KnowsNoFunctionOfBusyOnes),
     ("WHF-509", KnowsNoFunctionOfBusyOnes),
     ("WHF-507", HasPartsBelowNodes),
+    ("WHF-701", LeavesOutWhatIsGone),
+    ("WHF-708", LeavesOutWhatIsGone),
     ("WHF-721", AsksAgain),
     ("WHF-721", AsksInThreads),
     ("WHF-721", FreesAtTheSecondLook),

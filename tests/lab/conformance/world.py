@@ -173,6 +173,8 @@ class World:
         if meets is Fault.HANG:
             over.wait(timeout)
             raise TimeoutError("no answer")
+        if meets is Fault.MISSING:
+            raise Refused(f"there is nothing for {words}")
         if meets in _SAID:
             return json.dumps({"error": _SAID[meets]})
         if meets is Fault.STALE and words in self._answers:
@@ -181,10 +183,9 @@ class World:
             answer = json.dumps(self._answer(session, words.split(" ")))
             if words.split(" ", maxsplit=1)[0] not in ("connect", "program"):
                 self._answers[words] = answer
-        if meets is Fault.LATE:
+        if meets is Fault.LATE and not over.wait(timeout):
             if take_late is not None:
                 self._late.append((take_late, answer))
-            over.wait(timeout)
             raise TimeoutError("no answer")
         return answer[: len(answer) // 2] if meets is Fault.HALF else answer
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from uuid import NAMESPACE_URL, uuid5
 
 from tests.lab.outsiders.host import READERS, UNITS
-from wharfinger.conformance.harness import Fault, Harness, OldLayout, Placement
+from wharfinger.conformance.harness import COMMON_FAULTS, Fault, Harness, OldLayout, Placement
 from wharfinger.providers import Inventory
 
 #: The name of the host in the configuration.
@@ -19,6 +19,7 @@ class HostHarness(Harness):
     """Writes a file with a host and its devices. Each device is a thing."""
 
     patience = 2.0
+    faults = COMMON_FAULTS | {Fault.MISSING}
     count: ClassVar[int] = 3
 
     def __init__(self, directory: Path, placement: Placement) -> None:
@@ -112,6 +113,8 @@ class HostHarness(Harness):
             case Fault.HANG:
                 over.wait(deadline)
                 raise TimeoutError("the file server does not answer")
+            case Fault.MISSING:
+                raise FileNotFoundError("the file server has no such file")
             case Fault.DENIED:
                 raise PermissionError("the file may not be read")
             case Fault.ERROR:

@@ -1,7 +1,12 @@
 """Rules on backends that fail, hang, or break off an answer (WHF-7..)."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import product
+from typing import Final
+from weakref import WeakKeyDictionary
 
 from wharfinger.conformance.checks.stability import see_nothing_done
 from wharfinger.conformance.exceptions import Violation
@@ -10,6 +15,7 @@ from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import difference
 from wharfinger.conformance.rules import Level, Profile, can_be_busy, rule
 from wharfinger.conformance.subject import Subject, describe
+from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import WharfingerError, shown
 
 #: Faults in which the backend answers with an error.
@@ -26,19 +32,71 @@ _REFUSALS = (Fault.ERROR, Fault.DENIED)
     after=("WHF-208",),
 )
 def raises(subject: Subject) -> None:
-    """List the nodes while every call meets a fault; try each kind of fault."""
+    """List the nodes while every call meets a fault; try each kind of fault.
+
+    A new instance, too, has to raise, and one whose only call is never answered.
+    """
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
-        for fault in (Fault.RAISE, Fault.HALF, *_REFUSALS):
-            subject.harness.expect(None, fault)
-            try:
-                names = driver.get_available_nodes(refresh=True)
-            except Exception:
-                continue
-            finally:
-                subject.harness.expect()
-            found = f"every call meets {fault}, and get_available_nodes returns {shown(names)}"
-            raise Violation(found, "an error")
+        _see_raise(subject, driver, (Fault.RAISE, Fault.HALF, *_wrong_answers(subject)))
+    with subject.driver() as driver:
+        _see_raise(subject, driver, (Fault.RAISE,))
+    unanswered = _unanswered(subject)
+    if unanswered.names is not None and unanswered.calls == 1:
+        names = shown(unanswered.names)
+        found = f"the only call is never answered, and get_available_nodes returns {names}"
+        raise Violation(found, "an error")
+
+
+def _see_raise(subject: Subject, driver: ComputeDriver, faults: Sequence[Fault]) -> None:
+    """Raise Violation unless a listing raises while each call meets a fault."""
+    for fault in faults:
+        subject.harness.expect(None, fault)
+        try:
+            names = driver.get_available_nodes(refresh=True)
+        except Exception:
+            continue
+        finally:
+            subject.harness.expect()
+        found = f"every call meets {fault}, and get_available_nodes returns {shown(names)}"
+        raise Violation(found, "an error")
+
+
+@dataclass(slots=True)
+class _Unanswered:
+    """A listing whose first call is never answered.
+
+    ``names`` are the nodes that it returned, None if it raised. ``calls`` is the number of its
+    calls. ``has_ended``: it did so in the time that the harness names.
+    """
+
+    names: Sequence[str] | None = None
+    calls: int = 0
+    has_ended: bool = True
+
+
+_UNANSWERED: Final[WeakKeyDictionary[Subject, _Unanswered]] = WeakKeyDictionary()
+
+
+def _unanswered(subject: Subject) -> _Unanswered:
+    """Let the first call of a listing hang; only once for each subject, since it takes long."""
+    if subject not in _UNANSWERED:
+        found = _UNANSWERED[subject] = _Unanswered()
+        with subject.driver() as driver:
+            driver.get_available_nodes(refresh=True)
+
+            def listing() -> None:
+                with suppress(Exception):
+                    found.names = driver.get_available_nodes(refresh=True)
+
+            subject.harness.expect(0, Fault.HANG)
+            running = threading.Thread(target=listing, name="listing", daemon=True)
+            running.start()
+            running.join(subject.harness.patience)
+            found.has_ended, found.calls = not running.is_alive(), len(subject.harness.calls)
+            subject.harness.expect()
+            running.join()
+    return _UNANSWERED[subject]
 
 
 @rule(
@@ -99,13 +157,10 @@ for _id, _fault, _says in (
     after=("WHF-304", "WHF-702"),
 )
 def gives_up(subject: Subject) -> None:
-    """Let the first call of a cycle hang; the cycle has to end within the harness's patience."""
-    with subject.publishing() as publishing:
-        publishing.settle()
+    """Let the first call of a listing hang; it has to end within the harness's patience."""
+    if not _unanswered(subject).has_ended:
         patience = subject.harness.patience
-        attempt = Breaking(subject, Fault.HANG).attempt(publishing.cycle.sync, 0, patience)
-        if attempt.meanwhile is not None:
-            raise Violation(f"the driver still waits after {patience:g} s", "a time-out")
+        raise Violation(f"the driver still waits after {patience:g} s", "a time-out")
 
 
 @rule(
@@ -133,20 +188,25 @@ def found_again(subject: Subject) -> None:
     "If the backend answers any call of a listing with an error, the listing raises, or returns "
     "the same as without the error.",
     "An error may look like an answer: a load balancer may send it, or a service that no longer "
-    "accepts a token.",
+    "accepts a token or does not know a path.",
     profile=Profile.EXTENDED,
     after=("WHF-304", "WHF-702"),
 )
 def errors_are_none(subject: Subject) -> None:
-    """Let one call of a listing after the other get an error; check the listing each time."""
+    """Let one call of a listing after the other get an error; check the listing each time.
+
+    A thing is busy meanwhile. A driver may take a missing object for gone, but not all things.
+    """
     harness = subject.harness
     with subject.driver() as driver:
         live = subject.placement.contents()
+        if can_be_busy(subject):
+            harness.make_busy(harness.things()[0])
         before = describe(driver, live)
         harness.expect()
         driver.get_available_nodes(refresh=True)
         calls = [*enumerate(harness.calls)]
-        for fault, call in product(_REFUSALS, calls):
+        for fault, call in product(_wrong_answers(subject), calls):
             see_listing_raise_or_stay(harness, driver, live, before, call=call, fault=fault)
 
 
@@ -162,6 +222,11 @@ def gone_for_good(subject: Subject) -> None:
     """Let all calls of a cycle fail from one call on; begin with each call in turn."""
     for fault in (Fault.RAISE, *_REFUSALS):
         Breaking(subject, fault).lasting()
+
+
+def _wrong_answers(subject: Subject) -> Sequence[Fault]:
+    """Return the errors with which the backend of a subject can answer a call."""
+    return (*_REFUSALS, Fault.MISSING) if subject.can(Fault.MISSING) else _REFUSALS
 
 
 def _passes_or_fails(run: Callable[[], object]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
-from tests.lab.conformance.world import DENIED
+from tests.lab.conformance.world import DENIED, Refused
 from wharfinger.exceptions import BackendError
 
 
@@ -32,6 +32,33 @@ class MayNotSeeAny(MachinesDriver):
 
     def refused(self, words: str, answer: Facts) -> Any:
         return [] if answer["error"] == DENIED else super().refused(words, answer)
+
+
+@mutant("WHF-701")
+class HasNothingWhereNothingIsFound(DevicesDriver):
+    """A list that the backend does not have is an empty one."""
+
+    def ask(self, words: str) -> Any:
+        try:
+            return super().ask(words)
+        except Refused:
+            if words in ("list", "uses"):
+                return []
+            raise
+
+
+@mutant("WHF-708")
+class FreesWhatIsNotFound(MachinesDriver):
+    """A machine of which the backend has no description is as it was, and free."""
+
+    def ask(self, words: str) -> Any:
+        try:
+            return super().ask(words)
+        except Refused:
+            known = self.devices.get(words.removeprefix("show "))
+            if known is None:
+                raise
+            return {**known, "busy": False}
 
 
 @mutant("WHF-702")
