@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from tempfile import TemporaryFile
 from typing import Final
 
+from wharfinger.conformance.backend_frames import BackendFrames
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.process_observer import Misuse, ProcessObserver
 from wharfinger.conformance.sleep_observer import SleepObserver
@@ -101,7 +102,7 @@ def _watched(driver: str) -> Iterator[str]:
     """Import a driver; yield a text for each change of the process."""
     logging.lastResort = logging.NullHandler()
     process = ProcessObserver()
-    sleeps = SleepObserver(process, None, object, frozenset())
+    sleeps = SleepObserver(process, BackendFrames(None, object), frozenset())
     threads = {*threading.enumerate()}
     with TemporaryFile() as printed:
         os.dup2(printed.fileno(), 1)

@@ -10,9 +10,12 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from wharfinger.conformance import process_state
+from wharfinger.conformance.backend_frames import BackendFrames
 from wharfinger.conformance.harness import Fault
+from wharfinger.conformance.idle_observer import IdleObserver
 from wharfinger.conformance.placement_diff import Contents
 from wharfinger.conformance.print_observer import PrintObserver
+from wharfinger.conformance.process_observer import Misuse
 from wharfinger.conformance.rules import can_be_busy
 from wharfinger.conformance.sleep_observer import SleepObserver
 from wharfinger.conformance.subject import Subject, as_contents, describe
@@ -45,7 +48,9 @@ class _Exercise:
     def __init__(self, subject: Subject) -> None:
         kind = subject.kind
         self._subject: Final = subject
-        self._sleeps = SleepObserver(subject.process, subject.declared, kind, _MAY_WAIT)
+        backend = BackendFrames(subject.declared, kind)
+        self._sleeps = SleepObserver(subject.process, backend, _MAY_WAIT)
+        self._idle = IdleObserver(backend, _MAY_WAIT)
         self._prints = PrintObserver(subject.process, kind.__module__.partition(".")[0])
         self._live: Contents = subject.placement.contents()
         self._mark: str | None = None
@@ -55,16 +60,25 @@ class _Exercise:
         """Make all calls to one instance, then the calls without changes to a second instance."""
         observers = self._subject.observers
         kept, before = [*observers], process_state.snapshot()
-        with self._prints.watching(), self._sleeps.watching_select():
-            observers += [self._prints, self._sleeps]
+        with self._prints.watching(), self._sleeps.watching_select(), self._idle.watching():
+            observers += [self._prints, self._sleeps, self._idle]
             try:
-                for work in (self._everything, self._ask):
-                    with self._connected():
-                        work()
+                self._call_all()
+                if waits := self._idle.take():
+                    # Other programs may have made the driver wait.
+                    self._subject.begin()
+                    self._call_all()
+                    for where in waits & self._idle.take():
+                        self._subject.process.note(Misuse.SLEEP, f"it waits ({where})", "some call")
             finally:
                 observers[:] = kept
         self._subject.process.look_at_patches("some call")
         self._subject.process.see_later_changes(before)
+
+    def _call_all(self) -> None:
+        for work in (self._everything, self._ask):
+            with self._connected():
+                work()
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
@@ -108,11 +122,12 @@ class _Exercise:
         harness = self._subject.harness
         for fault in _FAULTS:
             harness.expect(None, fault)
-            self._sleeps.is_off = True  # the driver may sleep between two attempts
+            # The driver may sleep between two attempts.
+            self._sleeps.is_off = self._idle.is_off = True
             self._ask()
             harness.expect()
             self._ask()  # the driver may connect again here
-            self._sleeps.is_off = False
+            self._sleeps.is_off = self._idle.is_off = False
             self._ask()
 
     def _program(self) -> None:

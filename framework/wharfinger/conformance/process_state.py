@@ -236,12 +236,14 @@ def _list_of_sys(name: str) -> Aspect:
 
 
 def _tracing() -> list[Any]:
-    return [sys.gettrace(), sys.getprofile()]
+    return [sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()]
 
 
 def _restore_tracing(before: list[Any]) -> None:
     sys.settrace(before[0])
     sys.setprofile(before[1])
+    threading.settrace(before[2])
+    threading.setprofile(before[3])
 
 
 # Logs and warnings.

@@ -14,14 +14,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from wharfinger.conformance.harness import Harness
+from wharfinger.conformance.backend_frames import BackendFrames
 from wharfinger.conformance.process_observer import Misuse, ProcessObserver
 
 #: Seconds that all calls together may sleep. Shorter waits than _NONE do not count.
@@ -29,6 +29,9 @@ _MOST: Final = 0.1
 _NONE: Final = 0.001
 #: C functions that only sleep.
 _SLEEPS: Final = (time.sleep, _signal.sigtimedwait, _signal.pause)
+#: Functions that read a clock, and how often a call may do that. More is a wait for a moment.
+_CLOCKS: Final = (time.monotonic, time.perf_counter, time.time)
+_READINGS: Final = 10_000
 #: The names of C functions that only change state that all threads share, by id.
 _CHANGES: Final = {
     id(one): one.__name__
@@ -59,25 +62,23 @@ class SleepObserver:
     def __init__(
         self,
         process: ProcessObserver,
-        harness: Harness | None,
-        driver: type,
+        backend: BackendFrames,
         free: frozenset[str],
     ) -> None:
         self._process: Final = process
+        self._backend: Final = backend
         self._free: Final = free
-        own = getattr(harness, "_harness", harness)
-        self._backend: Final = {id(one) for one in (own, *vars(own or self).values())}
-        theirs = {_file_of(kind) for kind in driver.__mro__}
-        self._backend_file: Final = None if _file_of(type(own)) in theirs else _file_of(type(own))
         self._slept = 0.0
         self._method = ""
         self._since: Final[list[float]] = []
+        self._readings = 0
         self.is_off = False
 
     def before(self, method: str) -> None:
         """Watch every function call from now on."""
         self._method = method
         self._since.clear()
+        self._readings = 0
         sys.setprofile(self._profile)
 
     def after(self, method: str) -> None:
@@ -106,12 +107,14 @@ class SleepObserver:
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
-            if _sleeps(argument):
+            if _is_one_of(_SLEEPS, argument):
                 self._since.append(time.monotonic())
-            elif id(argument) in _CHANGES and not self._is_of_backend(frame):
+            elif _is_one_of(_CLOCKS, argument):
+                self._read_clock(frame)
+            elif id(argument) in _CHANGES and not self._backend.is_running(frame):
                 self._process.note(Misuse.STATE, f"{_CHANGES[id(argument)]}()", self._method)
         elif event in ("c_return", "c_exception"):
-            if _sleeps(argument) and self._since:
+            if _is_one_of(_SLEEPS, argument) and self._since:
                 self._add(self._since.pop(), frame, argument.__qualname__)
         elif (code := frame.f_code) is _WAIT or _is_selector(frame):
             if event == "call":
@@ -137,6 +140,12 @@ class SleepObserver:
             if _PROGRAM.search(command) and not self._is_free(frame):
                 self._process.note(Misuse.SLEEP, command[:80], self._method)
 
+    def _read_clock(self, frame: FrameType) -> None:
+        """Count how often a call reads a clock."""
+        self._readings += 1
+        if self._readings == _READINGS and not self._is_free(frame):
+            self._process.note(Misuse.SLEEP, "it reads the clock again and again", self._method)
+
     def _add(self, start: float, frame: FrameType | None, what: str) -> None:
         slept = time.monotonic() - start
         if slept < _NONE or frame is None or self._is_free(frame):
@@ -149,31 +158,13 @@ class SleepObserver:
     def _is_free(self, frame: FrameType) -> bool:
         if self.is_off or not self._method or self._method in self._free:
             return True
-        return self._is_of_backend(frame)
-
-    def _is_of_backend(self, frame: FrameType) -> bool:
-        caller: FrameType | None = frame
-        while caller is not None and caller.f_code.co_filename != _OBSERVED:
-            if id(caller.f_locals.get("self")) in self._backend:
-                return True
-            if caller.f_code.co_filename == self._backend_file:
-                return True
-            caller = caller.f_back
-        return False
+        return self._backend.is_running(frame)
 
 
-#: The file with the function of the kit that calls a driver's methods.
-_OBSERVED: Final = str(Path(__file__).with_name("driver_observer.py"))
-
-
-def _sleeps(function: Any) -> bool:
-    return any(function is one for one in _SLEEPS)
+def _is_one_of(functions: Sequence[Any], function: Any) -> bool:
+    return any(function is one for one in functions)
 
 
 def _is_selector(frame: FrameType) -> bool:
     code = frame.f_code
     return code.co_name == "select" and code.co_filename.endswith("selectors.py")
-
-
-def _file_of(kind: type) -> str | None:
-    return getattr(sys.modules.get(kind.__module__), "__file__", None)

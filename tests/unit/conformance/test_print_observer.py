@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from wharfinger.conformance.backend_frames import BackendFrames
 from wharfinger.conformance.print_observer import PrintObserver
 from wharfinger.conformance.process_observer import Misuse, ProcessObserver
 from wharfinger.conformance.sleep_observer import SleepObserver
@@ -63,7 +64,8 @@ def test_sleep_observer_notes_a_sleep_of_the_driver_and_not_of_its_backend(
     process: ProcessObserver,
 ) -> None:
     backend = Backend()
-    sleeps = SleepObserver(process, backend, Backend, frozenset({"program"}))  # type: ignore[arg-type]
+    frames = BackendFrames(backend, Backend)  # type: ignore[arg-type]
+    sleeps = SleepObserver(process, frames, frozenset({"program"}))
 
     for method in ("init_host", "program"):
         sleeps.before(method)

@@ -1,0 +1,130 @@
+"""An observer of the calls to a driver that sees a call wait while its backend is not asked.
+
+It looks at the calling thread many times per second. What the thread waits with does not matter: a
+lock, a selector, a socket, or a thread that sleeps.
+"""
+
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Iterator, Set
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from wharfinger.conformance.backend_frames import BackendFrames
+
+#: Seconds between two looks, and after which a look is too late to say what was between.
+_PACE: Final = 0.005
+_LATE: Final = 0.02
+#: Seconds of one wait that count, and of all waits in one line that are too many.
+_LEAST: Final = 0.05
+_MOST: Final = 0.1
+#: Waits in one line: the first one may be an import.
+_TIMES: Final = 2
+_LIBRARY: Final = sysconfig.get_path("stdlib")
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A moment of a call in which its thread waits. Two are equal if it has not run in between."""
+
+    call: int
+    frame: int
+    instruction: int
+    processor_time: int
+    where: str
+
+
+class IdleObserver:
+    """Finds the lines in which calls wait for nothing.
+
+    Waits for a child process, in ``cleanup_host``, in the methods ``free`` and while ``is_off`` do
+    not count.
+    """
+
+    def __init__(self, backend: BackendFrames, free: Set[str]) -> None:
+        self.is_off = False
+        self._backend: Final = backend
+        self._free: Final = free | {"cleanup_host"}
+        self._calls = 0
+        #: The number of the call that runs, and the ids of its thread in Python and in Linux.
+        self._call: tuple[int, int, int] | None = None
+        #: The seconds of each wait, by the line.
+        self._waits: dict[str, list[float]] = {}
+
+    def before(self, method: str) -> None:
+        """Look at the thread from now on."""
+        self._calls += 1
+        if not self.is_off and method not in self._free:
+            self._call = self._calls, threading.get_ident(), threading.get_native_id()
+
+    def after(self, method: str) -> None:
+        """Look no more."""
+        self._call = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Look meanwhile."""
+        over = threading.Event()
+        looking = threading.Thread(target=self._run, args=(over,), name="idle", daemon=True)
+        looking.start()
+        try:
+            yield
+        finally:
+            over.set()
+            looking.join()
+
+    def take(self) -> set[str]:
+        """Return the lines in which calls have waited too long, and forget them."""
+        waits, self._waits = self._waits, {}
+        return {
+            where
+            for where, seconds in waits.items()
+            if len(seconds) >= _TIMES and sum(seconds) >= _MOST
+        }
+
+    def _run(self, over: threading.Event) -> None:
+        last: _Look | None = None
+        idle, then = 0.0, time.monotonic()
+        while not over.wait(_PACE):
+            look, now = self._look(), time.monotonic()
+            if look is not None and look == last and now - then < _LATE:
+                idle += now - then
+            else:
+                if last is not None and idle >= _LEAST:
+                    self._waits.setdefault(last.where, []).append(idle)
+                idle = 0.0
+            last, then = look, now
+
+    def _look(self) -> _Look | None:
+        """Return what the thread waits in; None if it runs, or waits for the backend."""
+        call = self._call
+        if call is None:
+            return None
+        number, ident, native = call
+        with suppress(OSError):  # the thread has ended
+            task = Path(f"/proc/self/task/{native}")
+            is_waiting = (task / "stat").read_text().rpartition(") ")[2].startswith("S")
+            ran = int((task / "schedstat").read_text().split()[0])
+            frame = sys._current_frames().get(ident)
+            if (
+                is_waiting
+                and frame is not None
+                and not (task / "children").read_text()
+                and not self._backend.is_asked()
+            ):
+                return _Look(number, id(frame), frame.f_lasti, ran, _line_of(frame))
+        return None
+
+
+def _line_of(frame: FrameType) -> str:
+    """Return the innermost line that is not in Python's own library."""
+    caller: FrameType | None = frame
+    while caller is not None and caller.f_code.co_filename.startswith(_LIBRARY):
+        caller = caller.f_back
+    shown = caller or frame
+    return f"{Path(shown.f_code.co_filename).name}:{shown.f_lineno}"
