@@ -12,8 +12,9 @@ from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject, describe, listed
 from wharfinger.driver import ComputeDriver
 
-#: The name of another host. It also replaces the name of a node in the configuration.
-_HOST: Final = "conformance-elsewhere"
+#: The name of another host, which begins and ends like the name of this one. It also replaces
+#: the name of a node in the configuration.
+_ELSEWHERE: Final = "{0}-elsewhere-{0}"
 
 
 @rule(
@@ -35,9 +36,10 @@ def differs_on_another_host(subject: Subject) -> None:
     name = subject.instance_name
     with subject.driver() as driver:
         here = _uuids(subject, driver)
+        host = _ELSEWHERE.format(driver.host)
     if subject.can("second_host"):
         text = subject.harness.second_host(name)
-        with subject.driver_elsewhere(_HOST, text) as driver:
+        with subject.driver_elsewhere(host, text) as driver:
             there = _uuids(subject, driver)
         if both := sorted(here.keys() & there.keys()):
             raise Violation(f"{', '.join(both[:3])}: on both hosts", "different names on each host")
@@ -46,7 +48,7 @@ def differs_on_another_host(subject: Subject) -> None:
     text = subject.harness.configuration(name)
     for configuration in _configurations(text, [*here]):
         try:
-            with subject.driver_elsewhere(_HOST, configuration) as driver:
+            with subject.driver_elsewhere(host, configuration) as driver:
                 there = _uuids(subject, driver)
         except Exception:
             continue  # the driver reports that the backend does not know this host
@@ -81,4 +83,4 @@ def _configurations(text: str, names: list[str]) -> Iterator[str]:
     for name in names:
         given = re.compile(rf"^([ \t]*\w+[ \t]*[=:][ \t]*){re.escape(name)}[ \t]*$", re.MULTILINE)
         if given.search(text):
-            yield given.sub(rf"\g<1>{_HOST}", text)
+            yield given.sub(rf"\g<1>{_ELSEWHERE.format(name)}", text)

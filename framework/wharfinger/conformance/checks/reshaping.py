@@ -213,7 +213,7 @@ def moved_alike(subject: Subject) -> None:
 @rule(
     "WHF-606",
     Level.MUST,
-    "After a reshape, the totals of each thing are the same as while no instance uses the thing.",
+    "After a reshape, the totals of each provider are the same as while no instance uses it.",
     "A total is the sum of used and free inventory. Placement subtracts the allocations.",
     profile=Profile.EXTENDED,
     supports="reshape",
@@ -228,14 +228,13 @@ def totals_of_all(subject: Subject) -> None:
     with subject.publishing() as publishing:
         _publish_old(subject, publishing, layout)
         after = publishing.settle()
-    for thing in subject.harness.things():
-        if thing in before and thing in after:
-            unused, used = (
-                {kind: one.total for kind, one in contents[thing].inventories.items()}
-                for contents in (before, after)
-            )
-            if used != unused:
-                raise Violation(f"{thing}: totals {used}", f"totals {unused}")
+    for name in sorted(before.keys() & after.keys()):
+        unused, used = (
+            {kind: one.total for kind, one in contents[name].inventories.items()}
+            for contents in (before, after)
+        )
+        if used != unused:
+            raise Violation(f"{name}: totals {used}", f"totals {unused}")
 
 
 @dataclass(frozen=True, slots=True)

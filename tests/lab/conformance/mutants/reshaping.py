@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import cycle
 
-from tests.lab.conformance.honest import UNITS, DevicesDriver, Facts, Held
+from tests.lab.conformance.honest import SLOTS, UNITS, DevicesDriver, Facts, Held
 from tests.lab.conformance.mutants import mutant
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError
@@ -137,3 +137,15 @@ class PublishesTheRest(DevicesDriver):
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         used = sum(one.get(name, 0) for one in self.uses.values())
         return super().inventory(name, {**facts, "units": facts["units"] - used})
+
+
+@mutant("WHF-606")
+class CountsTheInstancesOfTheNode(DevicesDriver):
+    """Its node has less slots while there are instances."""
+
+    def describe_root(self, tree: ProviderTree, node: str) -> None:
+        super().describe_root(tree, node)
+        slots = 8 - len(self.uses)
+        tree.update_inventory(
+            node, {SLOTS: Inventory(total=slots, max_unit=slots, allocation_ratio=4.0)}
+        )
