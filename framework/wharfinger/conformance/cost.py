@@ -11,6 +11,13 @@ from typing import Any, Final
 from wharfinger.conformance.driver_observer import CallObserver
 from wharfinger.conformance.subject import Subject
 
+#: Processor times below this are too short to be compared, in units of ``processor_time_of``.
+_SHORT: Final = 100.0
+#: The most by which the increase of a linear time grows when the things double; a quadratic one
+#: grows by 4.
+_INCREASE_OF_TIME: Final = 2.6
+#: A time that grows by more than this when the things double is not linear; 4 is quadratic.
+_GROWTH_OF_TIME: Final = 2.5
 #: Iterations of the loop whose time shows how fast the processor is at the moment.
 _LOOPS: Final = 50_000
 
@@ -83,6 +90,14 @@ def is_quadratic(figures: Sequence[float], most: float, slack: float) -> bool:
     """
     one, two, four = figures
     return four - two > most * max(two - one, 0) + slack
+
+
+def takes_quadratic_time(times: Sequence[float]) -> bool:
+    """Return whether the last three times, each for twice as many things, grow quadratically."""
+    last = times[-3:]
+    if len(last) < len(range(3)) or last[-1] < _SHORT:
+        return False
+    return last[-1] > _GROWTH_OF_TIME * last[-2] and is_quadratic(last, _INCREASE_OF_TIME, 0)
 
 
 def _files_of_harness(subject: Subject) -> Iterator[str]:

@@ -3,14 +3,17 @@
 The framework polls the feed with the mark of its last poll (WHF-911 to 920).
 """
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
+from wharfinger.conformance.cost import processor_time_of, takes_quadratic_time
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.feed_follower import Changes, Follower, soon
-from wharfinger.conformance.growing import sizes
+from wharfinger.conformance.growing import seconds_run, sizes
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import Contents, difference, is_reserved
 from wharfinger.conformance.rules import Level, Profile, can_be_busy, rule
@@ -22,6 +25,7 @@ from wharfinger.conformance.subject import (
     listed,
     sound,
 )
+from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import WharfingerError, shown
 
 #: Seconds within which a feed has to name a change: it need not call its backend in each poll.
@@ -49,6 +53,16 @@ _EVENTS: Final = 4
 #: The most changes between two polls, and the seconds for making them.
 _CHANGES: Final = 128
 _MAKING: Final = 2.0
+#: How often one thing becomes busy and free again before polls whose time is measured: at least,
+#: and at most. The number of measurements of each poll.
+_FEWEST_TIMED: Final = 256
+_MOST_TIMED: Final = 8192
+_RUNS: Final = 3
+#: The calls of a poll during which a thing changes, and seconds for the backend to answer a call.
+_MIDWAY: Final = 3
+_ANSWERED: Final = 0.05
+#: Seconds until a feed names a node whose things it watches.
+_NAMED: Final = 1.0
 
 
 @rule(
@@ -100,6 +114,44 @@ def feeds(subject: Subject) -> None:
             see(lambda now: new in now, f"+ {new}")
         else:
             raise NotShown("the harness can make no change that a feed would have to name")
+    _see_named_nodes_as_now(subject)
+
+
+def _see_named_nodes_as_now(subject: Subject) -> None:
+    """Remove a thing below a node, and put it back; compare a named node with a new instance's."""
+    harness = subject.harness
+    with subject.driver() as driver:
+        follower = Follower(subject, driver)
+        follower.list_all()
+        thing = harness.things()[0]
+        if follower.described[thing].provider.parent_uuid is None:
+            return
+        node = follower.node_of(thing)
+        for change, what in ((harness.remove, "removed"), (harness.put_back, "put back")):
+            change(thing)
+            if not soon(lambda: node in follower.poll(), _NAMED):
+                continue  # a feed may leave it to complete listings what is there
+            with subject.driver() as other:
+                expected = _figures_of(subject, other, refresh=True)
+
+            def is_as_expected() -> bool:
+                follower.poll()
+                return _figures_of(subject, driver) == expected  # noqa: B023
+
+            if not _soon(is_as_expected):
+                text = f"{thing} is {what}, a poll names {node}, and the driver describes "
+                raise Violation(text + ", ".join(_figures_of(subject, driver)), ", ".join(expected))
+
+
+def _figures_of(
+    subject: Subject, driver: ComputeDriver, *, refresh: bool = False
+) -> dict[str, tuple[object, object]]:
+    """Return the inventories and traits of all providers that a driver describes, by name."""
+    described = describe(driver, subject.placement.contents(), refresh=refresh)
+    return {
+        name: (one.provider.inventories, one.provider.traits)
+        for name, one in sorted(described.items())
+    }
 
 
 @rule(
@@ -192,7 +244,8 @@ def feeds_or_raises(subject: Subject) -> None:
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
         _, mark = driver.changed_nodes(None)
-        for fault in (Fault.RAISE, Fault.ERROR, Fault.DENIED, Fault.HALF):
+        faults = (Fault.RAISE, Fault.ERROR, Fault.DENIED, Fault.HALF, Fault.MISSING)
+        for fault in [one for one in faults if subject.can(one)]:
             _see_raised(subject, lambda: driver.changed_nodes(mark), fault)
     changes = Changes(subject)
     subject.harness.grow(max(0, len(_FAULTS) - len(subject.harness.things())))
@@ -344,7 +397,7 @@ def _named_until(follower: Follower, node: str) -> set[str]:
     "WHF-917",
     Level.MUST,
     "The change feed names each node that changes after the driver has returned the first mark, "
-    "also before the first listing and before the first poll.",
+    "also before the first listing, before the first poll, and during a poll.",
     "The framework gets the first mark, then lists all nodes, and polls seconds later.",
     profile=Profile.EXTENDED,
     supports="change_feed",
@@ -367,6 +420,53 @@ def feeds_from_the_first_mark(subject: Subject) -> None:
             follower.list_all()
             changes.make(late, described.get(late))
             _see_changes(follower, changes, [early, late], "between the first mark and a poll: ")
+    if subject.can(Fault.LATE):
+        _see_changes_during_polls(subject, changes)
+
+
+def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:
+    """Change a thing when the backend has answered a call of a poll, before its next call."""
+    things = [subject.add() for _ in range(2 * _MIDWAY)]
+    with subject.driver() as driver:
+        follower = Follower(subject, driver)
+        follower.list_all()
+        for at, (early, late) in enumerate(zip(things, things[_MIDWAY:], strict=False)):
+            described = follower.described
+            changes.make(early, described.get(early))
+            is_met = _poll_with_a_change(
+                subject,
+                follower,
+                at,
+                lambda: changes.make(late, described.get(late)),  # noqa: B023
+            )
+            when = f"a thing changes after call {at} of a poll: "
+            _see_changes(follower, changes, [early, late], when)
+            if not is_met:
+                return
+
+
+def _poll_with_a_change(
+    subject: Subject, follower: Follower, at: int, change: Callable[[], None]
+) -> bool:
+    """Poll, and make a change while an answer is on its way; return whether there was that call."""
+    harness = subject.harness
+
+    def poll() -> None:
+        with suppress(Exception):  # the driver may have waited too long
+            follower.poll()
+
+    harness.expect(at, Fault.LATE)
+    polling = threading.Thread(target=poll, name="poll", daemon=True)
+    polling.start()
+    while polling.is_alive() and len(harness.calls) <= at:
+        polling.join(0.01)
+    is_met = len(harness.calls) > at
+    if is_met:
+        time.sleep(_ANSWERED)
+    change()
+    harness.expect()
+    polling.join()
+    return is_met
 
 
 @rule(
@@ -425,14 +525,18 @@ def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str
 @rule(
     "WHF-919",
     Level.MUST,
-    "The change feed names all nodes that have changed, even if many change at once.",
+    "The change feed names all nodes that have changed, even if many change at once. Its cost "
+    "grows linearly with the number of changes.",
     "When a room loses its power, hundreds of nodes change at once.",
     profile=Profile.EXTENDED,
     supports="change_feed",
     after=("WHF-911",),
 )
 def feeds_all(subject: Subject) -> str:
-    """Change as many things as a few seconds allow, and poll until all changes are seen."""
+    """Change as many things as a few seconds allow, and poll until all changes are seen.
+
+    Then change one thing again and again, and measure polls with the mark from before.
+    """
     changes = Changes(subject)
     with subject.driver() as driver:
         for _ in sizes(subject, most=_CHANGES):
@@ -448,7 +552,37 @@ def feeds_all(subject: Subject) -> str:
             changes.make(thing, follower.described.get(thing))
             changed.append(thing)
         _see_changes(follower, changes, changed, f"{len(changed)} things have changed: ")
+    if can_be_busy(subject) and takes_quadratic_time(_times_of_polls(subject)):
+        # Other programs may have slowed one series of measurements down.
+        times = _times_of_polls(subject)
+        if takes_quadratic_time(times):
+            costs = ", ".join(f"{one:.0f}" for one in times[-3:])
+            text = f"processor time of a poll: {costs}, each with twice as many changes"
+            raise Violation(text, "linear growth")
     return f"of {len(changed)} changes at once"
+
+
+def _times_of_polls(subject: Subject) -> list[float]:
+    """Return the processor times of polls with twice as many changes of one thing each time."""
+    subject.begin()
+    harness = subject.harness
+    thing = harness.things()[0]
+    times: list[float] = []
+    with subject.driver() as driver:
+        driver.get_available_nodes(refresh=True)
+        _, mark = driver.changed_nodes(None)
+        count, made = _FEWEST_TIMED, 0
+        while count <= _MOST_TIMED and not takes_quadratic_time(times):
+            began, end = seconds_run(), time.monotonic() + _MAKING
+            for _ in range(count - made):
+                harness.make_busy(thing)
+                harness.make_free(thing)
+                if time.monotonic() > end and seconds_run() - began > _MAKING:
+                    return times
+            made = count
+            times.append(processor_time_of(subject, lambda: driver.changed_nodes(mark), _RUNS))
+            count *= 2
+    return times
 
 
 @rule(

@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from wharfinger.conformance.cost import is_quadratic, lines_of, processor_time_of
+from wharfinger.conformance.cost import (
+    is_quadratic,
+    lines_of,
+    processor_time_of,
+    takes_quadratic_time,
+)
 from wharfinger.conformance.exceptions import Unproven, Violation
 from wharfinger.conformance.growing import sizes
 from wharfinger.conformance.placement_diff import Contents, difference
@@ -27,15 +32,10 @@ _TOO_FEW: Final = "; the harness could not make more in a few seconds, and pages
 _TRACED: Final = 512
 _TIMED: Final = 64
 _RUNS: Final = 3
-#: Processor times below this are too short to be compared, in the unit of ``cost``.
-_SHORT: Final = 100.0
 #: Seconds for all measurements with one number of things.
 _CHEAP: Final = 8.0
 #: The most by which the increase of a linear cost grows when the things double; see ``cost``.
 _INCREASE: Final = 2.5
-_INCREASE_OF_TIME: Final = 2.6
-#: A time that grows by more than this when the things double is not linear; 4 is quadratic.
-_GROWTH_OF_TIME: Final = 2.5
 #: Increases of a cost that do not count.
 _SLACK: Final = {"calls to the backend": 6, "lines of Python": 500}
 
@@ -73,10 +73,10 @@ def linear(subject: Subject) -> str:
             if is_quadratic([cost for _, cost in three], _INCREASE, _SLACK[what]):
                 raise Violation(_message(what, three), "linear growth")
     # Other programs may have disturbed the measurements. So measure again.
-    if _takes_quadratic_time(costs):
+    if takes_quadratic_time(_times(costs)):
         subject.begin()
         again, refused = _costs(subject)
-        if _takes_quadratic_time(again):
+        if takes_quadratic_time(_times(again)):
             text = _message(
                 "processor time", [(one.things, round(one.time or 0)) for one in again[-3:]]
             )
@@ -199,12 +199,8 @@ def _ask_all(driver: ComputeDriver, live: Contents, *, refresh: bool = False) ->
     driver.get_problems()
 
 
-def _takes_quadratic_time(costs: Sequence[_Cost]) -> bool:
-    """Return whether the processor time of the largest three sizes grows quadratically."""
-    times = [one.time for one in costs if one.time is not None][-3:]
-    if len(times) < len(range(3)) or times[-1] < _SHORT:
-        return False
-    return times[-1] > _GROWTH_OF_TIME * times[-2] and is_quadratic(times, _INCREASE_OF_TIME, 0)
+def _times(costs: Sequence[_Cost]) -> list[float]:
+    return [one.time for one in costs if one.time is not None]
 
 
 def _message(what: str, figures: Sequence[tuple[int, object]]) -> str:

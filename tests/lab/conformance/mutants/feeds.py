@@ -239,3 +239,36 @@ class NamesAFixedShare(MachinesDriver):
     def changed(self, devices: set[str]) -> set[str]:
         named = super().changed(devices)
         return named | {*sorted(self.devices)[::3]} if named else named
+
+
+@mutant("WHF-911")
+class FindsNoOtherDevices(DevicesDriver):
+    """What its feed names is read again, and what has come since the listing is left out."""
+
+    def news(self, since: str) -> tuple[set[str], str]:
+        known = {*self.devices}
+        changed, mark = super().news(since)
+        self.devices = {name: one for name, one in self.devices.items() if name in known}
+        return changed, mark
+
+
+@mutant("WHF-917")
+class AsksForTheMarkLast(DevicesDriver):
+    """It asks which mark is the last one when it has read the devices."""
+
+    def news(self, since: str) -> tuple[set[str], str]:
+        changed, _ = super().news(since)
+        return changed, str(self.ask("events")["last"])
+
+
+@mutant("WHF-919")
+class ComparesEventsWithEachOther(MachinesDriver):
+    """It compares each event with all those before it."""
+
+    def news(self, since: str) -> tuple[set[str], str]:
+        events = self.ask(f"events {since}")["changed"]
+        seen: list[tuple[int, str]] = []
+        for event in enumerate(events):
+            assert event not in seen
+            seen.append(event)
+        return super().news(since)
