@@ -1,6 +1,7 @@
 """Rules on totals and traits: the driver publishes those of each thing in the backend."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
@@ -15,8 +16,8 @@ from wharfinger.conformance.placement_diff import (
     without,
 )
 from wharfinger.conformance.rules import Level, Profile, rule
-from wharfinger.conformance.subject import Publishing, Subject
-from wharfinger.providers import Inventory
+from wharfinger.conformance.subject import Publishing, Subject, as_contents, describe
+from wharfinger.providers import Inventory, Provider
 
 #: A consumer that has a part of each provider.
 _CONSUMER: Final = str(uuid5(NAMESPACE_URL, "wharfinger.conformance/consumer"))
@@ -47,7 +48,7 @@ def as_the_backend_has_it(subject: Subject) -> None:
     "WHF-313",
     Level.MUST,
     "When a total or trait of a thing changes in the backend, the next complete cycle publishes "
-    "the change of that thing, and of no other.",
+    "the change of that thing, and of no other, also when a total becomes smaller again.",
     "Hardware is repaired, extended and reconfigured. A driver that reads a figure only once "
     "publishes a wrong one after that.",
     profile=Profile.EXTENDED,
@@ -71,6 +72,28 @@ def follows_changes(subject: Subject) -> None:
             see_as_expected(subject, after)
         publishing.restart()
         see_nothing_done(subject, after, publishing.cycle.sync())
+    _see_first_figures_again(subject)
+
+
+def _see_first_figures_again(subject: Subject) -> None:
+    """Describe changed things, and reset the backend; compare the figures with a new instance's."""
+    with subject.driver() as driver:
+        describe(driver, subject.placement.contents())
+        subject.begin()
+        live = subject.placement.contents()
+        with suppress(Exception):  # it may have to connect again
+            driver.get_available_nodes(refresh=True)
+        found = as_contents(describe(driver, live))
+        with subject.driver() as other:
+            expected = as_contents(describe(other, live))
+    for name in sorted(found.keys() & expected.keys()):
+        if _figures(found[name]) != _figures(expected[name]):
+            both = ({name: one[name]} for one in (expected, found))
+            raise Violation(f"figures of before a reset: {difference(*both)}", "no difference")
+
+
+def _figures(provider: Provider) -> tuple[object, object]:
+    return provider.inventories, provider.traits
 
 
 @rule(

@@ -212,3 +212,16 @@ class DescribesTheNodeOnce(MachinesDriver):
 
     def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
         return super().inventory(name, facts) | {"DISK_GB": Inventory(total=facts["units"])}
+
+
+@mutant("WHF-313")
+class NeverHasLess(DevicesDriver):
+    """It takes a smaller number of units for an error of the backend, and keeps the larger one."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.most: dict[str, int] = {}
+
+    def inventory(self, name: str, facts: Facts) -> dict[str, Inventory]:
+        self.most[name] = max(facts["units"], self.most.get(name, 0))
+        return super().inventory(name, {**facts, "units": self.most[name]})
