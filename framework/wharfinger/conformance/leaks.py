@@ -1,9 +1,11 @@
 """Search for leaks of a driver: repeat its calls until no resource grows any more."""
 
 import gc
+import itertools
 import logging
 import os
 import sys
+import tempfile
 import threading
 import time
 import tracemalloc
@@ -21,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import Contents
-from wharfinger.conformance.side_effects import open_files
+from wharfinger.conformance.side_effects import open_files, watching_files
 from wharfinger.conformance.subject import Subject, as_contents, describe
 from wharfinger.driver import ComputeDriver
 from wharfinger.reconcile import driver_instance_loader
@@ -98,7 +100,7 @@ class _Search:
 
     def run(self) -> Mapping[Kind, str]:
         """Repeat each kind of work; return a sentence for each resource that leaks."""
-        with self._unobserved(), _tracing(), _frozen():
+        with self._unobserved(), _tracing(), _frozen(), watching_files() as made:
             with self._subject.driver() as driver:
                 self._repeat(_Work("cycle", lambda: self._cycle(driver), 5, 1200, 16))
                 self._repeat(_Work("set of questions", lambda: self._ask(driver), 5, 1200, 16))
@@ -108,7 +110,29 @@ class _Search:
                     self._repeat(_Work("programming", program, 2, 16, 3000))
             # The configuration is read each time.
             self._repeat(_Work("new instance", self._live_once, 3, 16, 3000))
+        if left := sorted(path for path in made if self._is_left(Path(path))):
+            more = f" and {len(left) - 1} more" * (len(left) > 1)
+            self._found.setdefault(Kind.FILES, f"left behind: {left[0]}{more}")
         return self._found
+
+    def _is_left(self, path: Path) -> bool:
+        """Return whether a file is left in a directory that the driver shares with all programs.
+
+        These are the directory of temporary files, the home directory and the working directory.
+        Files below a directory of the kit, of the harness or of the configuration do not count.
+        """
+        subject = self._subject
+        shared = {Path(tempfile.gettempdir()), Path.home(), Path.cwd()}
+        inside = [path, *itertools.takewhile(lambda one: one not in shared, path.parents)]
+        if not path.exists() or inside[-1].parent not in shared:
+            return False
+        own = {subject.state_path.parent}
+        if subject.has_harness:
+            own.add(subject.harness.directory)
+        configured = "".join(file.read_text() for file in subject.files())
+        return not any(
+            one in own or one.name == "__pycache__" or str(one) in configured for one in inside
+        )
 
     @contextmanager
     def _unobserved(self) -> Iterator[None]:

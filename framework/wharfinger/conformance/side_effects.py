@@ -3,8 +3,9 @@
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from wharfinger.conformance import process_state
@@ -28,24 +29,24 @@ _EVENTS: Final = frozenset(
     }
 )
 _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+#: Audit events of calls that make a file or a directory, and the argument that is its path.
+_MAKING: Final = {"os.link": 1, "os.mkdir": 0, "os.rename": 1, "os.symlink": 1}
+
+
+#: The most files that a watch keeps.
+_KEPT: Final = 64
 
 
 class _Watch:
-    """Records audit events of the present thread and of threads that start later."""
+    """Observes the audit events of the present thread and of threads that start later."""
 
-    def __init__(self) -> None:
-        self.seen: list[str] = []
+    def __init__(self, note: Callable[[str, tuple[Any, ...]], None]) -> None:
+        self._note: Final = note
         self._others = {one.ident for one in threading.enumerate()} - {threading.get_ident()}
 
     def note(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if threading.get_ident() in self._others:
-            return
-        if event == "open":
-            path, _mode, flags = arguments
-            if isinstance(flags, int) and flags & _WRITING and not isinstance(path, int):
-                self.seen.append(f"{path} opened for writing")
-        elif event in _EVENTS:
-            self.seen.append(f"{event} {' '.join(map(repr, arguments))[:80]}".rstrip())
+        if threading.get_ident() not in self._others:
+            self._note(event, arguments)
 
 
 _WATCHES: Final[list[_Watch]] = []
@@ -59,20 +60,61 @@ def watching() -> Iterator[list[str]]:
     Side effects are calls that act outside the process, changes of the process's shared state, and
     started threads. Calls of C libraries are recorded only if they raise audit events.
     """
+    seen: list[str] = []
+
+    def note(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _mode, flags = arguments
+            if isinstance(flags, int) and flags & _WRITING and not isinstance(path, int):
+                seen.append(f"{path} opened for writing")
+        elif event in _EVENTS:
+            seen.append(f"{event} {' '.join(map(repr, arguments))[:80]}".rstrip())
+
+    threads, state = {*threading.enumerate()}, process_state.snapshot()
+    with _noting(note):
+        yield seen
+        changes = process_state.changes(state, process_state.snapshot())
+        seen += [f"{change} changed" for change in changes]
+        started = {*threading.enumerate()} - threads
+        seen += sorted(f"thread {one.name} started" for one in started)
+
+
+@contextmanager
+def watching_files() -> Iterator[set[str]]:
+    """Yield a set that gets the paths of the files and directories that the block makes.
+
+    It forgets those that are gone, and keeps a few of very many.
+    """
+    made: set[str] = set()
+
+    def note(event: str, arguments: tuple[Any, ...]) -> None:
+        path: object = None
+        if event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_CREAT:
+            path = arguments[0]
+        elif event in _MAKING:
+            path = arguments[_MAKING[event]]
+        if not isinstance(path, str | bytes | os.PathLike):
+            return
+        if len(made) >= _KEPT:
+            made.difference_update([one for one in made if not Path(one).exists()])
+        if len(made) < _KEPT:
+            made.add(str(Path(os.fsdecode(path)).absolute()))
+
+    with _noting(note):
+        yield made
+
+
+@contextmanager
+def _noting(note: Callable[[str, tuple[Any, ...]], None]) -> Iterator[None]:
     if not _HOOKED:
         _HOOKED.append(True)  # Python cannot remove an audit hook
         sys.addaudithook(_note)
-    watch = _Watch()
-    threads, state = {*threading.enumerate()}, process_state.snapshot()
+    watch = _Watch(note)
     _WATCHES.append(watch)
     try:
-        yield watch.seen
+        yield
     finally:
         _WATCHES.remove(watch)
-        changes = process_state.changes(state, process_state.snapshot())
-        watch.seen += [f"{change} changed" for change in changes]
-        started = {*threading.enumerate()} - threads
-        watch.seen += sorted(f"thread {one.name} started" for one in started)
 
 
 def open_files() -> int:

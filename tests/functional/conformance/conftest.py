@@ -1,5 +1,6 @@
 """Fixtures for tests of the conformance kit: the tests' Placement, and installed test drivers."""
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,9 @@ def examiner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Examiner]:
     """An examiner, which runs rules of the kit on a driver; the rules use short times."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))  # some drivers leave files there
     monkeypatch.setattr(change_feed, "_WITHIN", 0.2)  # these feeds report a change at once or never
     monkeypatch.setattr(subject, "_PAUSE", 0)  # none of these drivers has a timer
     monkeypatch.setattr(

@@ -8,6 +8,7 @@ rule. If it shows CONFORMS or PARTIAL for a wrong driver, the kit did not find t
 
 import argparse
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -90,6 +91,8 @@ def _here(one: Outsider, directory: Path, asked: argparse.Namespace) -> tuple[st
         if (not asked.rule or rule.id in asked.rule) and rule.id not in asked.skip
     ]
     with (
+        mock.patch.dict(os.environ, HOME=str(directory)),
+        mock.patch.object(tempfile, "tempdir", str(directory)),
         lab.started(directory / "placement") as service,
         Installed(directory / "installed", [one]),
         InOneProcess(),

@@ -144,6 +144,9 @@ def run_command(
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(installed), str(_REPOSITORY)]),
         "PYTHONWARNINGS": "ignore",
+        # Some drivers leave files there.
+        "HOME": str(directory),
+        "TMPDIR": str(directory),
     }
     program = Path(sys.executable).with_name("wharfinger")
     command = [str(program), "conformance", "run", name, *arguments]

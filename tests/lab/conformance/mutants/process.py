@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -293,3 +294,24 @@ class LogsOfUnknownDevices(DevicesDriver):
         if provider_uuid not in self.names:
             warnings.simplefilter("always")
         super().program(provider_uuid, image, function)
+
+
+@mutant("WHF-805")
+class LeavesFiles(DevicesDriver):
+    """It writes each snapshot to a temporary file, which stays."""
+
+    def refresh(self) -> None:
+        super().refresh()
+        with tempfile.NamedTemporaryFile("w", delete=False) as file:
+            file.write(str(self.devices))
+
+
+@mutant("WHF-815")
+class WaitsForItsOwnLock(DevicesDriver):
+    """It waits for a lock that it has taken, before it reads."""
+
+    def refresh(self) -> None:
+        lock = threading.Lock()
+        with lock:
+            lock.acquire(timeout=0.1)
+        super().refresh()
