@@ -1,4 +1,4 @@
-"""Find whether code of the harness runs: what a driver waits for then is its backend."""
+"""Find whether code of the harness runs. A driver that waits meanwhile waits for its backend."""
 
 import sys
 from pathlib import Path

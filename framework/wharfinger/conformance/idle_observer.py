@@ -1,7 +1,7 @@
 """An observer of the calls to a driver that sees a call wait while its backend is not asked.
 
-It looks at the calling thread many times per second. What the thread waits with does not matter: a
-lock, a selector, a socket, or a thread that sleeps.
+It looks at the calling thread many times per second. So it sees any wait: for a lock, a selector,
+a socket, or a thread that sleeps.
 """
 
 import sys

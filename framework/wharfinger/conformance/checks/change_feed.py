@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from wharfinger.conformance.cost import processor_time_of, takes_quadratic_time
@@ -58,8 +59,10 @@ _MAKING: Final = 2.0
 _FEWEST_TIMED: Final = 256
 _MOST_TIMED: Final = 8192
 _RUNS: Final = 3
-#: The calls of a poll during which a thing changes, and seconds for the backend to answer a call.
+#: Polls during which a thing changes, and seconds between two looks at the calls of such a poll,
+#: and for the backend to answer a call.
 _MIDWAY: Final = 3
+_PAUSE: Final = 0.01
 _ANSWERED: Final = 0.05
 #: Seconds until a feed names a node whose things it watches.
 _NAMED: Final = 1.0
@@ -425,30 +428,31 @@ def feeds_from_the_first_mark(subject: Subject) -> None:
 
 
 def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:
-    """Change a thing when the backend has answered a call of a poll, before its next call."""
+    """Change a thing after the answer to a call of a poll: the first, the second, the last but one.
+
+    The call and the answer come before the change; the next call of the poll comes after it.
+    """
     things = [subject.add() for _ in range(2 * _MIDWAY)]
+    calls = 0
     with subject.driver() as driver:
         follower = Follower(subject, driver)
         follower.list_all()
-        for at, (early, late) in enumerate(zip(things, things[_MIDWAY:], strict=False)):
+        for number, (early, late) in enumerate(zip(things, things[_MIDWAY:], strict=False)):
+            at = number if number < _MIDWAY - 1 else max(number, calls - 2)
             described = follower.described
             changes.make(early, described.get(early))
-            is_met = _poll_with_a_change(
-                subject,
-                follower,
-                at,
-                lambda: changes.make(late, described.get(late)),  # noqa: B023
-            )
+            change = partial(changes.make, late, described.get(late))
+            calls = _poll_with_a_change(subject, follower, at, change)
             when = f"a thing changes after call {at} of a poll: "
             _see_changes(follower, changes, [early, late], when)
-            if not is_met:
+            if calls <= at:
                 return
 
 
 def _poll_with_a_change(
     subject: Subject, follower: Follower, at: int, change: Callable[[], None]
-) -> bool:
-    """Poll, and make a change while an answer is on its way; return whether there was that call."""
+) -> int:
+    """Poll, and make a change while the answer to a call is on its way; return how many calls."""
     harness = subject.harness
 
     def poll() -> None:
@@ -459,14 +463,14 @@ def _poll_with_a_change(
     polling = threading.Thread(target=poll, name="poll", daemon=True)
     polling.start()
     while polling.is_alive() and len(harness.calls) <= at:
-        polling.join(0.01)
-    is_met = len(harness.calls) > at
-    if is_met:
+        polling.join(_PAUSE)
+    calls = len(harness.calls)
+    if calls > at:
         time.sleep(_ANSWERED)
     change()
     harness.expect()
     polling.join()
-    return is_met
+    return calls + len(harness.calls)
 
 
 @rule(

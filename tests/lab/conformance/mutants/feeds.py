@@ -243,7 +243,7 @@ class NamesAFixedShare(MachinesDriver):
 
 @mutant("WHF-911")
 class FindsNoOtherDevices(DevicesDriver):
-    """What its feed names is read again, and what has come since the listing is left out."""
+    """It reads the devices again when its feed names something, and leaves new ones out."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         known = {*self.devices}

@@ -1,14 +1,18 @@
 """Drivers with wrong change feeds. Each docstring says what the driver does wrong."""
 
+import select
 import threading
 import time
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from oslo_config import cfg
 
+from tests.lab.outsiders.host import HostDriver
+from tests.lab.outsiders.host_harness import HostHarness
 from tests.lab.outsiders.rack import RackDriver
 from tests.lab.outsiders.right import GoingNodesHarness
 from tests.lab.outsiders.wrong import wrong
+from wharfinger.driver import Capabilities
 from wharfinger.exceptions import BackendError
 
 
@@ -235,3 +239,126 @@ class MovesOnAfterAFailure(RackDriver):
             self.cards[node] = self.pages("cards", node=node)
         self.done = before
         return changed, str(answer["last"])
+
+
+@wrong("feed", "WHF-917")
+class MarkAfterTheCards(RackDriver):
+    """It asks for the mark when it has read the cards: a change in between is lost."""
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        changed, mark = super().changed_nodes(since)
+        if changed:
+            mark = str(self.request("GET", "/events")["last"])
+        return changed, mark
+
+
+@wrong("feed", "WHF-917")
+class MarkAfterTheEvents(RackDriver):
+    """It asks for the events, and then for the mark: an event in between is lost."""
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        if since is None:
+            return super().changed_nodes(None)
+        changed = {*self.request("GET", f"/events?since={since}")["nodes"]} & self.nodes.keys()
+        mark = str(self.request("GET", "/events")["last"])
+        for node in changed:
+            self.cards[node] = self.pages("cards", node=node)
+        return changed, mark
+
+
+class FileFeed(HostDriver):
+    """A host whose file is its feed."""
+
+    capabilities = Capabilities(
+        nested_providers=HostDriver.capabilities.nested_providers,
+        reshape=HostDriver.capabilities.reshape,
+        change_feed=RackDriver.capabilities.change_feed,
+        programming=HostDriver.capabilities.programming,
+        cleans_after_release=HostDriver.capabilities.cleans_after_release,
+    )
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        facts = self.load()
+        mark = self.mark(facts)
+        if since in (None, mark):
+            return set(), mark
+        self.facts = facts
+        return {self.host}, mark
+
+    def mark(self, facts: dict[str, Any]) -> str:
+        raise NotImplementedError
+
+
+@wrong("feed", "WHF-911", harness=HostHarness)
+class MarkIsASecond(FileFeed):
+    """Its mark is the second in which the file was written: later changes in it are lost."""
+
+    def mark(self, facts: dict[str, Any]) -> str:
+        return str(int(self.path.stat().st_mtime))
+
+
+@wrong("feed", "WHF-911", harness=HostHarness)
+class MarkIsTheNumberOfDevices(FileFeed):
+    """Its mark is how many devices there are."""
+
+    def mark(self, facts: dict[str, Any]) -> str:
+        return str(len(facts["devices"]))
+
+
+@wrong("feed", "WHF-911")
+class PollKnowsOldCards(RackDriver):
+    """A poll reads the cards again that it knows, and no new ones."""
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        before = {node: {card["name"] for card in cards} for node, cards in self.cards.items()}
+        changed, mark = super().changed_nodes(since)
+        for node in changed:
+            self.cards[node] = [one for one in self.cards[node] if one["name"] in before[node]]
+        return changed, mark
+
+
+@wrong("feed", "WHF-911")
+class PollKeepsTheGone(RackDriver):
+    """A poll keeps cards that are gone, until the next listing."""
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        before = dict(self.cards)
+        changed, mark = super().changed_nodes(since)
+        for node in changed:
+            here = {one["name"] for one in self.cards[node]}
+            self.cards[node] += [one for one in before[node] if one["name"] not in here]
+        return changed, mark
+
+
+@wrong("feed", "WHF-815")
+class PollSleepsInSelect(RackDriver):
+    """A poll waits a third of a second by select."""
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        select.poll().poll(300)
+        return super().changed_nodes(since)
+
+
+@wrong("feed", "WHF-914")
+class MissingEventsAreNone(RackDriver):
+    """Where the service has no events (404), nothing has changed."""
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        try:
+            return super().changed_nodes(since)
+        except LookupError:
+            return set(), since or "0"
+
+
+@wrong("feed", "WHF-919")
+class QuadraticInEvents(RackDriver):
+    """A poll keeps the order of events in a list, and looks through it for each event."""
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        if since is not None:
+            events = self.request("GET", f"/events?since={since}")["nodes"]
+            ordered: list[tuple[str, int]] = []
+            for number, node in enumerate(events):
+                if (node, number) not in ordered:
+                    ordered.append((node, number))
+        return super().changed_nodes(since)

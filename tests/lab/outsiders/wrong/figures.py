@@ -5,7 +5,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from tests.lab.outsiders.host import HostDriver
+from tests.lab.outsiders.host import UNITS, HostDriver
 from tests.lab.outsiders.rack import Facts, RackDriver
 from tests.lab.outsiders.wrong import wrong
 from wharfinger.providers import ProviderTree
@@ -177,3 +177,92 @@ class BusyDeviceHasNoTraits(HostDriver):
 
     def device_traits(self, address: str, device: dict[str, Any]) -> Any:
         return device["traits"] if device["state"] == "ok" else []
+
+
+@wrong("figures", "WHF-313")
+class TotalNeverShrinks(RackDriver):
+    """A card keeps the largest area that it was seen with."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.most: dict[str, int] = {}
+
+    def area(self, card: Facts) -> int:
+        self.most[card["name"]] = max(super().area(card), self.most.get(card["name"], 0))
+        return self.most[card["name"]]
+
+
+@wrong("figures", "WHF-313")
+class SmallerTotalIsAnError(RackDriver):
+    """A card that is smaller than before is taken for one that was read wrongly, and is kept."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.seen: dict[str, Facts] = {}
+
+    def describe_card(self, tree: ProviderTree, node: str, card: Facts) -> None:
+        known = self.seen.get(card["name"], card)
+        if card["area"] >= known["area"]:
+            known = card
+        self.seen[card["name"]] = known
+        super().describe_card(tree, node, {**card, "area": known["area"]})
+
+
+@wrong("figures", "WHF-507")
+class MaxUnitOneWhenBusy(HostDriver):
+    """A busy device can be given out by single units, which changes its inventory."""
+
+    def device_inventory(self, address: str, device: dict[str, Any]) -> Mapping[str, Any]:
+        units = self.units(address, device)
+        return {UNITS: {"total": units, "max_unit": units if device["state"] == "ok" else 1}}
+
+
+@wrong("figures", "WHF-507")
+class HostTraitComesWhenBusy(HostDriver):
+    """The host has a trait more while a device is busy."""
+
+    def describe_host(self, tree: ProviderTree, node: str) -> None:
+        super().describe_host(tree, node)
+        if any(one["state"] != "ok" for one in self.facts["devices"].values()):
+            tree.add_traits(node, "CUSTOM_DEGRADED")
+
+
+@wrong("figures", "WHF-606")
+class HostHasFreeProcessors(HostDriver):
+    """The processors of the host are those that no instance has."""
+
+    def host_inventory(self) -> Mapping[str, Any]:
+        figures = super().host_inventory()
+        cpus = self.facts["host"]["cpus"] - len(self.facts["instances"])
+        return {**figures, "VCPU": {"total": cpus, "max_unit": cpus, "allocation_ratio": 16.0}}
+
+
+@wrong("figures", "WHF-403")
+class CountsTwiceWhenPutBack(HostDriver):
+    """The units of a device that returns are added to those that it had."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.counted: dict[str, int] = {}
+        self.here: set[str] = set()
+
+    def refresh(self) -> None:
+        super().refresh()
+        for address in self.facts["devices"].keys() - self.here:
+            units = self.facts["devices"][address]["units"]
+            self.counted[address] = self.counted.get(address, 0) + units
+        self.here = {*self.facts["devices"]}
+
+    def units(self, address: str, device: dict[str, Any]) -> int:
+        return self.counted[address]
+
+
+@wrong("figures", "WHF-507")
+class UnitsOfBusyGoToOthers(HostDriver):
+    """The units of busy devices are added to the first free one."""
+
+    def units(self, address: str, device: dict[str, Any]) -> int:
+        devices = self.facts["devices"]
+        free = [one for one, its in devices.items() if its["state"] == "ok"]
+        lost = sum(its["units"] for its in devices.values() if its["state"] != "ok")
+        return super().units(address, device) + (lost if free[:1] == [address] else 0)

@@ -191,3 +191,54 @@ class RenamedAfterTwelveListings(RackDriver):
     def functions(self, card: Facts) -> Sequence[str]:  # type: ignore[override]
         suffix = "" if self.listings < 12 else "_v2"
         return [f"{name}{suffix}" for name in super().functions(card)]
+
+
+@wrong("identity", "WHF-311")
+class UuidOfShortHost(HostDriver):
+    """A device's uuid is made of its address and the first eight characters of the host's name."""
+
+    def device_uuid(self, address: str, device: dict[str, Any]) -> str:
+        return made_of(f"{self.host[:8]} {address}")
+
+
+@wrong("identity", "WHF-401")
+class ContainerForMany(HostDriver):
+    """From the fifth device on, all devices are below a container and not below the host."""
+
+    def describe_device(
+        self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]
+    ) -> None:
+        parent = node
+        if len(self.facts["devices"]) > 4:
+            parent = f"{node}_rack"
+            if not tree.exists(parent):
+                tree.new_child(parent, node)
+        name = self.device_name(node, address)
+        if tree.exists(name) and tree.data(name).parent_uuid != tree.data(parent).uuid:
+            tree.remove(name)
+        if not tree.exists(name):
+            tree.new_child(name, parent, uuid=device["uuid"])
+        super().describe_device(tree, node, address, device)
+
+
+@wrong("identity", "WHF-401")
+class NodeUuidOfDevices(HostDriver):
+    """The host's uuid is made of its name and of the number of its devices."""
+
+    def get_available_resource(self, nodename: str) -> ComputeNode:
+        uuid = made_of(f"{nodename} {len(self.facts['devices'])}")
+        return ComputeNode(host=self.host, hypervisor_hostname=nodename, uuid=uuid)
+
+
+@wrong("identity", "WHF-401")
+class NodeObjectOfTheStart(HostDriver):
+    """The node's object has the devices that there were when it was first asked for."""
+
+    first: int | None = None
+
+    def get_available_resource(self, nodename: str) -> ComputeNode:
+        if self.first is None:
+            self.first = len(self.facts["devices"])
+        node = super().get_available_resource(nodename)
+        node.local_gb = 100 * self.first
+        return node

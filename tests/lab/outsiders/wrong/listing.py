@@ -1,7 +1,9 @@
 """Drivers that publish an incomplete listing, or one that the backend did not return."""
 
+import contextlib
 import http.client
 import json
+import threading
 import time
 from typing import Any
 from urllib.parse import urlencode
@@ -266,3 +268,126 @@ class ResetIsAnEmptyAnswer(RackDriver):
             if path.startswith("/cards?") and self.nodes:
                 return 200, b'{"cards": [], "next": null}'
             raise
+
+
+@wrong("listing", "WHF-708")
+class MissingCardsAreNone(RackDriver):
+    """It takes a list of cards that the service does not have (404) for an empty one."""
+
+    def list_cards(self) -> list[Facts]:
+        try:
+            return super().list_cards()
+        except LookupError:
+            return []
+
+
+@wrong("listing", "WHF-701")
+class MissingRackIsEmpty(RackDriver):
+    """Where the service does not know the rack (404), it has no nodes."""
+
+    def request(self, method: str, path: str, body: object = None) -> Any:
+        try:
+            return super().request(method, path, body)
+        except LookupError:
+            if method == "GET" and "rack=" in path:
+                return {"nodes": [], "cards": [], "next": None}
+            raise
+
+
+@wrong("listing", "WHF-701")
+class MissingFileIsEmpty(HostDriver):
+    """A host whose file is not there has no devices."""
+
+    def read_text(self) -> str:
+        try:
+            return super().read_text()
+        except FileNotFoundError:
+            if not self.facts["host"]:
+                raise
+            return json.dumps({**self.facts, "devices": {}})
+
+
+@wrong("listing", "WHF-708")
+class MissingStateIsFree(RackDriver):
+    """It asks for the state of each card, and one that is not found is free."""
+
+    def list_cards(self) -> list[Facts]:
+        cards = super().list_cards()
+        for card in cards:
+            try:
+                card["state"] = self.request("GET", f"/cards/{card['name']}")["state"]
+            except LookupError:
+                card["state"] = "free"
+        return cards
+
+
+@wrong("listing", "WHF-806")
+class TwoHundredDevices(HostDriver):
+    """It takes the first 200 devices of the file."""
+
+    def parse(self, text: str) -> dict[str, Any]:
+        facts = super().parse(text)
+        return {**facts, "devices": dict([*facts["devices"].items()][:200])}
+
+
+@wrong("listing", "WHF-703")
+class EmptyAtTheStart(HostDriver):
+    """Where its first reading fails, it begins with a host that has no devices."""
+
+    def load(self) -> dict[str, Any]:
+        try:
+            return super().load()
+        except BackendError:
+            if self.facts["host"]:
+                raise
+            host = {"cpus": 8, "memory": 32768, "traits": ["HW_CPU_X86_AVX2"]}
+            return {"host": host, "devices": {}, "instances": {}}
+
+
+@wrong("listing", "WHF-703")
+class ThreadsThatFailInSilence(RackDriver):
+    """A thread asks for the cards of each node; where it fails, the node has no cards."""
+
+    def list_cards(self) -> list[Facts]:
+        found: list[Facts] = []
+
+        def ask(node: str) -> None:
+            with contextlib.suppress(BackendError):
+                found.extend(self.pages("cards", node=node))
+
+        threads = [threading.Thread(target=ask, args=(node,)) for node in self.list_nodes()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return found
+
+
+@wrong("listing", "WHF-701")
+class TimeoutIsNoNews(RackDriver):
+    """A listing that takes too long is that of before."""
+
+    def refresh(self) -> None:
+        before = self.nodes, self.cards
+        try:
+            super().refresh()
+        except BackendError as error:
+            if not isinstance(error.__cause__, TimeoutError) or not self.nodes:
+                raise
+            self.nodes, self.cards = before
+
+
+@wrong("listing", "WHF-701")
+class CacheOnDisk(HostDriver):
+    """It keeps what it has read in a file, and reads that where the first reading fails."""
+
+    def load(self) -> dict[str, Any]:
+        kept = self.path.with_suffix(".kept")
+        try:
+            facts = super().load()
+        except BackendError:
+            if self.facts["host"] or not kept.exists():
+                raise
+            facts = json.loads(kept.read_text())
+        kept.write_text(json.dumps(facts))
+        return facts

@@ -1,23 +1,33 @@
 """Drivers that change their process or use too much. Each docstring says what is wrong."""
 
+import asyncio
+import contextlib
 import decimal
 import gc
 import http.client
 import json
 import locale
 import logging
+import mmap
+import multiprocessing
 import os
+import queue
 import random
 import resource
 import signal
 import socket
+import ssl
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
 from oslo_config import cfg
 
@@ -524,3 +534,294 @@ class PatchesInventories(HostDriver):
             lambda one: one.reserved >= one.total
         )
         super().reserve(tree, node, address, device)
+
+
+@wrong("process", "WHF-815", apart=True)
+class WaitsForAnEvent(HostDriver):
+    """It waits for an event that never comes, to be kind to the file server."""
+
+    def read_text(self) -> str:
+        threading.Event().wait(0.2)
+        return super().read_text()
+
+
+@wrong("process", "WHF-815", apart=True)
+class WaitsForACondition(RackDriver):
+    """It waits for a condition that never holds, for each node."""
+
+    def describe_node(self, tree: ProviderTree, node: str, facts: Facts) -> None:
+        condition = threading.Condition()
+        with condition:
+            condition.wait(0.1)
+        super().describe_node(tree, node, facts)
+
+
+@wrong("process", "WHF-815", apart=True)
+class WaitsForAQueue(HostDriver):
+    """It waits for a queue to which no thread writes."""
+
+    def describe_host(self, tree: ProviderTree, node: str) -> None:
+        with contextlib.suppress(queue.Empty):
+            queue.Queue[None]().get(timeout=0.2)
+        super().describe_host(tree, node)
+
+
+@wrong("process", "WHF-815", apart=True)
+class WaitsForASocket(HostDriver):
+    """It reads from a socket to which no program writes, until that times out."""
+
+    def read_text(self) -> str:
+        one, other = socket.socketpair()
+        with one, other:
+            one.settimeout(0.2)
+            with contextlib.suppress(TimeoutError):
+                one.recv(1)
+        return super().read_text()
+
+
+@wrong("process", "WHF-815", apart=True)
+class WaitsForALock(HostDriver):
+    """It asks for a lock that it has already."""
+
+    def read_text(self) -> str:
+        lock = threading.Lock()
+        with lock:
+            lock.acquire(timeout=0.2)
+        return super().read_text()
+
+
+@wrong("process", "WHF-815", apart=True)
+class WaitsForALoop(RackDriver):
+    """It sleeps in an event loop of its own."""
+
+    def list_nodes(self) -> dict[str, Facts]:
+        asyncio.run(asyncio.sleep(0.3))
+        return super().list_nodes()
+
+
+@wrong("process", "WHF-815", apart=True)
+class WaitsForAProgram(HostDriver):
+    """It runs the program sleep."""
+
+    def read_text(self) -> str:
+        subprocess.run(["/bin/sleep", "0.3"], check=True)
+        return super().read_text()
+
+
+@wrong("process", "WHF-815", apart=True)
+class WaitsForAThread(HostDriver):
+    """It waits for a thread that sleeps."""
+
+    def read_text(self) -> str:
+        thread = threading.Thread(target=time.sleep, args=(0.3,))
+        thread.start()
+        thread.join()
+        return super().read_text()
+
+
+@wrong("process", "WHF-815", apart=True)
+class SpinsForAWhile(HostDriver):
+    """It asks for the time until half a second has passed."""
+
+    def read_text(self) -> str:
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            continue
+        return super().read_text()
+
+
+@wrong("process", "WHF-805", apart=True)
+class LeavesTemporaryFiles(HostDriver):
+    """It writes each text to a temporary file, and never removes that."""
+
+    def parse(self, text: str) -> dict[str, Any]:
+        with tempfile.NamedTemporaryFile("w", delete=False) as copy:
+            copy.write(text)
+        return super().parse(text)
+
+
+@wrong("process", "WHF-805", apart=True)
+class LeavesTemporaryDirectories(RackDriver):
+    """It makes a temporary directory for each listing."""
+
+    def refresh(self) -> None:
+        tempfile.mkdtemp(prefix="rack")
+        super().refresh()
+
+
+@wrong("process", "WHF-805", apart=True)
+class WritesWhereItIs(HostDriver):
+    """It keeps a copy of its file in the working directory of the process."""
+
+    def parse(self, text: str) -> dict[str, Any]:
+        Path("host-copy.json").write_text(text)
+        return super().parse(text)
+
+
+@wrong("process", "WHF-805", apart=True)
+class WritesAtHome(HostDriver):
+    """It keeps a journal in the home directory."""
+
+    def parse(self, text: str) -> dict[str, Any]:
+        with Path("~/.host-driver.log").expanduser().open("a") as journal:
+            journal.write("read\n")
+        return super().parse(text)
+
+
+@wrong("process", "WHF-805", apart=True)
+class LeavesALockFile(RackDriver):
+    """It locks the rack by a file, which stays where the process is ended."""
+
+    def init_host(self, service: Service) -> None:
+        Path(tempfile.gettempdir(), f"rack-{self.rack}.lock").touch()
+
+
+@wrong("process", "WHF-813", apart=True)
+class VerifiesNothing(RackDriver):
+    """It has no certificate verified in all of the process."""
+
+    def init_host(self, service: Service) -> None:
+        ssl._create_default_https_context = ssl._create_unverified_context  # type: ignore[assignment]
+
+
+@wrong("process", "WHF-813", apart=True)
+class AllowsManyHeaders(RackDriver):
+    """It changes a number of a module of Python."""
+
+    def init_host(self, service: Service) -> None:
+        http.client._MAXHEADERS = 1000  # type: ignore[attr-defined]
+
+
+class RackRecord(logging.LogRecord):
+    """A record of a log, as others are."""
+
+
+@wrong("process", "WHF-812", apart=True)
+class MakesLogRecords(RackDriver):
+    """It has log records made by a class of its own."""
+
+    def init_host(self, service: Service) -> None:
+        logging.setLogRecordFactory(RackRecord)
+
+
+@wrong("process", "WHF-812", apart=True)
+class FiltersLogs(RackDriver):
+    """It drops messages of the framework that it does not like."""
+
+    def refresh(self) -> None:
+        super().refresh()
+        logging.getLogger("wharfinger").addFilter(lambda record: "rack" not in record.msg)
+
+
+@wrong("process", "WHF-814", apart=True)
+class PrintsByAProgram(HostDriver):
+    """It has a program print."""
+
+    def refresh(self) -> None:
+        super().refresh()
+        subprocess.run(["/bin/echo", "read"], check=True)
+
+
+@wrong("process", "WHF-811", apart=True)
+class ChoosesHowToStart(RackDriver):
+    """It chooses how the process starts other ones."""
+
+    def init_host(self, service: Service) -> None:
+        multiprocessing.set_start_method("spawn", force=True)
+
+
+@wrong("process", "WHF-811", apart=True)
+class CollectsRarely(HostDriver):
+    """It has garbage collected more rarely."""
+
+    def parse(self, text: str) -> dict[str, Any]:
+        gc.set_threshold(50_000)
+        return super().parse(text)
+
+
+@wrong("process", "WHF-811", apart=True)
+class SeedsInInit(HostDriver):
+    """It seeds the random numbers of the process when it is made."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        random.seed(host)
+
+
+@wrong("process", "WHF-816", apart=True)
+class MapsMemory(HostDriver):
+    """It maps a megabyte of memory with each reading, and keeps it."""
+
+    maps: ClassVar[list[mmap.mmap]] = []
+
+    def read_text(self) -> str:
+        self.maps.append(mmap.mmap(-1, 1 << 20))
+        self.maps[-1].write(b"x" * (1 << 20))
+        return super().read_text()
+
+
+@wrong("process", "WHF-804", apart=True)
+class KeepsExecutors(RackDriver):
+    """It has a pool of threads for each listing, which is never shut down."""
+
+    pools: ClassVar[list[ThreadPoolExecutor]] = []
+
+    def list_cards(self) -> list[Facts]:
+        self.pools.append(ThreadPoolExecutor(2))
+        return self.pools[-1].submit(super().list_cards).result()
+
+
+@wrong("process", "WHF-805", apart=True)
+class LeaksWithEachInstance(RackDriver):
+    """It opens a socket when it is connected, which cleanup_host does not close."""
+
+    sockets: ClassVar[list[socket.socket]] = []
+
+    def init_host(self, service: Service) -> None:
+        self.sockets.append(socket.socket())
+
+
+@wrong("process", "WHF-802", apart=True)
+class ReadsEachPageFromTheStart(RackDriver):
+    """For each page it asks for all earlier ones again."""
+
+    def pages(self, what: str, **query: str) -> list[Facts]:
+        entries: list[Facts] = []
+        markers = [""]
+        while True:
+            for marker in markers:
+                asked = urlencode({"rack": self.rack, "marker": marker, **query})
+                page = self.request("GET", f"/{what}?{asked}")
+            entries += page[what]
+            if page["next"] is None:
+                return entries
+            markers.append(page["next"])
+
+
+@wrong("process", "WHF-811", apart=True)
+class FollowsAllThreads(HostDriver):
+    """It sets a function that follows all threads which start later."""
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        threading.settrace(lambda *_: None)
+        return super().get_available_nodes(refresh)
+
+
+@wrong("process", "WHF-811", apart=True)
+class UmaskForAMoment(HostDriver):
+    """It changes the umask for the time of a reading."""
+
+    def read_text(self) -> str:
+        before = os.umask(0)
+        try:
+            return super().read_text()
+        finally:
+            os.umask(before)
+
+
+@wrong("process", "WHF-811", apart=True)
+class HooksThreads(RackDriver):
+    """It replaces how the errors of all threads are shown."""
+
+    def init_host(self, service: Service) -> None:
+        threading.excepthook = lambda *_: None

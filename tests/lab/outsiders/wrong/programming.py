@@ -1,6 +1,9 @@
 """Drivers with wrong programmings or reshapes. Each docstring says what is wrong."""
 
+import contextlib
 import json
+import threading
+import time
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any
@@ -251,3 +254,69 @@ class LosesTheSecondDevice(HostDriver):
         super().move(tree, node, consumer, held)
         for uuid in [one for one in held if one not in before][1:]:
             del held[uuid]
+
+
+@wrong("programming", "WHF-925")
+class EchoesUntilTheListing(Notes):
+    """The function of a card is what it was to be programmed with, until the next listing."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        super().program(provider_uuid, image, function)
+        self.noted[provider_uuid] = function
+
+    def refresh(self) -> None:
+        super().refresh()
+        self.noted.clear()
+
+
+@wrong("programming", "WHF-927")
+class ProgramsAnImageOnce(RackDriver):
+    """An image that was loaded once is not loaded again, nor into another card."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.loaded: set[str] = set()
+
+    def load_image(self, card: str, image: str) -> None:
+        if image not in self.loaded:
+            super().load_image(card, image)
+            self.loaded.add(image)
+
+
+@wrong("programming", "WHF-921")
+class ProgramsInAThread(RackDriver):
+    """A programming goes on in a thread, and returns before it has ended."""
+
+    def load_image(self, card: str, image: str) -> None:
+        def load() -> None:
+            time.sleep(0.5)
+            with contextlib.suppress(Exception):
+                super(ProgramsInAThread, self).load_image(card, image)
+
+        self.request("GET", f"/cards/{card}")
+        threading.Thread(target=load, daemon=True).start()
+
+
+@wrong("programming", "WHF-601")
+class MovesTheProcessorsToo(HostDriver):
+    """A reshape moves the processors of an instance with its units."""
+
+    def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
+        root = tree.data(node).uuid
+        processors = held.get(root, {}).get("resources", {}).pop("VCPU", 0)
+        super().move(tree, node, consumer, held)
+        for uuid in held:
+            held[uuid]["resources"]["VCPU"] = processors
+            break
+
+
+@wrong("programming", "WHF-601")
+class MovesAllUnitsToEach(HostDriver):
+    """A reshape gives an instance all of its units on each of its devices."""
+
+    def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
+        super().move(tree, node, consumer, held)
+        own = self.facts["instances"].get(consumer, {})
+        for address in own:
+            device = tree.data(self.device_name(node, address)).uuid
+            held[device] = {"resources": {UNITS: sum(own.values())}}

@@ -1,5 +1,6 @@
 """Drivers that reserve free providers, or do not reserve busy ones."""
 
+import threading
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,7 +8,7 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from tests.lab.outsiders.host import HostDriver
+from tests.lab.outsiders.host import UNITS, HostDriver
 from tests.lab.outsiders.host_harness import HOST, HostHarness
 from tests.lab.outsiders.rack import Facts, RackDriver
 from tests.lab.outsiders.wrong import wrong
@@ -221,3 +222,115 @@ class NewCardsAreFree(RackDriver):
 
     def is_busy(self, card: Facts) -> bool:
         return super().is_busy(card) and card["name"] in (self.known or ())
+
+
+@wrong("reservation", "WHF-501")
+class ReservesAsManyAsAreBusy(HostDriver):
+    """It counts the busy devices, and reserves as many, beginning with the last."""
+
+    def describe_device(
+        self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]
+    ) -> None:
+        devices = [*self.facts["devices"]]
+        busy = sum(one["state"] != "ok" for one in self.facts["devices"].values())
+        state = "resetting" if address in devices[len(devices) - busy :] else "ok"
+        super().describe_device(tree, node, address, {**device, "state": state})
+
+
+@wrong("reservation", "WHF-509")
+class AllBusyIsAnError(HostDriver):
+    """Where all devices are busy, it takes that for an error of the file and reserves none."""
+
+    def reserve(self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]) -> None:
+        if any(one["state"] == "ok" for one in self.facts["devices"].values()):
+            super().reserve(tree, node, address, device)
+
+
+@wrong("reservation", "WHF-504")
+class BusyBeforeTheStart(HostDriver):
+    """It reserves a device that became busy while it looked, and none that was busy before."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.was_ok: set[str] = set()
+
+    def refresh(self) -> None:
+        super().refresh()
+        devices = self.facts["devices"].items()
+        self.was_ok |= {address for address, its in devices if its["state"] == "ok"}
+
+    def reserve(self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]) -> None:
+        if address in self.was_ok:
+            super().reserve(tree, node, address, device)
+
+
+@wrong("reservation", "WHF-501")
+class LeavesOneUnit(HostDriver):
+    """It reserves all units of a busy device but one."""
+
+    def reserve(self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]) -> None:
+        units = self.units(address, device)
+        inventory = {UNITS: {"total": units, "max_unit": units, "reserved": units - 1}}
+        tree.update_inventory(self.device_name(node, address), inventory)
+
+
+@wrong("reservation", "WHF-508")
+class FreeByTheAgeOfTheFile(HostDriver):
+    """A busy device is free where the file is older than a minute."""
+
+    def refresh(self) -> None:
+        super().refresh()
+        if time.time() - self.path.stat().st_mtime > 60:
+            for device in self.facts["devices"].values():
+                device["state"] = "ok"
+
+
+@wrong("reservation", "WHF-508")
+class FreeByATimer(HostDriver):
+    """A timer of ten seconds forgets that a device is busy."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.timers: dict[str, threading.Timer] = {}
+        self.over: set[str] = set()
+
+    def reserve(self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]) -> None:
+        if address not in self.timers:
+            self.timers[address] = threading.Timer(10, self.over.add, (address,))
+            self.timers[address].daemon = True
+            self.timers[address].start()
+        if address not in self.over:
+            super().reserve(tree, node, address, device)
+
+    def cleanup_host(self) -> None:
+        for timer in self.timers.values():
+            timer.cancel()
+
+
+@wrong("reservation", "WHF-507")
+class ReservesTheStorageToo(HostDriver):
+    """The host has a storage of its own tree, which is reserved with the first device."""
+
+    def describe_host(self, tree: ProviderTree, node: str) -> None:
+        super().describe_host(tree, node)
+        store = f"{node}-storage"
+        if not tree.exists(store):
+            tree.new_root(store)
+        tree.update_inventory(store, {"DISK_GB": {"total": 100, "max_unit": 100}})
+        first = next(iter(self.facts["devices"].values()), {"state": "ok"})
+        if first["state"] != "ok":
+            tree.reserve(store, "the first device is busy")
+
+
+@wrong("reservation", "WHF-501")
+class ReservesUntilTheNextListing(HostDriver):
+    """It reserves a busy device in every other cycle alone."""
+
+    turn = 0
+
+    def refresh(self) -> None:
+        super().refresh()
+        self.turn += 1
+        if self.turn % 2 == 0:
+            for device in self.facts["devices"].values():
+                device["state"] = "ok"
