@@ -317,7 +317,7 @@ class AllocationClaims:
             instance.save()
         except WharfingerError as error:
             LOG.warning(
-                "Instance %s may have a part of its allocation. In %s, repair the instance again: "
+                "Instance %s may have a part of its allocation. After %s, repair the instance again: "
                 "%s",
                 instance.uuid,
                 seconds(self._down_time),
@@ -551,7 +551,7 @@ class AllocationClaims:
         except WharfingerError as problem:
             LOG.warning("%s", problem)
         LOG.warning(
-            "Instance %s may have an allocation. In %s, claim the instance again with this uuid, "
+            "Instance %s may have an allocation. After %s, claim the instance again with this uuid, "
             "or release it.",
             uuid,
             seconds(self._down_time),

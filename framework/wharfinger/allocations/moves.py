@@ -257,7 +257,7 @@ class Moves:
             self.recover(migration)
         except WharfingerError as error:
             LOG.warning(
-                "Migration %s of instance %s was not undone. In %s, run `wharfinger migration "
+                "Migration %s of instance %s was not undone. After %s, run `wharfinger migration "
                 "recover`: %s",
                 migration.uuid,
                 migration.instance_uuid,

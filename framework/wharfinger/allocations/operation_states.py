@@ -53,7 +53,7 @@ def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
         raise BeingClaimed(
             instance=instance.uuid,
             problem="it is being claimed.",
-            remedy=f"If the claim was interrupted, repeat the command in {seconds(down_time)}.",
+            remedy=f"If the claim was interrupted, repeat the command after {seconds(down_time)}.",
         )
 
 

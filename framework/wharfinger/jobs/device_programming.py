@@ -428,7 +428,7 @@ class _Work:
                 self._save(state="unknown", problem=problem)
             except WharfingerError as error:
                 LOG.warning(
-                    "device %s (%s): it could not be stored that the job is unresolved: %s",
+                    "device %s (%s): the job is unresolved, but this could not be stored: %s",
                     self.provider.name,
                     self.provider.uuid,
                     error,

@@ -9,7 +9,7 @@ from wharfinger.exceptions import InvalidRequest
 from wharfinger.providers.names import MAX_NAME
 
 _TRAIT: Final = re.compile(r"[A-Z0-9_]+\Z")
-#: The beginning of a condition of which one trait suffices: "in:T1,T2".
+#: The beginning of a condition that any of its traits meets: "in:T1,T2".
 ANY_OF: Final = "in:"
 _FORBIDDEN: Final = "!"
 #: The subject of an error, unless the caller replaces it by a more precise one.

@@ -215,7 +215,7 @@ def _by_uuid(listed: Iterable[ProviderSummary]) -> _Summaries:
 
 
 def _provider(summary: ProviderSummary) -> Provider:
-    """Return the provider of a list, without inventories, traits and aggregates."""
+    """Return a summary as a Provider, without inventories, traits and aggregates."""
     return Provider(
         uuid=summary.uuid,
         name=summary.name,

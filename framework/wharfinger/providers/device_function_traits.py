@@ -30,7 +30,9 @@ def function_trait(function: str, vendor: str = "") -> str:
     words = [_NOT_IN_NAMES.sub("_", word.upper()).strip("_") for word in (vendor, named)]
     if not words[-1]:
         raise InvalidName(
-            kind="function", name=function, problem="needs a letter or digit for a trait's name"
+            kind="function",
+            name=function,
+            problem="needs a letter or digit, which its trait can contain",
         )
     return check_trait(PREFIX + "_".join(filter(None, words)))
 
@@ -95,7 +97,7 @@ def with_functions(
     records: Mapping[str, Record],
     our_trait: str,
 ) -> tuple[Mapping[str, DesiredProvider], frozenset[str]]:
-    """Return the desired providers with function traits, and those with superseded functions.
+    """Return the desired providers with function traits, and the uuids of superseded functions.
 
     ``functions`` are the functions that jobs have loaded. All mappings are by provider uuid. The
     function of a job is superseded if the device has got another function since, which it did not

@@ -65,7 +65,7 @@ def check_reason(reason: str, where: str = "") -> str:
         raise InvalidName(
             kind=_kind("reservation reason", where),
             name=reason,
-            problem="must be some printable text",
+            problem="must be printable text, and not empty",
         )
     return reason
 

@@ -535,7 +535,7 @@ class Reconciler:
         for tree in writes:
             self._rows.saved((*tree.new_nodes, *tree.changed_nodes))
             for failure in tree.errors:
-                LOG.debug("a tree failed: %s", failure)
+                LOG.debug("a tree could not be written: %s", failure)
                 if isinstance(failure, UnknownTrait) and failure.trait == self._publisher.owner:
                     raise failure  # without its owner trait, the instance can publish nothing
                 if isinstance(failure, CONFLICTS):

@@ -119,7 +119,7 @@ def test_names_in_another_type_than_a_collection_are_refused(wrong: Any) -> None
 
 @pytest.mark.parametrize("wrong", ["", "a\nb", None, 5])
 def test_reason_that_is_no_printable_text_is_refused(wrong: Any) -> None:
-    with pytest.raises(InvalidName, match="must be some printable text"):
+    with pytest.raises(InvalidName, match="must be printable text, and not empty"):
         names.check_reason(wrong)
 
 
