@@ -317,8 +317,8 @@ class AllocationClaims:
             instance.save()
         except WharfingerError as error:
             LOG.warning(
-                "Instance %s may have a part of its allocation. After %s, repair the instance again: "
-                "%s",
+                "Instance %s may have a part of its allocation. After %s, repair the instance "
+                "again: %s",
                 instance.uuid,
                 seconds(self._down_time),
                 error,
@@ -551,8 +551,8 @@ class AllocationClaims:
         except WharfingerError as problem:
             LOG.warning("%s", problem)
         LOG.warning(
-            "Instance %s may have an allocation. After %s, claim the instance again with this uuid, "
-            "or release it.",
+            "Instance %s may have an allocation. After %s, claim the instance again with this "
+            "uuid, or release it.",
             uuid,
             seconds(self._down_time),
         )

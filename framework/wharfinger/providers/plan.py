@@ -48,7 +48,7 @@ class CreateProvider(Step):
     parent_uuid: str | None
 
     def result(self, provider: Provider | None) -> Provider:
-        """Return the new provider. It ignores ``provider``."""
+        """Return the new provider; the argument is ignored."""
         return Provider(
             uuid=self.uuid, name=self.name, root_uuid=self.root_uuid, parent_uuid=self.parent_uuid
         )
