@@ -426,7 +426,7 @@ class Moves:
         return is_before and is_recent(migration, self._down_time)
 
     def _read(self, uuid: str) -> tuple[Migration, Instance]:
-        """Read a move and its instance; raise AllocationRefused if it is being released."""
+        """Read a move and its instance; raise AllocationRefused for an instance in release."""
         migration = Migration.get_by_uuid(self._context, uuid)
         instance = Instance.get_by_uuid(self._context, migration.instance_uuid)
         refuse_released(instance)

@@ -38,7 +38,7 @@ _LONGEST: Final = 1000
 def from_response(request: str, response: requests.Response) -> PlacementError:
     """Return the exception for an answer with status 400 or above.
 
-    ``request`` is its method and path ("PUT /traits/X").
+    ``request`` is the method and path of the request ("PUT /traits/X").
     """
     status, found = response.status_code, _first_error(response)
     # An answer of a proxy, or an empty one, has only the reason phrase as an explanation.

@@ -743,7 +743,7 @@ class Reconciler:
             yield error
 
     def _changes(self, since: str | None = None) -> tuple[frozenset[str], str | None]:
-        """Return the nodes that have changed since this position in the change feed, and the next position.
+        """Return the nodes that the change feed names since a position, and the next position.
 
         A driver without a change feed has neither.
         """
