@@ -16,7 +16,11 @@ from tests.lab.source_strings import VALUE, marked, strings
 from wharfinger import exceptions
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PAGES: Final = ("when-something-goes-wrong", "resolve-conflicts")
+PAGES: Final = (
+    "how-to/resolve-conflicts",
+    "how-to/when-something-goes-wrong",
+    "reference/driver-contract",
+)
 #: A literal block whose first line is no command, and no line of a plan.
 _BLOCK: Final = re.compile(r"::\n\n(?P<indent> +)(?![$~+] )\S.*\n(?:(?P=indent).*\n|\n(?= ))*")
 _CODE: Final = re.compile(r" \[(?P<code>[A-Z][a-z]\w+)\](?: |$)")
@@ -41,7 +45,7 @@ FOREIGN: Final = (
 
 def _messages(page: str) -> Iterator[tuple[str, str]]:
     """Yield each message that a page shows in one line, and its code (empty if it has none)."""
-    for block in _BLOCK.finditer((ROOT / "docs" / "how-to" / f"{page}.rst").read_text()):
+    for block in _BLOCK.finditer((ROOT / "docs" / f"{page}.rst").read_text()):
         text = " ".join(block[0].removeprefix("::").split())
         *coded, rest = _CODE.split(text)
         yield from zip(coded[::2], coded[1::2], strict=True)

@@ -8,7 +8,7 @@ from cliff.lister import Lister
 
 from wharfinger.cli.app import DONE, FAILED
 from wharfinger.cli.command import WharfingerCommand
-from wharfinger.error_codes import with_code
+from wharfinger.error_codes import code, with_code
 from wharfinger.exceptions import DriverLoadError, WharfingerError
 
 
@@ -71,7 +71,10 @@ class DriverCheck(WharfingerCommand, Lister):
         if not self._problems:
             return ("Checked", "Result"), [(parsed_args.name, "fits the contract")]
         return ("Checked", "Result"), [
-            (problem.subject, f"found {problem.found}; expected {problem.expected}")
+            (
+                problem.subject,
+                f"found {problem.found}; expected {problem.expected} [{code(problem)}]",
+            )
             if isinstance(problem, DriverLoadError)
             else (parsed_args.name, with_code(problem))
             for problem in self._problems
