@@ -36,7 +36,7 @@ from wharfinger.objects import (
 from wharfinger.providers import ProviderTree
 from wharfinger.tracker import service_record
 
-#: The age of rows up to which their process may still be at work.
+#: The age of rows up to which their process may still be working.
 A_WHILE: Final = timedelta(minutes=10)
 #: Two nodes, and a third that is cleaned after a release.
 NODES: Final = ("cn-0", "cn-1", "metal")

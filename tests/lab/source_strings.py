@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-#: A value, in a string of the code.
+#: The mark for a value in a string of the code.
 VALUE: Final = "\0"
 
 

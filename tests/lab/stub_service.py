@@ -10,7 +10,7 @@ from tests.lab.faults import Answer, Fault, Interceptor
 
 #: Returns the status and the JSON data for a path and the parameters of its query.
 Serve = Callable[[str, dict[str, str]], tuple[int, Any]]
-#: Returns a wrong answer made of the correct one.
+#: Returns a wrong answer in place of the correct one.
 Change = Callable[[Answer], Answer]
 _EVERY: Final = frozenset({"GET", "PATCH"})
 #: The sign-in page of a proxy.

@@ -12,7 +12,7 @@ from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.rule_runner import Examination, guarded
 from wharfinger.conformance.subject import Subject
 
-#: Rules that repeat their work for many seconds: a run draws one of them.
+#: Rules whose checks take many seconds: a run of the tests draws one of them.
 SLOW = {f"WHF-{id}" for id in (451, 508, 721, 722, 723, 802, 804, 805, 806, 816)}
 
 

@@ -20,11 +20,11 @@ from wharfinger.exceptions import NotFound
 from wharfinger.providers import Inventory
 from wharfinger.providers.device_function_traits import function_trait
 
-#: Devices at a reset.
+#: The number of devices after a reset.
 _COUNT: Final = 2
 #: A trait that no device has at first.
 _MORE: Final = "HW_GPU_API_OPENCL_V2_2"
-#: Prefix of the names on the second host.
+#: The prefix of the names on the second host.
 _SECOND: Final = "second-"
 
 

@@ -19,16 +19,16 @@ from wharfinger.providers.device_function_traits import function_trait
 
 OPTIONS = [
     cfg.StrOpt("world", required=True, help="The name of the backend."),
-    cfg.FloatOpt("timeout", default=0.2, help="Seconds to wait for an answer."),
+    cfg.FloatOpt("timeout", default=0.2, help="The time-out of a request, in seconds."),
 ]
-#: Resource class of a device.
+#: The resource class of a device.
 UNITS = "FPGA"
-#: Resource class of the node of all devices, and its name on the first host.
+#: The resource class of the devices' node, and the name of this node on the first host.
 SLOTS = "SRIOV_NET_VF"
 NODE = "lab"
 
 Facts = Mapping[str, Any]
-#: Allocations of a consumer, by the uuid of the provider.
+#: The allocations of a consumer, by the uuid of the provider.
 Held = dict[str, dict[str, Any]]
 
 
@@ -41,7 +41,7 @@ class LabDriver(ComputeDriver):
     """Base of both drivers, with a session of the backend and the facts about each device."""
 
     default_owner: ClassVar[str] = "OWNER_CYBORG"
-    #: Whether its harness has none of the optional methods.
+    #: Whether the driver's harness has none of the optional methods.
     older: ClassVar[bool] = False
     object_versions: ClassVar[Mapping[str, str]] = {"ComputeNode": "1.0"}
 
@@ -52,7 +52,7 @@ class LabDriver(ComputeDriver):
         self.timeout: float | None = conf[name].timeout
         self.session: int | None = None
         self.devices: dict[str, Facts] = {}
-        #: Names that a mutant remembers.
+        #: The names of devices that a mutant remembers.
         self.noted: set[str] = set()
 
     def init_host(self, service: Service) -> None:
@@ -231,9 +231,9 @@ class DevicesDriver(LabDriver):
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
-        #: Name of the node that is the parent of all devices.
+        #: The name of the node that is the parent of all devices.
         self.node = self.world.prefix.rpartition("_")[0]
-        #: By consumer, the units that it uses, by device.
+        #: The units that each consumer uses, by consumer and by device.
         self.uses: Mapping[str, Mapping[str, int]] = {}
         #: The devices' names, by their providers' uuids.
         self.names: dict[str, str] = {}
@@ -290,7 +290,7 @@ class DevicesDriver(LabDriver):
         functions = {function_trait(function)} if function else set()
         return super().traits(name, facts) | functions
 
-    # All units were the node's once.
+    # Reshaping from the old layout, which has all units on the node.
 
     def has_to_move(self, tree: ProviderTree, node: str) -> bool:
         return UNITS in tree.data(node).inventory

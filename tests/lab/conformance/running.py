@@ -69,13 +69,14 @@ _HARNESSES: Final = {
     "waiting": "authors:WaitingHarness",
 }
 _KIT: Final = ("--pyargs", "wharfinger.conformance")
-#: The rules that there are in these runs: whether a driver is declared, described and stable, one
-#: that should be kept, and some that take a harness or a capability.
+#: The only rules in these runs: on the declaration, the description and the stability of a driver,
+#: one SHOULD, and some that need a harness or a capability.
 FEW: Final = (
     *("WHF-101", "WHF-102", "WHF-103", "WHF-201", "WHF-204", "WHF-205", "WHF-207", "WHF-301"),
     *("WHF-401", "WHF-506", "WHF-901", "WHF-991"),
 )
-#: Made here: pytester forgets what is imported while it runs, and a rule is registered once.
+#: Created at the import of this module, since pytester forgets modules that are imported while it
+#: runs, and a rule can be registered only once.
 _FEW: Final = {rule.id: rule for rule in rules.all_rules() if rule.id in FEW}
 
 

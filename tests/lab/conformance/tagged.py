@@ -45,7 +45,7 @@ class TagsDriver(ComputeDriver):
         self.session = requests.Session()
         retries = Retry(2, status_forcelist=[503], backoff_factor=0.01)
         self.session.mount("http://", HTTPAdapter(pool_maxsize=4, max_retries=retries))
-        #: Tag and content of each path that was read.
+        #: The tag and the content of each path that was read.
         self.known: dict[str, tuple[str, Any]] = {}
         self.machines: dict[str, dict[str, Any]] = {}
 

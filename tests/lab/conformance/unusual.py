@@ -28,7 +28,7 @@ from wharfinger.exceptions import BackendError
 from wharfinger.objects import ComputeNode, Migration, Service
 from wharfinger.providers import Inventory, ProviderTree
 
-#: Of a pool and the node that uses it.
+#: The aggregate of a pool and of the node that uses the pool.
 _AGGREGATE = "2c2c5c0e-8d8e-4c62-8a3f-1de5a1d40b3c"
 
 
@@ -69,7 +69,7 @@ class OffersAfterTwoLooks(DevicesDriver):
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
-        #: How many snapshots are missing, by device.
+        #: How many more listings must show each device free.
         self.missing: dict[str, int] = {}
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
@@ -150,7 +150,7 @@ class RefusesToSayWhatIsClean(DevicesDriver):
         return True
 
 
-#: Drivers that every rule could take for wrong.
+#: Right drivers that the check of any rule might take for wrong.
 CONFORMING: Sequence[type[LabDriver]] = [OffersAfterTwoLooks, OffersAfterFiveSeconds]
 
 

@@ -18,16 +18,16 @@ from urllib.request import urlopen
 
 from wharfinger.conformance.harness import Fault
 
-#: The worlds that there are, by name.
+#: The worlds of this process, by name.
 WORLDS: Final[dict[str, "World"]] = {}
 
 
-#: Errors in the place of an answer.
+#: The texts of error answers.
 DENIED: Final = "it is not known who asks"
 _SAID: Final[dict[Fault | None, str]] = {Fault.ERROR: "try again later", Fault.DENIED: DENIED}
 
 
-#: The traits of devices, in turn.
+#: The traits of new devices; each device takes the next entry.
 _APIS: Final = (
     ("HW_GPU_API_VULKAN",),
     ("HW_GPU_API_VULKAN", "HW_GPU_API_DXVA"),
@@ -65,12 +65,12 @@ class World:
     pulled: dict[str, Device] = field(default_factory=dict)
     #: The uuid of the hardware.
     uuid: str = "8f7c2ad4-5b2e-4e3c-9d53-6a1d3e0c7b91"
-    #: By consumer, the units that it uses, by device.
+    #: The units that each consumer uses, by consumer and by device.
     uses: dict[str, dict[str, int]] = field(default_factory=dict)
     #: The functions of images, by uuid.
     images: dict[str, str] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
-    #: Asks Placement, behind our back, for what instances have of a provider.
+    #: Returns the allocations of a provider in Placement, for drivers that read them directly.
     allocations: Callable[[str], Mapping[str, Any]] = lambda _uuid: {}
 
     def __post_init__(self) -> None:
@@ -82,8 +82,9 @@ class World:
         self._at: int | None = None
         self._fault: Fault | None = None
         self._over = threading.Event()
-        #: The last answers, by the request; what takes a late one, and that.
+        #: The last answer to each request.
         self._answers: dict[str, str] = {}
+        #: Late answers, each with the function that gets it.
         self._late: list[tuple[Callable[[str], None], str]] = []
 
     @staticmethod

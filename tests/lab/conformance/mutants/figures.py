@@ -9,7 +9,7 @@ from tests.lab.conformance.mutants import mutant
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import Inventory, ProviderTree
 
-#: Rules that a mutant also breaks if a new or removed device changes another device's figures.
+#: The rules that a mutant also breaks if adding or removing a device changes another device.
 _MOVED = ("WHF-401", "WHF-402", "WHF-403", "WHF-404", "WHF-991")
 
 
