@@ -1,7 +1,6 @@
 """Search for leaks of a driver: repeat its calls until no resource grows any more."""
 
 import gc
-import itertools
 import logging
 import os
 import sys
@@ -116,22 +115,18 @@ class _Search:
         return self._found
 
     def _is_left(self, path: Path) -> bool:
-        """Return whether a file is left in a directory that the driver shares with all programs.
+        """Return whether a file or directory is left where all programs have theirs.
 
         These are the directory of temporary files, the home directory and the working directory.
-        Files below a directory of the kit, of the harness or of the configuration do not count.
+        What the configuration names does not count, and nor does Python's compiled code.
         """
-        subject = self._subject
-        shared = {Path(tempfile.gettempdir()), Path.home(), Path.cwd()}
-        inside = [path, *itertools.takewhile(lambda one: one not in shared, path.parents)]
-        if not path.exists() or inside[-1].parent not in shared:
-            return False
-        own = {subject.state_path.parent}
-        if subject.has_harness:
-            own.add(subject.harness.directory)
-        configured = "".join(file.read_text() for file in subject.files())
-        return not any(
-            one in own or one.name == "__pycache__" or str(one) in configured for one in inside
+        shared = (Path(tempfile.gettempdir()), Path.home(), Path.cwd())
+        configured = "".join(file.read_text() for file in self._subject.files())
+        return (
+            path.parent in shared
+            and path.exists()
+            and path.name != "__pycache__"
+            and str(path) not in configured
         )
 
     @contextmanager
