@@ -9,7 +9,7 @@ from wharfinger.conf.option_reading import read_options
 
 
 class _Whole(types.Integer):
-    """A whole number; unlike in oslo.config's type, an empty value is an error."""
+    """Option type of a whole number; unlike in oslo.config's type, an empty value is an error."""
 
     def __call__(self, value: Any) -> int | float | None:
         number = super().__call__(value)
@@ -19,7 +19,7 @@ class _Whole(types.Integer):
 
 
 class _Ratio(types.Float):
-    """A number above 0."""
+    """Option type of a number above 0."""
 
     def __call__(self, value: Any) -> int | float | None:
         number = super().__call__(value)

@@ -35,7 +35,7 @@ class Check(Protocol):
         """
 
     def end(self) -> None:
-        """End the check early."""
+        """End the check before it is complete."""
 
 
 class ProcessCheck:

@@ -250,7 +250,6 @@ class _Cell(FormattableColumn[Any]):
         self._text: Final = text
 
     def human_readable(self) -> str:
-        """Return the text."""
         return self._text
 
 

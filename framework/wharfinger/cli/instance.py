@@ -120,7 +120,6 @@ class _Uuids(FormattableColumn[list[str]]):
     """Uuids; a table has them on one line."""
 
     def human_readable(self) -> str:
-        """Return the text."""
         return " ".join(self._value)
 
 
@@ -128,7 +127,6 @@ class _Allocations(FormattableColumn[list[dict[str, Any]]]):
     """Allocations of consumers; a table has one line for each provider."""
 
     def human_readable(self) -> str:
-        """Return the text."""
         lines = []
         for one in self._value:
             amounts = " ".join(f"{kind}={amount}" for kind, amount in one["resources"].items())
@@ -273,7 +271,7 @@ class _MoveStarter(_InstanceShower):
     """Base class of commands that start a move."""
 
     def begun(self, instance: str, **more: Any) -> tuple[Sequence[str], Sequence[Any]]:
-        """Start the move, and return the fields of the instance to show."""
+        """Start a move of the instance, and return the fields to show."""
         from wharfinger.objects import Instance
 
         migration = self.moves.start(instance, **more)

@@ -66,7 +66,7 @@ class End(FormattableColumn[datetime | str | None]):
     """The expected end of a reservation; a table marks it as overdue if it has passed."""
 
     def human_readable(self) -> str:
-        """Return the text."""
+        """Return the time as text for a table."""
         from wharfinger.console import reservations
         from wharfinger.objects.field_types import now
 

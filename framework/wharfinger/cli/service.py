@@ -30,7 +30,7 @@ class Gates(FormattableColumn[dict[str, bool]]):
     """The gate of each owner, on or off: text in a table, data in the other formats."""
 
     def human_readable(self) -> str:
-        """Return the text."""
+        """Return the gates as text for a table, one line for each owner."""
         return "\n".join(f"{owner}: {'on' if on else 'off'}" for owner, on in self._value.items())
 
 

@@ -107,7 +107,7 @@ class AgentSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
-        """Read the section; raises ConfigurationError."""
+        """Read and check the section; raises ConfigurationError."""
         values = read_options(conf, GROUP, OPTIONS)
         _check_intervals({name: values[name] for name in _INTERVALS})
         if not values["hang_timeout"] > 0:  # also true for NaN

@@ -64,7 +64,7 @@ class DatabaseSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
-        """Read the section; raises ConfigurationError."""
+        """Read and check the section; raises ConfigurationError."""
         values = read_options(conf, GROUP, OPTIONS)
         connection = values.pop("connection") or None
         if connection is not None:

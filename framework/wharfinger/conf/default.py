@@ -83,7 +83,7 @@ class DefaultSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
-        """Read the section; raises ConfigurationError."""
+        """Read and check the section; raises ConfigurationError."""
         values = read_options(conf, DEFAULT, OPTIONS)
         instances = tuple(values["enabled_drivers"])
         same: dict[str, str] = {}

@@ -143,7 +143,7 @@ class LoggingSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
-        """Read the options; raises ConfigurationError."""
+        """Read and check the options; raises ConfigurationError."""
         values = read_options(conf, DEFAULT, OPTIONS)
         for name in _FORMATS:
             _check_format(name, values[name])

@@ -53,7 +53,7 @@ class PlacementSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
-        """Read the section; raises ConfigurationError."""
+        """Read and check the section; raises ConfigurationError."""
         values = read_options(conf, GROUP, OPTIONS)
         credentials, auth_type = GROUP, None
         if "auth_type" in conf[GROUP]:

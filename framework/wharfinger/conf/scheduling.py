@@ -46,7 +46,7 @@ class SchedulingSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
-        """Read the section; raises ConfigurationError."""
+        """Read and check the section; raises ConfigurationError."""
         values = read_options(conf, GROUP, OPTIONS)
         filters = tuple(values["request_filters"])
         return cls(filters, values["untagged"] == "allow", values["cache_time"])

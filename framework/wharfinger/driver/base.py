@@ -65,7 +65,7 @@ class ComputeDriver(abc.ABC):
     def init_host(self, service: Service) -> None:  # noqa: B027 - optional
         """Prepare the driver and open its connections.
 
-        The framework calls it once, before all methods below.
+        The framework calls it once, before it calls methods that use the backend.
         """
 
     def cleanup_host(self) -> None:  # noqa: B027 - optional

@@ -159,7 +159,7 @@ class WharfingerObject:
         return cls.__name__
 
     def obj_clone(self) -> Self:
-        """Return a deep copy."""
+        """Return a deep copy of the object."""
         return deepcopy(self)
 
     def obj_attr_is_set(self, attrname: str) -> bool:
