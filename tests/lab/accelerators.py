@@ -18,7 +18,8 @@ from wharfinger.conf import load
 from wharfinger.objects import Context, DeviceJob, Reservation, Service
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instance_loader
-from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.scheduling import provider_details
 from wharfinger_cyborg import accelerators

@@ -24,7 +24,8 @@ from wharfinger.conf import load
 from wharfinger.objects import Context, Service
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instance_loader
-from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.scheduling import provider_details
 from wharfinger_harnesses.ironic import Ironic
 

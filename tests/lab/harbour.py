@@ -25,7 +25,8 @@ from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.objects import Instance, ReservationList
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
-from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.tracker import service_record
 from wharfinger.tracker.instance_claims import Claims

@@ -31,7 +31,8 @@ from wharfinger.objects.field_types import now
 from wharfinger.providers.device_function_traits import function_traits
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instance_loader
-from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger_cyborg.driver import CyborgDriver
 from wharfinger_harnesses.cyborg import HOST, Part
 from wharfinger_harnesses.daemons import TIMEOUT, LabError

@@ -19,7 +19,7 @@ from wharfinger.providers import fights
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import SetInventories, Step
 from wharfinger.providers.provider_record import Record
-from wharfinger.reconcile.cycle import CycleResult
+from wharfinger.reconcile.cycle_result import CycleResult
 
 #: The largest numbers of problems in a report, of characters of each, and of reasons of
 #: reservations.

@@ -22,7 +22,8 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.plan import Step
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_calls, driver_instance_loader
-from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.request_id import same_request
 
 LOG: Final = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from wharfinger.exceptions import CommandFailed, WharfingerError
 if TYPE_CHECKING:
     from wharfinger.conf import DefaultSection
     from wharfinger.providers.plan import Step
-    from wharfinger.reconcile.cycle import CycleResult
+    from wharfinger.reconcile.cycle_result import CycleResult
 
 T = TypeVar("T")
 
@@ -150,7 +150,7 @@ class Sync(ObjectCommand):
         from wharfinger.console import progress
         from wharfinger.providers.removal import RemovalPolicy
         from wharfinger.reconcile import driver_instance_loader
-        from wharfinger.reconcile.cycle import CycleResult
+        from wharfinger.reconcile.cycle_result import CycleResult
 
         taken: list[Step] = []
         try:

@@ -21,7 +21,7 @@ from wharfinger.conformance.subject import (
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import DesiredProvider
-from wharfinger.reconcile.cycle import CycleResult
+from wharfinger.reconcile.cycle_result import CycleResult
 
 #: Seconds for a cycle to end when no call hangs any more.
 _END: Final = 60.0

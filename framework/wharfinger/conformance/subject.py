@@ -30,7 +30,8 @@ from wharfinger.providers import DesiredProvider, Inventory, Provider, ProviderT
 from wharfinger.providers.ownership import NOVA
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instance_loader
-from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.reconcile.desire import REPORTED
 from wharfinger.reconcile.driver_calls import check_names
 from wharfinger.reconcile.driver_calls import describe as describe_nodes

@@ -9,13 +9,13 @@ poll    publishes the nodes that the driver's change feed names
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from http.client import INTERNAL_SERVER_ERROR
-from typing import Final, Self
+from typing import Final
 
 from oslo_log import log as logging
 from oslo_utils.uuidutils import is_uuid_like
@@ -39,23 +39,21 @@ from wharfinger.exceptions import (
     UnknownTrait,
     WharfingerError,
 )
-from wharfinger.objects import ComputeNode, Context, HostState, InstanceList, Reservation
+from wharfinger.objects import ComputeNode, Context, HostState, InstanceList
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.tree_reader import PlacementReader
 from wharfinger.providers import compute_status, fights
 from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
-    ForeignReservation,
-    PendingRemoval,
     Plan,
     Step,
-    TreePlan,
     UpdateProvider,
 )
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import adoption_plan, driver_calls, kernel_uptime
-from wharfinger.reconcile.apply import BATCH, TreeWrite, Writer, boottime
+from wharfinger.reconcile.apply import BATCH, Writer, boottime
+from wharfinger.reconcile.cycle_result import Attempts, CycleResult
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
 from wharfinger.reconcile.look_up import LookUp, allocations_of
@@ -68,10 +66,12 @@ from wharfinger.reconcile.observe import (
     held_functions,
 )
 from wharfinger.reconcile.outdated_device_jobs import delete_functions, supersede_functions
-from wharfinger.reconcile.plan import lost_by_tree, phases_by_tree, plan_cycle
+from wharfinger.reconcile.plan import plan_cycle
+from wharfinger.reconcile.plan_rows import readable, tree_writes
 from wharfinger.reconcile.record_store import RecordStore
-from wharfinger.reconcile.reservation_phases import Phases, released_since
+from wharfinger.reconcile.reservation_phases import released_since
 from wharfinger.reconcile.takeover import Takeovers
+from wharfinger.reconcile.tree_write import TreeWrite
 from wharfinger.reconcile.unchanged_trees import UnchangedTrees
 from wharfinger.request_id import same_request
 from wharfinger.tracker.claimed_instances import ClaimedInstances
@@ -103,72 +103,6 @@ _Observe = Callable[[CycleState], CycleState]
 
 def _ignore(_what: object) -> None:
     """Do nothing with a plan or a step."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CycleResult:
-    """Result of a cycle: the steps that it has sent, and what it could not do."""
-
-    steps: tuple[Step, ...] = ()
-    #: Removals that wait.
-    pending: tuple[PendingRemoval, ...] = ()
-    #: Full reservations of other programs, which the cycle has kept.
-    foreign: tuple[ForeignReservation, ...] = ()
-    problems: tuple[WharfingerError, ...] = ()
-    #: How often a tree could not be written because another process had changed it.
-    conflicts: int = 0
-
-    def with_problems(self, more: Iterable[WharfingerError]) -> Self:
-        """Return this result with more problems."""
-        return replace(self, problems=(*self.problems, *more))
-
-
-@dataclass(slots=True)
-class _Attempts:
-    """Attempts of one cycle. Each plans the trees that the last attempt could not write."""
-
-    #: The latest plan of each tree, and the errors of its write, by root uuid.
-    trees: dict[str, TreePlan] = field(default_factory=dict)
-    failures: dict[str, list[WharfingerError]] = field(default_factory=dict)
-    #: Pending removals and errors that belong to no tree.
-    orphans: tuple[PendingRemoval, ...] = ()
-    errors: dict[str, WharfingerError] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
-    #: The roots of the trees that the next attempt plans; None: all.
-    remaining: Set[str] | None = None
-    #: Whether another process prevented a write of the last attempt.
-    is_blocked: bool = False
-    #: The conflict that prevented the last attempt from making a plan.
-    conflict: WharfingerError | None = None
-    #: The number of conflicts in all attempts.
-    conflicts: int = 0
-
-    def add(self, plan: Plan) -> None:
-        """Add the plan of an attempt; it replaces earlier plans of the same trees."""
-        self.conflict = None
-        if self.remaining is None:
-            self.orphans = plan.orphans
-        for root in self.remaining or ():
-            self.trees.pop(root, None)
-            self.failures.pop(root, None)
-        self.errors.update((error.identity, error) for error in plan.errors)
-        self.trees.update((tree.root_uuid, tree) for tree in plan.trees)
-
-    def result(self) -> CycleResult:
-        plan = Plan(trees=tuple(self.trees.values()), orphans=self.orphans)
-        failures = (error for errors in self.failures.values() for error in errors)
-        return CycleResult(
-            steps=tuple(self.steps),
-            pending=plan.pending,
-            foreign=plan.foreign,
-            conflicts=self.conflicts,
-            problems=(
-                *self.errors.values(),
-                *plan.problems,
-                *failures,
-                *([self.conflict] if self.conflict else ()),
-            ),
-        )
 
 
 class Reconciler:
@@ -390,7 +324,7 @@ class Reconciler:
         self._rows.update(rows)
         self._instances.update(rows)
         self._reservations = frozenset(
-            (one.uuid, one.revision) for one in _readable(rows.reservations)
+            (one.uuid, one.revision) for one in readable(rows.reservations)
         )
         return CycleState(
             read_at=read_at,
@@ -478,7 +412,7 @@ class Reconciler:
         After half of ``down_time``, a conflict ends the cycle: another process may have published
         newer facts about the nodes. The next cycle lists the nodes again.
         """
-        attempts, expires = _Attempts(), state.read_at + self._valid_for
+        attempts, expires = Attempts(), state.read_at + self._valid_for
         self._nodes = nodes
         questions: dict[str, bool | WharfingerError] = {}
 
@@ -514,15 +448,15 @@ class Reconciler:
                 break
         return attempts.result()
 
-    def _remaining(self, state: CycleState, attempts: _Attempts) -> CycleState:
+    def _remaining(self, state: CycleState, attempts: Attempts) -> CycleState:
         """Return the state, limited to the trees that the last attempt could not write."""
         state = replace(state, is_partial=bool(attempts.errors), nodes=state.every_node)
         return self._observer.within(state, frozenset(attempts.remaining or ()))
 
-    def _apply(self, state: CycleState, plan: Plan, attempts: _Attempts, on_step: OnStep) -> None:
+    def _apply(self, state: CycleState, plan: Plan, attempts: Attempts, on_step: OnStep) -> None:
         """Take nodes over and write the plan; note errors and remaining trees in ``attempts``."""
-        not_taken = self._take(state.takeovers) | self._take_below(state.overlaid_takeovers)
-        writes = self._writes(state, plan)
+        not_taken = self._takeovers.take_each(state.takeovers, state.overlaid_takeovers)
+        writes = tree_writes(state, plan, self._rows.new_row)
         nodes = {state.roots.get(node.name): node for node in state.nodes.nodes}
         before = {uuid: self.store.get(uuid) for tree in plan.trees for uuid in tree.records}
         self._writer.apply(writes, self.store, on_step, partial(self._changed_rows, nodes))
@@ -554,92 +488,6 @@ class Reconciler:
             _waiting_for_names(plan),
         )
         self._remember(state, plan, writes)
-
-    def _take(self, rows: Sequence[ComputeNode]) -> dict[str, WharfingerError]:
-        """Take nodes over together, or after a conflict one by one; return errors by node uuid."""
-        if not rows:
-            return {}
-        try:
-            self._takeovers.take(rows)
-        except CONFLICTS as error:
-            if len(rows) == 1:
-                return {rows[0].uuid: error}
-            return {uuid: one for row in rows for uuid, one in self._take([row]).items()}
-        return {}
-
-    def _take_below(self, roots: Iterable[str]) -> dict[str, WharfingerError]:
-        """Take over our records below roots of other programs; return the errors by root uuid."""
-        failed: dict[str, WharfingerError] = {}
-        for root in sorted(roots):
-            try:
-                self._takeovers.take_below({root})
-            except CONFLICTS as error:
-                failed[root] = error
-        return failed
-
-    def _writes(self, state: CycleState, plan: Plan) -> list[TreeWrite]:
-        """Return the trees to write, each with the database rows to store with it."""
-        trees = {tree.root_uuid: tree for tree in plan.trees if tree.steps or tree.records}
-        phases = phases_by_tree(state, plan.trees)
-        lost = lost_by_tree(state, plan.trees)
-        new = {}
-        for node in state.new_nodes:
-            tree = trees.get(node.uuid)
-            record = (tree and tree.records.get(node.uuid)) or self.store.get(node.uuid)
-            if record.applied is not None:
-                new[node.uuid] = self._rows.new_row(node, record.applied)
-        return [
-            self._tree_write(
-                state,
-                trees.get(root) or TreePlan(root_uuid=root),
-                [new[root]] if root in new else [],
-                phases.get(root, ()),
-                lost.get(root, ()),
-            )
-            for root in dict.fromkeys((*trees, *phases, *new, *lost))
-        ]
-
-    def _tree_write(
-        self,
-        state: CycleState,
-        tree: TreePlan,
-        new_nodes: Sequence[ComputeNode],
-        phases: Phases,
-        lost: Sequence[Reservation],
-    ) -> TreeWrite:
-        moved, ended = [], []
-        for one, phase in phases:
-            if phase is None:
-                ended.append(one)
-            else:
-                one.phase = phase
-                moved.append(one)
-        roots = {tree.root_uuid, *(step.root_uuid for step in tree.steps)}
-        touched = {uuid for step in tree.steps for uuid in step.touched}
-        touched |= {one.provider_uuid for one, _phase in phases}
-        touched |= {one.provider_uuid for one in lost}
-        for uuid in touched:
-            record = tree.records.get(uuid)
-            figures = dict(record.own_reserved) if record else {}
-            for one in state.reservations.get(uuid, ()) if figures else ():
-                # The reservation has a copy of the figures, in case the record is lost.
-                is_readable = "own_reserved" in one and "revision" in one
-                if is_readable and one not in ended and one.own_reserved != figures:
-                    one.own_reserved = figures
-                    moved.append(one)
-        return TreeWrite(
-            tree,
-            new_nodes=new_nodes,
-            our_nodes=sorted(roots & state.rows.node_revisions.keys()),
-            known_reservations={
-                uuid: {one.uuid: one.revision for one in its}
-                for uuid in touched
-                if (its := state.reservations.get(uuid, ())) == _readable(its)
-            },
-            new_reservations=lost,
-            changed_reservations=moved,
-            ended=ended,
-        )
 
     def _changed_rows(
         self, nodes: Mapping[str | None, Node], tree: TreeWrite
@@ -735,7 +583,7 @@ class Reconciler:
             state = self._observer.disabled(state, due)
             plan = plan_cycle(state, self._publisher, self._policy)
             self._unchanged.forget(due)
-            writes = self._writes(state, plan)
+            writes = tree_writes(state, plan, self._rows.new_row)
             self._writer.apply(writes, self.store, on_step)
             yield from plan.problems
             yield from (error for tree in writes for error in tree.errors)
@@ -779,16 +627,9 @@ class Reconciler:
         Return the state, read again. Trees whose records could not be moved are blocked.
         """
         roots = self._to_inherit(nodes, state.rows)
-        failed: dict[str, WharfingerError] = {}
-        try:
-            if not self._takeovers.inherit(roots):
-                return state
-        except CONFLICTS:
-            for root in roots:
-                try:
-                    self._takeovers.inherit({root})
-                except CONFLICTS as error:
-                    failed[root] = error
+        if not self._takeovers.records_elsewhere(roots):
+            return state
+        failed = self._takeovers.inherit(roots)
         return replace(
             self._state(),
             attempt=state.attempt,
@@ -808,10 +649,6 @@ class Reconciler:
             and records[node.uuid].absent_since is not None
         }
         return returned.union(filter(is_uuid_like, rows.node_revisions.keys() - records.keys()))
-
-
-def _readable(reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:
-    return tuple(one for one in reservations if "uuid" in one and "revision" in one)
 
 
 def _with_nodes(state: CycleState, nodes: NodeList) -> CycleState:

@@ -1,10 +1,9 @@
 """Plan: turn the state of a cycle into the plans of its trees, by pure functions."""
 
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from wharfinger.objects import Reservation
 from wharfinger.providers import compute_status
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
@@ -19,7 +18,7 @@ from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
 from wharfinger.providers.tree_planner import plan_trees
 from wharfinger.reconcile.cycle_state import CycleState
-from wharfinger.reconcile.reservation_phases import Phases
+from wharfinger.reconcile.plan_rows import phases_by_tree
 
 
 def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -> Plan:
@@ -150,47 +149,6 @@ def _records_of_blocked(state: CycleState) -> Mapping[str, Mapping[str, Record |
         if node.uuid in state.blocked and known and is_back:
             found.setdefault(node.uuid, {}).setdefault(node.uuid, replace(known, absence=None))
     return found
-
-
-def phases_by_tree(state: CycleState, trees: Iterable[TreePlan]) -> dict[str, Phases]:
-    """Return the reservations that change or end when a tree is written, by root uuid.
-
-    Leave out the reservations of providers that cannot be written: the tree is blocked, or its plan
-    has a problem.
-    """
-    plans = {tree.root_uuid: tree for tree in trees}
-    place = _places(plans.values())
-    found: dict[str, Phases] = {}
-    for one, phase in state.phases:
-        uuid = one.provider_uuid
-        live = state.live.get(uuid)
-        root = place.get(uuid, live.root_uuid if live else uuid)
-        wanted = state.desired.get(uuid)
-        roots = {root, live and live.root_uuid, wanted and wanted.provider.root_uuid}
-        if state.blocked.isdisjoint(roots) and not (root in plans and plans[root].problems):
-            found[root] = (*found.get(root, ()), (one, phase))
-    return found
-
-
-def lost_by_tree(
-    state: CycleState, trees: Iterable[TreePlan]
-) -> dict[str, tuple[Reservation, ...]]:
-    """Return the new reservations for lost allocations, by root uuid.
-
-    These are stored even if the tree cannot be written now.
-    """
-    place = _places(trees) if state.lost else {}
-    found: dict[str, tuple[Reservation, ...]] = {}
-    for one in state.lost:
-        live = state.live.get(one.provider_uuid)
-        root = place.get(one.provider_uuid, live.root_uuid if live else one.provider_uuid)
-        found[root] = (*found.get(root, ()), one)
-    return found
-
-
-def _places(trees: Iterable[TreePlan]) -> dict[str, str]:
-    """Return the root uuid of the tree in which each provider is planned, by provider uuid."""
-    return {uuid: tree.root_uuid for tree in trees for uuid in tree.records}
 
 
 def _with_write(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:

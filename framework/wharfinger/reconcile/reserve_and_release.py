@@ -53,11 +53,12 @@ from wharfinger.providers.plan import (
 from wharfinger.providers.plan_draft import step_target
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.provider_record import Record
-from wharfinger.reconcile.apply import TreeWrite, Writer
+from wharfinger.reconcile.apply import Writer
 from wharfinger.reconcile.detachment import REASON, FormerRoot
 from wharfinger.reconcile.lost_allocations import is_lost, lost_by
 from wharfinger.reconcile.record_store import RecordStore, to_record
 from wharfinger.reconcile.reservation_phases import stored_figures
+from wharfinger.reconcile.tree_write import TreeWrite
 
 #: Placeholders for the host and driver instance of a provider without records.
 _NO_PUBLISHER: Final = ("none", "none")

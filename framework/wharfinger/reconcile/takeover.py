@@ -8,14 +8,21 @@ An overlaid root is a root that another program publishes. It has no row here. T
 children below it are taken over instead.
 """
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from oslo_log import log as logging
 
-from wharfinger.exceptions import FieldUnset, NodeTaken
+from wharfinger.exceptions import (
+    ConcurrentSave,
+    FieldUnset,
+    NodeTaken,
+    ObjectExists,
+    ObjectNotFound,
+    WharfingerError,
+)
 from wharfinger.objects import (
     ComputeNode,
     ComputeNodeList,
@@ -30,6 +37,7 @@ from wharfinger.reconcile.record_store import RecordStore, read_record
 from wharfinger.tracker import service_record
 
 LOG: Final = logging.getLogger(__name__)
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +150,24 @@ class Takeovers:
         }
         return FoundBelow(frozenset(hosts.keys() - taken.keys()), taken)
 
+    def take_each(
+        self, rows: Iterable[ComputeNode], overlaid_roots: Iterable[str]
+    ) -> dict[str, WharfingerError]:
+        """Take over nodes, and our records below roots of other programs.
+
+        Return the errors of those that another process has changed, by node or root uuid.
+        """
+        return {
+            **_errors_of(self.take, {row.uuid: row for row in rows}),
+            **_errors_of(self.take_below, {root: root for root in sorted(overlaid_roots)}),
+        }
+
     def take_below(self, roots: Collection[str]) -> None:
         """Move the records in these overlaid trees to this host, in one transaction.
 
         Raises ConcurrentSave if another process was faster, or if the former host is up again.
         """
-        records = self._records_elsewhere(roots)
+        records = self.records_elsewhere(roots)
         absent = {
             one.host
             for one in records
@@ -209,22 +229,24 @@ class Takeovers:
                 host,
             )
 
-    def inherit(self, roots: Collection[str]) -> bool:
-        """Move the records of nodes whose rows already belong to this instance.
+    def inherit(self, roots: Iterable[str]) -> dict[str, WharfingerError]:
+        """Move the records of nodes whose rows this instance has already.
 
-        Return whether there were such records. An old release moves rows first and records later,
-        and may have crashed in between.
+        An old release moves rows and records one after the other, and may have crashed between.
+        Return the errors of the roots whose records another process has changed.
         """
-        records = self._records_elsewhere(roots)
-        if records:
-            self._move((), records, ())
-        return bool(records)
+
+        def move(roots: Collection[str]) -> None:
+            if records := self.records_elsewhere(roots):
+                self._move((), records, ())
+
+        return _errors_of(move, {root: root for root in roots})
 
     def inherited(self, roots: Collection[str]) -> dict[str, Record]:
         """Return the records that ``inherit`` would move, by provider uuid; write nothing."""
         return {
             one.provider_uuid: record
-            for one in self._records_elsewhere(roots)
+            for one in self.records_elsewhere(roots)
             if (record := read_record(one)) is not None
         }
 
@@ -251,8 +273,8 @@ class Takeovers:
             down_time=self._down_time.total_seconds(),
         ).save()
 
-    def _records_elsewhere(self, roots: Collection[str]) -> list[ProviderRecord]:
-        """Return the record rows of these trees from instances of this name on other hosts."""
+    def records_elsewhere(self, roots: Collection[str]) -> list[ProviderRecord]:
+        """Return the records that instances of this name on other hosts have of these trees."""
         known = self._records(roots)
         hosts = {one.host for one in known if "host" in one} - {self._host}
         return [one for host in sorted(hosts) for one in self._store.known_on(host, roots)]
@@ -329,6 +351,21 @@ class Takeovers:
             return service.is_up(self._down_time)
         except FieldUnset:
             return True  # without the time of its last report, take over nothing
+
+
+def _errors_of(
+    move: Callable[[Collection[_Item]], object], items: Mapping[str, _Item]
+) -> dict[str, WharfingerError]:
+    """Move items together, or after a conflict one by one; return the errors by uuid."""
+    try:
+        if items:
+            move(items.values())
+    except (ConcurrentSave, ObjectExists, ObjectNotFound) as error:
+        if len(items) == 1:
+            return dict.fromkeys(items, error)
+        alone = (_errors_of(move, {uuid: item}) for uuid, item in items.items())
+        return {uuid: failure for errors in alone for uuid, failure in errors.items()}
+    return {}
 
 
 def _has(record: ProviderRecord, side: str) -> bool:

@@ -15,7 +15,8 @@ from wharfinger.agent import agent as agent_module
 from wharfinger.agent.status import State
 from wharfinger.exceptions import PlacementUnavailable, StateError
 from wharfinger.objects import OWNER_TAG_VERSION
-from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.reconcile.driver_instance_lock import exclusive
 from wharfinger.tracker import service_record
 

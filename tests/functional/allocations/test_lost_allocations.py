@@ -30,7 +30,7 @@ from wharfinger.exceptions import (
     PlacementError,
 )
 from wharfinger.objects import Instance, ReservationList
-from wharfinger.reconcile.cycle import CycleResult
+from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 ONE, OTHER = uuid("an instance"), uuid("another consumer")

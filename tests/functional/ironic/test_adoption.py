@@ -15,7 +15,7 @@ from wharfinger.conf import load
 from wharfinger.exceptions import PlacementUnavailable
 from wharfinger.objects import Service
 from wharfinger.providers import Inventory
-from wharfinger.reconcile.cycle import CycleResult
+from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger_ironic.driver import IronicDriver
 
 GOLD: Final = "CUSTOM_BAREMETAL_GOLD"

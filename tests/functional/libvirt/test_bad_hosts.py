@@ -19,7 +19,8 @@ from wharfinger.exceptions import WharfingerError
 from wharfinger.objects.database_context import local
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.cycle_result import CycleResult
 
 NODE = "gpu-host-1"
 GOOD = (SAMPLE / "host.xml").read_text()

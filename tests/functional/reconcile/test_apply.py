@@ -24,7 +24,7 @@ from wharfinger.exceptions import (
 from wharfinger.objects import RecordBatch
 from wharfinger.providers.plan import SetInventories, Step
 from wharfinger.reconcile import apply
-from wharfinger.reconcile.cycle import CycleResult
+from wharfinger.reconcile.cycle_result import CycleResult
 
 #: Seconds that a test waits for an event before it fails.
 PATIENCE = 30

@@ -27,7 +27,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import ComputeNode, ComputeNodeList, Service
 from wharfinger.providers import ProviderTree
-from wharfinger.reconcile.cycle import CycleResult
+from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.tracker import service_record
 
 LIST = "GET /resource_providers?required=CUSTOM_WHARFINGER_SCRIPTED"

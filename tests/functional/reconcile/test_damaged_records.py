@@ -13,7 +13,8 @@ from tests.lab.drivers import DEVICE, flat, with_children, with_device
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import StateError
 from wharfinger.objects import ComputeNodeList, HostState
-from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.cycle_result import CycleResult
 
 pytestmark = ANYWHERE
 

@@ -24,7 +24,7 @@ from wharfinger.providers.plan import (
     SetInventories,
     Step,
 )
-from wharfinger.reconcile.cycle import CycleResult
+from wharfinger.reconcile.cycle_result import CycleResult
 
 DELAY = 60.0
 

@@ -27,7 +27,7 @@ from tests.lab.reserving import (
 )
 from wharfinger.driver import Allocations
 from wharfinger.providers import ProviderTree
-from wharfinger.reconcile.cycle import CycleResult
+from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 #: Node names by provider: our child gpu, and the root card of another owner.

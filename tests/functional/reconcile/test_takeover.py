@@ -31,7 +31,8 @@ from wharfinger.objects import (
     Service,
 )
 from wharfinger.providers import ProviderTree
-from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.tracker import service_record
 

@@ -35,7 +35,8 @@ from wharfinger.placement.session import make_adapter
 from wharfinger.providers.plan import Step
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instance_loader
-from wharfinger.reconcile.cycle import CycleResult, Reconciler
+from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger_harnesses.ironic import Ironic
 
 TENANT = "tenant"

@@ -30,8 +30,9 @@ from wharfinger.providers.provider_merge import own_view
 from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy, Removals
 from wharfinger.providers.tree_planner import plan_trees
-from wharfinger.reconcile.apply import TreeWrite, Writer
+from wharfinger.reconcile.apply import Writer
 from wharfinger.reconcile.record_store import RecordStore
+from wharfinger.reconcile.tree_write import TreeWrite
 
 Answer = TypeVar("Answer")
 Driver = Callable[[ProviderTree], None]

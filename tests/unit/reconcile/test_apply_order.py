@@ -11,7 +11,7 @@ from wharfinger.exceptions import InventoryInUse, ProviderInUse, WharfingerError
 from wharfinger.placement.microversions import Microversion
 from wharfinger.providers import Inventory, Provider, names
 from wharfinger.providers.plan import DeleteProvider, SetInventories, Step, TreePlan
-from wharfinger.reconcile.apply import TreeWrite
+from wharfinger.reconcile.tree_write import TreeWrite
 
 CN: Final = names.root_uuid("cn")
 ELSEWHERE: Final = names.root_uuid("elsewhere")

@@ -23,7 +23,8 @@ from wharfinger.placement.microversions import HIGHEST, Microversion
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.plan import SetAggregates, SetInventories, SetTraits, Step
 from wharfinger.providers.provider_record import Record
-from wharfinger.reconcile.apply import BATCH, TreeWrite, Writer
+from wharfinger.reconcile.apply import BATCH, Writer
+from wharfinger.reconcile.tree_write import TreeWrite
 
 VALID: Final = timedelta(seconds=30)
 BEFORE: Final = {"VGPU": Inventory(total=4)}

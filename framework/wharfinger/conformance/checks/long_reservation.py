@@ -15,7 +15,7 @@ from wharfinger.conformance.placement_diff import difference, is_reserved
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Publishing, Subject, sound
 from wharfinger.exceptions import WharfingerError
-from wharfinger.reconcile.cycle import CycleResult
+from wharfinger.reconcile.cycle_result import CycleResult
 
 #: Rounds of cycles in which a thing stays busy: at least, at most, and with --thorough.
 _FEWEST: Final = 5

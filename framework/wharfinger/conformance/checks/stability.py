@@ -11,7 +11,7 @@ from wharfinger.conformance.rules import Level, can_be_busy, rule
 from wharfinger.conformance.second_process import said_elsewhere
 from wharfinger.conformance.subject import Subject, as_contents, describe, listed
 from wharfinger.reconcile import driver_instance_loader
-from wharfinger.reconcile.cycle import CycleResult
+from wharfinger.reconcile.cycle_result import CycleResult
 
 T = TypeVar("T")
 

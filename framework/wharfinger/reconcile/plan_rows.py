@@ -1,0 +1,127 @@
+"""Database rows to store with the plan of each tree: new nodes, reservations and their phases."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from wharfinger.objects import ComputeNode, Reservation
+from wharfinger.providers.plan import Plan, TreePlan
+from wharfinger.providers.provider import Provider
+from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.reservation_phases import Phases
+from wharfinger.reconcile.tree_write import TreeWrite
+from wharfinger.tracker.reported_node import Node
+
+
+def tree_writes(
+    state: CycleState, plan: Plan, new_row: Callable[[Node, Provider], ComputeNode]
+) -> list[TreeWrite]:
+    """Return the trees to write, each with the database rows to store with it.
+
+    ``new_row`` returns the row of a new node with this root.
+    """
+    trees = {tree.root_uuid: tree for tree in plan.trees if tree.steps or tree.records}
+    phases = phases_by_tree(state, plan.trees)
+    lost = lost_by_tree(state, plan.trees)
+    new = {}
+    for node in state.new_nodes:
+        tree = trees.get(node.uuid)
+        record = (tree and tree.records.get(node.uuid)) or state.records.get(node.uuid)
+        if record is not None and record.applied is not None:
+            new[node.uuid] = new_row(node, record.applied)
+    return [
+        _tree_write(
+            state,
+            trees.get(root) or TreePlan(root_uuid=root),
+            [new[root]] if root in new else [],
+            phases.get(root, ()),
+            lost.get(root, ()),
+        )
+        for root in dict.fromkeys((*trees, *phases, *new, *lost))
+    ]
+
+
+def _tree_write(
+    state: CycleState,
+    tree: TreePlan,
+    new_nodes: Sequence[ComputeNode],
+    phases: Phases,
+    lost: Sequence[Reservation],
+) -> TreeWrite:
+    moved, ended = [], []
+    for one, phase in phases:
+        if phase is None:
+            ended.append(one)
+        else:
+            one.phase = phase
+            moved.append(one)
+    roots = {tree.root_uuid, *(step.root_uuid for step in tree.steps)}
+    touched = {uuid for step in tree.steps for uuid in step.touched}
+    touched |= {one.provider_uuid for one, _phase in phases}
+    touched |= {one.provider_uuid for one in lost}
+    for uuid in touched:
+        record = tree.records.get(uuid)
+        figures = dict(record.own_reserved) if record else {}
+        for one in state.reservations.get(uuid, ()) if figures else ():
+            # The reservation has a copy of the figures, in case the record is lost.
+            is_readable = "own_reserved" in one and "revision" in one
+            if is_readable and one not in ended and one.own_reserved != figures:
+                one.own_reserved = figures
+                moved.append(one)
+    return TreeWrite(
+        tree,
+        new_nodes=new_nodes,
+        our_nodes=sorted(roots & state.rows.node_revisions.keys()),
+        known_reservations={
+            uuid: {one.uuid: one.revision for one in its}
+            for uuid in touched
+            if (its := state.reservations.get(uuid, ())) == readable(its)
+        },
+        new_reservations=lost,
+        changed_reservations=moved,
+        ended=ended,
+    )
+
+
+def readable(reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:
+    """Return the reservations that have a uuid and a revision."""
+    return tuple(one for one in reservations if "uuid" in one and "revision" in one)
+
+
+def phases_by_tree(state: CycleState, trees: Iterable[TreePlan]) -> dict[str, Phases]:
+    """Return the reservations that change or end when a tree is written, by root uuid.
+
+    Leave out the reservations of providers that cannot be written: the tree is blocked, or its plan
+    has a problem.
+    """
+    plans = {tree.root_uuid: tree for tree in trees}
+    place = _places(plans.values())
+    found: dict[str, Phases] = {}
+    for one, phase in state.phases:
+        uuid = one.provider_uuid
+        live = state.live.get(uuid)
+        root = place.get(uuid, live.root_uuid if live else uuid)
+        wanted = state.desired.get(uuid)
+        roots = {root, live and live.root_uuid, wanted and wanted.provider.root_uuid}
+        if state.blocked.isdisjoint(roots) and not (root in plans and plans[root].problems):
+            found[root] = (*found.get(root, ()), (one, phase))
+    return found
+
+
+def lost_by_tree(
+    state: CycleState, trees: Iterable[TreePlan]
+) -> dict[str, tuple[Reservation, ...]]:
+    """Return the new reservations for lost allocations, by root uuid.
+
+    These are stored even if the tree cannot be written now.
+    """
+    place = _places(trees) if state.lost else {}
+    found: dict[str, tuple[Reservation, ...]] = {}
+    for one in state.lost:
+        live = state.live.get(one.provider_uuid)
+        root = place.get(one.provider_uuid, live.root_uuid if live else one.provider_uuid)
+        found[root] = (*found.get(root, ()), one)
+    return found
+
+
+def _places(trees: Iterable[TreePlan]) -> dict[str, str]:
+    """Return the root uuid of the tree in which each provider is planned, by provider uuid."""
+    return {uuid: tree.root_uuid for tree in trees for uuid in tree.records}

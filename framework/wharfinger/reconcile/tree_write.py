@@ -1,0 +1,248 @@
+"""A tree's plan, the database rows to write with it, and the progress of its write.
+
+An intent is the record that is stored before the first request, a result the one after the last.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from wharfinger.exceptions import WharfingerError
+from wharfinger.objects import ComputeNode, Reservation
+from wharfinger.providers import full_reservation
+from wharfinger.providers.plan import Reshape, SetInventories, Step, TreePlan
+from wharfinger.providers.provider import Provider
+from wharfinger.providers.provider_record import Record
+from wharfinger.reconcile.record_store import RecordStore
+
+
+@dataclass(slots=True)
+class TreeWrite:
+    """A tree's plan, the database rows to write with it, and its progress."""
+
+    plan: TreePlan
+
+    # Stored with the intents:
+    new_nodes: Sequence[ComputeNode] = ()
+    new_reservations: Sequence[Reservation] = ()
+    #: Nodes that have to belong to this driver instance, or else the intents are refused.
+    our_nodes: Sequence[str] = ()
+    #: Reservations that the providers have to have, or else the intents are refused: revisions by
+    #: reservation uuid, by provider uuid.
+    known_reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    # Stored with the results:
+    changed_nodes: Sequence[ComputeNode] = ()
+    changed_reservations: Sequence[Reservation] = ()
+    #: Reservations to delete, each if all steps of its provider are done.
+    ended: Sequence[Reservation] = ()
+
+    # Progress, by provider uuid:
+    #: Each provider as the requests so far have left it; None: it does not exist.
+    now: dict[str, Provider | None] = field(default_factory=dict)
+    #: The number of steps that each provider still needs.
+    left: Counter[str] = field(default_factory=Counter)
+    #: Computed generations after a reshape, whose answer has no generations.
+    raised: dict[str, int] = field(default_factory=dict)
+    intents: dict[str, Record] = field(default_factory=dict)
+    #: Providers that could not be created, since another one has their uuid or name.
+    withdrawn: set[str] = field(default_factory=set)
+    #: Errors of providers that keep their inventories, or are not deleted, since they are in use.
+    refused: dict[str, WharfingerError] = field(default_factory=dict)
+
+    #: The resource classes that refused providers keep.
+    kept: set[str] = field(default_factory=set)
+    #: The error that has stopped the tree.
+    failed: WharfingerError | None = None
+    #: No request is sent after this moment, in seconds of CLOCK_BOOTTIME.
+    expires: float = 0.0
+    #: Whether no results are stored, since the database refused the intents or the results.
+    skips_result: bool = False
+    #: Whether only some facts about the providers were read: the next cycle has to read them.
+    is_partly_known: bool = False
+
+    def __post_init__(self) -> None:
+        self.left.update(uuid for step in self.plan.steps for uuid in step.touched)
+        self.now.update((uuid, self.plan.live.get(uuid)) for uuid in self.left)
+
+    @property
+    def errors(self) -> list[WharfingerError]:
+        """The errors of this tree, each once."""
+        refused = list(dict.fromkeys(self.refused.values()))
+        return [*refused, self.failed] if self.failed else refused
+
+    @property
+    def unfinished(self) -> frozenset[str]:
+        """The uuids of the providers that still need a planned step."""
+        return frozenset(uuid for uuid, left in self.left.items() if left)
+
+    def goes_on_with(self, step: Step) -> bool:
+        """Return whether a step can be sent despite the errors so far."""
+        if self.failed is not None or not self.refused.keys().isdisjoint(step.touched):
+            return False
+        # No provider may gain the resource classes that a refused provider still has.
+        return not isinstance(step, SetInventories) or self.kept.isdisjoint(step.grown)
+
+    def refuse(self, step: Step, error: WharfingerError) -> None:
+        """Note that the step's providers stay as they are, since they are in use."""
+        self.refused.update(dict.fromkeys(step.touched, error))
+        if isinstance(step, SetInventories):
+            self.kept |= step.shrunk
+
+    def generation(self, step: Step) -> int:
+        """Return the generation to send with a write of the step's provider."""
+        provider = self.now.get(step.uuid)
+        known = provider.generation if provider else None
+        generation = self.raised.get(step.uuid) if provider and known is None else known
+        if generation is None:
+            raise ValueError(f"{step.verb} {step.name}: the plan has no generation of the provider")
+        return generation
+
+    def after(self, step: Step, generation: int | None) -> dict[str, Provider | None]:
+        """Return the provider after the step, with this generation, by uuid."""
+        provider = step.result(self.now.get(step.uuid))
+        return {step.uuid: provider and replace(provider, generation=generation)}
+
+    def skip_result(self, error: WharfingerError) -> None:
+        """Fail the tree, and store none of its results."""
+        self.failed = self.failed or error
+        self.skips_result = True
+
+    def drop_rows(self, error: WharfingerError) -> None:
+        """After a conflict, store only the records, if requests were sent, and no other rows.
+
+        Another attempt stores the other rows.
+        """
+        rows = (*self.changed_reservations, *self.ended)
+        if not (self.plan.steps and (rows or self.changed_nodes)):
+            self.skip_result(error)
+            return
+        self.failed = self.failed or (error if rows else None)
+        self.changed_nodes, self.changed_reservations, self.ended = (), (), ()
+
+
+def intents(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]]:
+    """Yield the intents to store before the first request: provider uuids and records."""
+    left = _left_by_reshape(tree)
+    changes = {step.uuid: step for step in tree.plan.steps if isinstance(step, SetInventories)}
+    full = {uuid: step for uuid, step in changes.items() if fully_reserves(step)}
+    for uuid in tree.left.keys() & tree.plan.records.keys():
+        record, planned, live = store.get(uuid), tree.plan.records[uuid], tree.now.get(uuid)
+        if planned is None:
+            yield uuid, replace(record, live=live)
+            continue
+        if record.left and live:
+            # An earlier reshape was interrupted. After another crash, the ``reserved`` figures that
+            # it sent must not count as figures to restore.
+            live = replace(live, generation=None)
+        own_reserved = dict(planned.own_reserved)
+        if record.own_reserved and live:
+            # The figures to restore are needed until the reservation has ended.
+            figures = full_reservation.own_reserved(live.inventories, record)
+            own_reserved = {**figures, **own_reserved}
+        if uuid in changes:
+            # Until the write, our full reservation must not look like that of another program.
+            own_reserved = {**_released_figures(changes[uuid]), **own_reserved}
+        intent = replace(
+            planned,
+            live=live,
+            # If our provider was deleted, a later provider with this uuid may not be ours.
+            applied=record.applied if live else None,
+            intended=planned.intended or planned.applied,
+            own_reserved=own_reserved,
+        )
+        if uuid in full:
+            # If the old inventories cannot be replaced, they are fully reserved (see _Run).
+            figures = full_reservation.own_reserved(full[uuid].before, intent)
+            intent = replace(intent, own_reserved={**figures, **own_reserved})
+        if uuid in left:
+            intent = _before_reshape(intent, planned, left[uuid])
+        yield uuid, intent
+
+
+def _released_figures(step: SetInventories) -> dict[str, int]:
+    """Return the new ``reserved`` of the classes whose full reservation the step ends."""
+    return {
+        name: inventory.reserved
+        for name, inventory in step.after.items()
+        if not inventory.is_fully_reserved
+        and name in step.before
+        and step.before[name].is_fully_reserved
+    }
+
+
+def _left_by_reshape(tree: TreeWrite) -> dict[str, Provider]:
+    """Return the providers as the tree's reshape will leave them, by uuid; no generations."""
+    left: dict[str, Provider] = {}
+    now = dict(tree.now)
+    for step in tree.plan.steps:
+        if isinstance(step, Reshape):
+            for change in step.inventories:
+                provider = change.result(now.get(change.uuid))
+                if provider is not None:
+                    left[change.uuid] = replace(provider, generation=None)
+        elif not left:
+            now[step.uuid] = step.result(now.get(step.uuid))
+    return left
+
+
+def _before_reshape(intent: Record, planned: Record, left: Provider) -> Record:
+    """Return the intent for a provider that a reshape leaves as ``left``.
+
+    A ``reserved`` figure that a later step replaces must not count as a figure to restore.
+    """
+    wanted = planned.live.inventories if planned.live else {}
+    temporary = {
+        name: wanted[name].reserved
+        for name, inventory in left.inventories.items()
+        if name in wanted and inventory.reserved != wanted[name].reserved
+    }
+    return replace(intent, live=left, own_reserved={**temporary, **intent.own_reserved})
+
+
+def results(tree: TreeWrite) -> dict[str, Record | None]:
+    """Return the records to store after the last request (None: delete), by provider uuid."""
+    found: dict[str, Record | None] = {}
+    unsure = _left_by_reshape(tree).keys() - tree.raised.keys()
+    for uuid, planned in tree.plan.records.items():
+        if uuid in tree.withdrawn:
+            found[uuid] = None
+        elif uuid not in tree.left:
+            found[uuid] = planned
+        elif uuid in unsure:
+            # The reshape was refused, or it was done and the answer lost. The intent fits both.
+            found[uuid] = tree.intents[uuid]
+        elif tree.left[uuid]:
+            found[uuid] = replace(tree.intents[uuid], live=_live(tree, uuid))
+        else:
+            found[uuid] = planned and replace(planned, live=_live(tree, uuid))
+    return found
+
+
+def _live(tree: TreeWrite, uuid: str) -> Provider | None:
+    """Return the provider for its record; without a generation if the next cycle must read it."""
+    live = tree.now[uuid]
+    return replace(live, generation=None) if live and tree.is_partly_known else live
+
+
+def row_uuids(tree: TreeWrite) -> set[str]:
+    """Return the uuids of all rows that a tree writes or relies on."""
+    rows = (*tree.new_nodes, *tree.changed_nodes)
+    held = (*tree.new_reservations, *tree.changed_reservations, *tree.ended)
+    return {
+        *tree.plan.records,
+        *tree.our_nodes,
+        *tree.known_reservations,
+        *(row.uuid for row in rows),
+        *(one.provider_uuid for one in held),
+        *(one.uuid for one in held if "uuid" in one),
+    }
+
+
+def fully_reserves(step: SetInventories) -> bool:
+    """Return whether a step fully reserves a provider that was not fully reserved."""
+    return (
+        bool(step.after)
+        and all(one.is_fully_reserved for one in step.after.values())
+        and not all(one.is_fully_reserved for one in step.before.values())
+    )
