@@ -45,7 +45,7 @@ def forbidden(text: str) -> "TraitConditions":
 
 
 def together(conditions: Iterable["TraitConditions"], key: str = "required") -> "TraitConditions":
-    """Combine trait conditions into one; raises InvalidRequest with this key if they conflict."""
+    """Combine trait conditions; raises InvalidRequest, which names ``key``, if they conflict."""
     from wharfinger.placement.trait_conditions import TraitConditions
 
     return TraitConditions.parse((value for one in conditions for value in one.values()), key)

@@ -31,7 +31,7 @@ MOST: Final = 10_000
 
 
 class Explaining:
-    """Explain requests whose candidates these request filters check.
+    """Explains requests. Request filters check the candidates.
 
     ``objects`` is the database with the reservations; None without a database.
     """

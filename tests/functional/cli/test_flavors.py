@@ -172,7 +172,7 @@ def test_show_for_nova_of_unsafe_flavor_fails_and_names_extra_spec(
 
     done = flavor(program, "show", "flavor-0", "--for", "nova")
 
-    failed(done, "flavor flavor-0: accel:device_profile = 'fpga': nova asks for")
+    failed(done, "flavor flavor-0: accel:device_profile = 'fpga': nova requests")
 
 
 # Delete.
