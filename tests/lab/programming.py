@@ -159,7 +159,7 @@ class Programming(fixtures.Fixture):
         return Work(config, self._url, INSTANCE, name, image, function, **more)
 
     def begin(self, bus: str, image: str, function: str | None = None, **more: Any) -> Working:
-        """Begin a programming job in a thread. ``more`` has the deployable ``name``; see Work."""
+        """Begin a programming job in a thread. ``more`` can have ``name``, the deployable; see Work."""
         return Working(self._work(bus, image, function, **more))
 
     def program(self, bus: str, image: str, function: str | None = None, **more: Any) -> Done:
