@@ -159,7 +159,10 @@ class Programming(fixtures.Fixture):
         return Work(config, self._url, INSTANCE, name, image, function, **more)
 
     def begin(self, bus: str, image: str, function: str | None = None, **more: Any) -> Working:
-        """Begin a programming job in a thread. ``more`` can have ``name``, the deployable; see Work."""
+        """Begin a programming job in a thread.
+
+        ``more`` can have the name of the deployable, by default "r0", and arguments of Work.
+        """
         return Working(self._work(bus, image, function, **more))
 
     def program(self, bus: str, image: str, function: str | None = None, **more: Any) -> Done:

@@ -243,7 +243,7 @@ class NamesAFixedShare(MachinesDriver):
 
 @mutant("WHF-911")
 class FindsNoOtherDevices(DevicesDriver):
-    """It reads the devices again when its feed names something, and leaves new ones out."""
+    """Reads only the devices that it knows again in a poll, and leaves new devices out."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         known = {*self.devices}
@@ -254,7 +254,7 @@ class FindsNoOtherDevices(DevicesDriver):
 
 @mutant("WHF-917")
 class AsksForTheMarkLast(DevicesDriver):
-    """It asks which mark is the last one when it has read the devices."""
+    """Requests the next mark only after it has read the devices, and so loses events between."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         changed, _ = super().news(since)
@@ -263,7 +263,7 @@ class AsksForTheMarkLast(DevicesDriver):
 
 @mutant("WHF-919")
 class ComparesEventsWithEachOther(MachinesDriver):
-    """It compares each event with all those before it."""
+    """Compares each event with all earlier events."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         events = self.ask(f"events {since}")["changed"]

@@ -216,7 +216,7 @@ class DescribesTheNodeOnce(MachinesDriver):
 
 @mutant("WHF-313")
 class NeverHasLess(DevicesDriver):
-    """It takes a smaller number of units for an error of the backend, and keeps the larger one."""
+    """Keeps the larger number of units if a device has fewer units than before."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]

@@ -298,7 +298,7 @@ class LogsOfUnknownDevices(DevicesDriver):
 
 @mutant("WHF-805")
 class LeavesFiles(DevicesDriver):
-    """It writes each snapshot to a temporary file, which stays."""
+    """Writes a temporary file in each listing, and never removes it."""
 
     def refresh(self) -> None:
         super().refresh()
@@ -308,7 +308,7 @@ class LeavesFiles(DevicesDriver):
 
 @mutant("WHF-815")
 class WaitsForItsOwnLock(DevicesDriver):
-    """It waits for a lock that it has taken, before it reads."""
+    """Waits 0.1 s before each listing for a lock that it holds itself."""
 
     def refresh(self) -> None:
         lock = threading.Lock()

@@ -141,7 +141,7 @@ class PublishesTheRest(DevicesDriver):
 
 @mutant("WHF-606")
 class CountsTheInstancesOfTheNode(DevicesDriver):
-    """Its node has less slots while there are instances."""
+    """Publishes fewer slots of the node for each instance."""
 
     def describe_root(self, tree: ProviderTree, node: str) -> None:
         super().describe_root(tree, node)

@@ -243,7 +243,7 @@ class MovesOnAfterAFailure(RackDriver):
 
 @wrong("feed", "WHF-917")
 class MarkAfterTheCards(RackDriver):
-    """It asks for the mark when it has read the cards: a change in between is lost."""
+    """Requests the next mark only after it has read the cards, and so loses events between."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         changed, mark = super().changed_nodes(since)
@@ -254,7 +254,7 @@ class MarkAfterTheCards(RackDriver):
 
 @wrong("feed", "WHF-917")
 class MarkAfterTheEvents(RackDriver):
-    """It asks for the events, and then for the mark: an event in between is lost."""
+    """Requests the next mark only after the events, and so loses events between."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         if since is None:
@@ -267,7 +267,7 @@ class MarkAfterTheEvents(RackDriver):
 
 
 class FileFeed(HostDriver):
-    """A host whose file is its feed."""
+    """Base of drivers with a change feed that compares ``mark`` of the file with the last mark."""
 
     capabilities = Capabilities(
         nested_providers=HostDriver.capabilities.nested_providers,
@@ -291,7 +291,7 @@ class FileFeed(HostDriver):
 
 @wrong("feed", "WHF-911", harness=HostHarness)
 class MarkIsASecond(FileFeed):
-    """Its mark is the second in which the file was written: later changes in it are lost."""
+    """Returns as mark the whole second of the file's change, and misses later changes in it."""
 
     def mark(self, facts: dict[str, Any]) -> str:
         return str(int(self.path.stat().st_mtime))
@@ -299,7 +299,7 @@ class MarkIsASecond(FileFeed):
 
 @wrong("feed", "WHF-911", harness=HostHarness)
 class MarkIsTheNumberOfDevices(FileFeed):
-    """Its mark is how many devices there are."""
+    """Returns the number of devices as mark, and misses changes that keep this number."""
 
     def mark(self, facts: dict[str, Any]) -> str:
         return str(len(facts["devices"]))
@@ -307,7 +307,7 @@ class MarkIsTheNumberOfDevices(FileFeed):
 
 @wrong("feed", "WHF-911")
 class PollKnowsOldCards(RackDriver):
-    """A poll reads the cards again that it knows, and no new ones."""
+    """Reads only the cards that it knows again in a poll, and leaves new cards out."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         before = {node: {card["name"] for card in cards} for node, cards in self.cards.items()}
@@ -319,7 +319,7 @@ class PollKnowsOldCards(RackDriver):
 
 @wrong("feed", "WHF-911")
 class PollKeepsTheGone(RackDriver):
-    """A poll keeps cards that are gone, until the next listing."""
+    """Keeps removed cards in a poll, until the next listing."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         before = dict(self.cards)
@@ -332,7 +332,7 @@ class PollKeepsTheGone(RackDriver):
 
 @wrong("feed", "WHF-815")
 class PollSleepsInSelect(RackDriver):
-    """A poll waits a third of a second by select."""
+    """Sleeps for 0.3 s in each poll, with poll(2)."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         select.poll().poll(300)
@@ -341,7 +341,7 @@ class PollSleepsInSelect(RackDriver):
 
 @wrong("feed", "WHF-914")
 class MissingEventsAreNone(RackDriver):
-    """Where the service has no events (404), nothing has changed."""
+    """Names no node in a poll if the service answers 404."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         try:
@@ -352,7 +352,7 @@ class MissingEventsAreNone(RackDriver):
 
 @wrong("feed", "WHF-919")
 class QuadraticInEvents(RackDriver):
-    """A poll keeps the order of events in a list, and looks through it for each event."""
+    """Searches a list of all earlier events for each event in a poll."""
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         if since is not None:

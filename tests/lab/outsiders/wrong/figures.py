@@ -181,7 +181,7 @@ class BusyDeviceHasNoTraits(HostDriver):
 
 @wrong("figures", "WHF-313")
 class TotalNeverShrinks(RackDriver):
-    """A card keeps the largest area that it was seen with."""
+    """Publishes the largest area that a card ever had."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -194,7 +194,7 @@ class TotalNeverShrinks(RackDriver):
 
 @wrong("figures", "WHF-313")
 class SmallerTotalIsAnError(RackDriver):
-    """A card that is smaller than before is taken for one that was read wrongly, and is kept."""
+    """Keeps the earlier area of a card if the card's area has become smaller."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)

@@ -272,7 +272,7 @@ class ResetIsAnEmptyAnswer(RackDriver):
 
 @wrong("listing", "WHF-708")
 class MissingCardsAreNone(RackDriver):
-    """It takes a list of cards that the service does not have (404) for an empty one."""
+    """Publishes no cards if the service answers 404 to the request for cards."""
 
     def list_cards(self) -> list[Facts]:
         try:
@@ -283,7 +283,7 @@ class MissingCardsAreNone(RackDriver):
 
 @wrong("listing", "WHF-701")
 class MissingRackIsEmpty(RackDriver):
-    """Where the service does not know the rack (404), it has no nodes."""
+    """Publishes no nodes and no cards if the service answers 404 to the request for a list."""
 
     def request(self, method: str, path: str, body: object = None) -> Any:
         try:
@@ -309,7 +309,7 @@ class MissingFileIsEmpty(HostDriver):
 
 @wrong("listing", "WHF-708")
 class MissingStateIsFree(RackDriver):
-    """It asks for the state of each card, and one that is not found is free."""
+    """Publishes a card as free if the service answers 404 to the request for its state."""
 
     def list_cards(self) -> list[Facts]:
         cards = super().list_cards()
@@ -323,7 +323,7 @@ class MissingStateIsFree(RackDriver):
 
 @wrong("listing", "WHF-806")
 class TwoHundredDevices(HostDriver):
-    """It takes the first 200 devices of the file."""
+    """Publishes only the first 200 devices of the file."""
 
     def parse(self, text: str) -> dict[str, Any]:
         facts = super().parse(text)
@@ -332,7 +332,7 @@ class TwoHundredDevices(HostDriver):
 
 @wrong("listing", "WHF-703")
 class EmptyAtTheStart(HostDriver):
-    """Where its first reading fails, it begins with a host that has no devices."""
+    """Publishes a host without devices if it cannot read the file at the start."""
 
     def load(self) -> dict[str, Any]:
         try:
@@ -379,7 +379,7 @@ class TimeoutIsNoNews(RackDriver):
 
 @wrong("listing", "WHF-701")
 class CacheOnDisk(HostDriver):
-    """It keeps what it has read in a file, and reads that where the first reading fails."""
+    """Keeps a copy of the file, and publishes the copy if it cannot read the file at the start."""
 
     def load(self) -> dict[str, Any]:
         kept = self.path.with_suffix(".kept")

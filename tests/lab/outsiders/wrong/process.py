@@ -538,7 +538,7 @@ class PatchesInventories(HostDriver):
 
 @wrong("process", "WHF-815", apart=True)
 class WaitsForAnEvent(HostDriver):
-    """It waits for an event that never comes, to be kind to the file server."""
+    """Waits 0.2 s in each reading of the file for an event that never comes."""
 
     def read_text(self) -> str:
         threading.Event().wait(0.2)
@@ -547,7 +547,7 @@ class WaitsForAnEvent(HostDriver):
 
 @wrong("process", "WHF-815", apart=True)
 class WaitsForACondition(RackDriver):
-    """It waits for a condition that never holds, for each node."""
+    """Waits 0.1 s for each node for a condition that never holds."""
 
     def describe_node(self, tree: ProviderTree, node: str, facts: Facts) -> None:
         condition = threading.Condition()
@@ -558,7 +558,7 @@ class WaitsForACondition(RackDriver):
 
 @wrong("process", "WHF-815", apart=True)
 class WaitsForAQueue(HostDriver):
-    """It waits for a queue to which no thread writes."""
+    """Waits 0.2 s in each description of the host for a queue to which no thread writes."""
 
     def describe_host(self, tree: ProviderTree, node: str) -> None:
         with contextlib.suppress(queue.Empty):
@@ -568,7 +568,7 @@ class WaitsForAQueue(HostDriver):
 
 @wrong("process", "WHF-815", apart=True)
 class WaitsForASocket(HostDriver):
-    """It reads from a socket to which no program writes, until that times out."""
+    """Waits 0.2 s in each reading of the file for a socket to which no program writes."""
 
     def read_text(self) -> str:
         one, other = socket.socketpair()
@@ -581,7 +581,7 @@ class WaitsForASocket(HostDriver):
 
 @wrong("process", "WHF-815", apart=True)
 class WaitsForALock(HostDriver):
-    """It asks for a lock that it has already."""
+    """Waits 0.2 s in each reading of the file for a lock that it holds itself."""
 
     def read_text(self) -> str:
         lock = threading.Lock()
@@ -592,7 +592,7 @@ class WaitsForALock(HostDriver):
 
 @wrong("process", "WHF-815", apart=True)
 class WaitsForALoop(RackDriver):
-    """It sleeps in an event loop of its own."""
+    """Sleeps for 0.3 s in each listing, in an event loop."""
 
     def list_nodes(self) -> dict[str, Facts]:
         asyncio.run(asyncio.sleep(0.3))
@@ -601,7 +601,7 @@ class WaitsForALoop(RackDriver):
 
 @wrong("process", "WHF-815", apart=True)
 class WaitsForAProgram(HostDriver):
-    """It runs the program sleep."""
+    """Runs the program sleep in each reading of the file."""
 
     def read_text(self) -> str:
         subprocess.run(["/bin/sleep", "0.3"], check=True)
@@ -610,7 +610,7 @@ class WaitsForAProgram(HostDriver):
 
 @wrong("process", "WHF-815", apart=True)
 class WaitsForAThread(HostDriver):
-    """It waits for a thread that sleeps."""
+    """Waits in each reading of the file for a thread that sleeps."""
 
     def read_text(self) -> str:
         thread = threading.Thread(target=time.sleep, args=(0.3,))
@@ -621,7 +621,7 @@ class WaitsForAThread(HostDriver):
 
 @wrong("process", "WHF-815", apart=True)
 class SpinsForAWhile(HostDriver):
-    """It asks for the time until half a second has passed."""
+    """Reads the clock in a loop for 0.5 s in each reading of the file."""
 
     def read_text(self) -> str:
         end = time.monotonic() + 0.5
@@ -632,7 +632,7 @@ class SpinsForAWhile(HostDriver):
 
 @wrong("process", "WHF-805", apart=True)
 class LeavesTemporaryFiles(HostDriver):
-    """It writes each text to a temporary file, and never removes that."""
+    """Writes a temporary file in each reading, and never removes it."""
 
     def parse(self, text: str) -> dict[str, Any]:
         with tempfile.NamedTemporaryFile("w", delete=False) as copy:
@@ -642,7 +642,7 @@ class LeavesTemporaryFiles(HostDriver):
 
 @wrong("process", "WHF-805", apart=True)
 class LeavesTemporaryDirectories(RackDriver):
-    """It makes a temporary directory for each listing."""
+    """Creates a temporary directory in each listing, and never removes it."""
 
     def refresh(self) -> None:
         tempfile.mkdtemp(prefix="rack")
@@ -651,7 +651,7 @@ class LeavesTemporaryDirectories(RackDriver):
 
 @wrong("process", "WHF-805", apart=True)
 class WritesWhereItIs(HostDriver):
-    """It keeps a copy of its file in the working directory of the process."""
+    """Writes a copy of its file to the working directory of the process."""
 
     def parse(self, text: str) -> dict[str, Any]:
         Path("host-copy.json").write_text(text)
@@ -660,7 +660,7 @@ class WritesWhereItIs(HostDriver):
 
 @wrong("process", "WHF-805", apart=True)
 class WritesAtHome(HostDriver):
-    """It keeps a journal in the home directory."""
+    """Writes a log to the home directory."""
 
     def parse(self, text: str) -> dict[str, Any]:
         with Path("~/.host-driver.log").expanduser().open("a") as journal:
@@ -670,7 +670,7 @@ class WritesAtHome(HostDriver):
 
 @wrong("process", "WHF-805", apart=True)
 class LeavesALockFile(RackDriver):
-    """It locks the rack by a file, which stays where the process is ended."""
+    """Creates a lock file in init_host, and never removes it."""
 
     def init_host(self, service: Service) -> None:
         Path(tempfile.gettempdir(), f"rack-{self.rack}.lock").touch()
@@ -678,7 +678,7 @@ class LeavesALockFile(RackDriver):
 
 @wrong("process", "WHF-813", apart=True)
 class VerifiesNothing(RackDriver):
-    """It has no certificate verified in all of the process."""
+    """Switches off the verification of certificates for the whole process."""
 
     def init_host(self, service: Service) -> None:
         ssl._create_default_https_context = ssl._create_unverified_context  # type: ignore[assignment]
@@ -686,19 +686,19 @@ class VerifiesNothing(RackDriver):
 
 @wrong("process", "WHF-813", apart=True)
 class AllowsManyHeaders(RackDriver):
-    """It changes a number of a module of Python."""
+    """Changes a constant in a module of Python."""
 
     def init_host(self, service: Service) -> None:
         http.client._MAXHEADERS = 1000  # type: ignore[attr-defined]
 
 
 class RackRecord(logging.LogRecord):
-    """A record of a log, as others are."""
+    """A log record without any difference from others but its class."""
 
 
 @wrong("process", "WHF-812", apart=True)
 class MakesLogRecords(RackDriver):
-    """It has log records made by a class of its own."""
+    """Replaces the class of log records for the whole process."""
 
     def init_host(self, service: Service) -> None:
         logging.setLogRecordFactory(RackRecord)
@@ -706,7 +706,7 @@ class MakesLogRecords(RackDriver):
 
 @wrong("process", "WHF-812", apart=True)
 class FiltersLogs(RackDriver):
-    """It drops messages of the framework that it does not like."""
+    """Adds a filter to the framework's logger, which drops messages."""
 
     def refresh(self) -> None:
         super().refresh()
@@ -715,7 +715,7 @@ class FiltersLogs(RackDriver):
 
 @wrong("process", "WHF-814", apart=True)
 class PrintsByAProgram(HostDriver):
-    """It has a program print."""
+    """Runs a program that prints after each listing."""
 
     def refresh(self) -> None:
         super().refresh()
@@ -724,7 +724,7 @@ class PrintsByAProgram(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class ChoosesHowToStart(RackDriver):
-    """It chooses how the process starts other ones."""
+    """Sets the start method of multiprocessing for the whole process."""
 
     def init_host(self, service: Service) -> None:
         multiprocessing.set_start_method("spawn", force=True)
@@ -732,7 +732,7 @@ class ChoosesHowToStart(RackDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class CollectsRarely(HostDriver):
-    """It has garbage collected more rarely."""
+    """Sets the threshold of garbage collection for the whole process."""
 
     def parse(self, text: str) -> dict[str, Any]:
         gc.set_threshold(50_000)
@@ -741,7 +741,7 @@ class CollectsRarely(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class SeedsInInit(HostDriver):
-    """It seeds the random numbers of the process when it is made."""
+    """Seeds the random generator of the process in its constructor."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -750,7 +750,7 @@ class SeedsInInit(HostDriver):
 
 @wrong("process", "WHF-816", apart=True)
 class MapsMemory(HostDriver):
-    """It maps a megabyte of memory with each reading, and keeps it."""
+    """Maps a megabyte of memory in each reading, and never unmaps it."""
 
     maps: ClassVar[list[mmap.mmap]] = []
 
@@ -762,7 +762,7 @@ class MapsMemory(HostDriver):
 
 @wrong("process", "WHF-804", apart=True)
 class KeepsExecutors(RackDriver):
-    """It has a pool of threads for each listing, which is never shut down."""
+    """Creates a pool of threads in each listing, and never shuts it down."""
 
     pools: ClassVar[list[ThreadPoolExecutor]] = []
 
@@ -773,7 +773,7 @@ class KeepsExecutors(RackDriver):
 
 @wrong("process", "WHF-805", apart=True)
 class LeaksWithEachInstance(RackDriver):
-    """It opens a socket when it is connected, which cleanup_host does not close."""
+    """Opens a socket in init_host, and does not close it in cleanup_host."""
 
     sockets: ClassVar[list[socket.socket]] = []
 
@@ -800,7 +800,7 @@ class ReadsEachPageFromTheStart(RackDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class FollowsAllThreads(HostDriver):
-    """It sets a function that follows all threads which start later."""
+    """Sets a trace function for later threads."""
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         threading.settrace(lambda *_: None)
@@ -809,7 +809,7 @@ class FollowsAllThreads(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class UmaskForAMoment(HostDriver):
-    """It changes the umask for the time of a reading."""
+    """Changes the umask while it reads the file, and changes it back afterwards."""
 
     def read_text(self) -> str:
         before = os.umask(0)
@@ -821,7 +821,7 @@ class UmaskForAMoment(HostDriver):
 
 @wrong("process", "WHF-811", apart=True)
 class HooksThreads(RackDriver):
-    """It replaces how the errors of all threads are shown."""
+    """Replaces threading.excepthook."""
 
     def init_host(self, service: Service) -> None:
         threading.excepthook = lambda *_: None

@@ -226,7 +226,7 @@ class NewCardsAreFree(RackDriver):
 
 @wrong("reservation", "WHF-501")
 class ReservesAsManyAsAreBusy(HostDriver):
-    """It counts the busy devices, and reserves as many, beginning with the last."""
+    """Reserves as many devices as are busy, but always the last ones in the file."""
 
     def describe_device(
         self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]
@@ -239,7 +239,7 @@ class ReservesAsManyAsAreBusy(HostDriver):
 
 @wrong("reservation", "WHF-509")
 class AllBusyIsAnError(HostDriver):
-    """Where all devices are busy, it takes that for an error of the file and reserves none."""
+    """Reserves no device if all devices are busy."""
 
     def reserve(self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]) -> None:
         if any(one["state"] == "ok" for one in self.facts["devices"].values()):
@@ -248,7 +248,7 @@ class AllBusyIsAnError(HostDriver):
 
 @wrong("reservation", "WHF-504")
 class BusyBeforeTheStart(HostDriver):
-    """It reserves a device that became busy while it looked, and none that was busy before."""
+    """Reserves a busy device only if a listing has shown it ok before."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -266,7 +266,7 @@ class BusyBeforeTheStart(HostDriver):
 
 @wrong("reservation", "WHF-501")
 class LeavesOneUnit(HostDriver):
-    """It reserves all units of a busy device but one."""
+    """Reserves all units of a busy device but one."""
 
     def reserve(self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]) -> None:
         units = self.units(address, device)
@@ -324,7 +324,7 @@ class ReservesTheStorageToo(HostDriver):
 
 @wrong("reservation", "WHF-501")
 class ReservesUntilTheNextListing(HostDriver):
-    """It reserves a busy device in every other cycle alone."""
+    """Reserves busy devices only after every other listing."""
 
     turn = 0
 
