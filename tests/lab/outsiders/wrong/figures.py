@@ -210,7 +210,7 @@ class SmallerTotalIsAnError(RackDriver):
 
 @wrong("figures", "WHF-507")
 class MaxUnitOneWhenBusy(HostDriver):
-    """A busy device can be given out by single units, which changes its inventory."""
+    """Sets max_unit of a busy device to 1."""
 
     def device_inventory(self, address: str, device: dict[str, Any]) -> Mapping[str, Any]:
         units = self.units(address, device)
@@ -219,7 +219,7 @@ class MaxUnitOneWhenBusy(HostDriver):
 
 @wrong("figures", "WHF-507")
 class HostTraitComesWhenBusy(HostDriver):
-    """The host has a trait more while a device is busy."""
+    """Adds a trait to the host while a device is busy."""
 
     def describe_host(self, tree: ProviderTree, node: str) -> None:
         super().describe_host(tree, node)
@@ -229,7 +229,7 @@ class HostTraitComesWhenBusy(HostDriver):
 
 @wrong("figures", "WHF-606")
 class HostHasFreeProcessors(HostDriver):
-    """The processors of the host are those that no instance has."""
+    """Publishes one processor fewer on the host for each instance."""
 
     def host_inventory(self) -> Mapping[str, Any]:
         figures = super().host_inventory()
@@ -239,7 +239,7 @@ class HostHasFreeProcessors(HostDriver):
 
 @wrong("figures", "WHF-403")
 class CountsTwiceWhenPutBack(HostDriver):
-    """The units of a device that returns are added to those that it had."""
+    """Adds the units of a device that returns to the units that it had before."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -259,7 +259,7 @@ class CountsTwiceWhenPutBack(HostDriver):
 
 @wrong("figures", "WHF-507")
 class UnitsOfBusyGoToOthers(HostDriver):
-    """The units of busy devices are added to the first free one."""
+    """Adds the units of busy devices to the first free device."""
 
     def units(self, address: str, device: dict[str, Any]) -> int:
         devices = self.facts["devices"]

@@ -195,7 +195,7 @@ class RenamedAfterTwelveListings(RackDriver):
 
 @wrong("identity", "WHF-311")
 class UuidOfShortHost(HostDriver):
-    """A device's uuid is made of its address and the first eight characters of the host's name."""
+    """Makes the uuid of a device from its address and only eight characters of the host's name."""
 
     def device_uuid(self, address: str, device: dict[str, Any]) -> str:
         return made_of(f"{self.host[:8]} {address}")
@@ -203,7 +203,7 @@ class UuidOfShortHost(HostDriver):
 
 @wrong("identity", "WHF-401")
 class ContainerForMany(HostDriver):
-    """From the fifth device on, all devices are below a container and not below the host."""
+    """Moves all devices below a container if there are more than four."""
 
     def describe_device(
         self, tree: ProviderTree, node: str, address: str, device: dict[str, Any]
@@ -223,7 +223,7 @@ class ContainerForMany(HostDriver):
 
 @wrong("identity", "WHF-401")
 class NodeUuidOfDevices(HostDriver):
-    """The host's uuid is made of its name and of the number of its devices."""
+    """Makes the uuid of the host from its name and the number of its devices."""
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         uuid = made_of(f"{nodename} {len(self.facts['devices'])}")
@@ -232,7 +232,7 @@ class NodeUuidOfDevices(HostDriver):
 
 @wrong("identity", "WHF-401")
 class NodeObjectOfTheStart(HostDriver):
-    """The node's object has the devices that there were when it was first asked for."""
+    """Keeps a figure in the ComputeNode that depends on the first number of devices."""
 
     first: int | None = None
 

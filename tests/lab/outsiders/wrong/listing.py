@@ -296,7 +296,7 @@ class MissingRackIsEmpty(RackDriver):
 
 @wrong("listing", "WHF-701")
 class MissingFileIsEmpty(HostDriver):
-    """A host whose file is not there has no devices."""
+    """Publishes a host without devices if the file is missing."""
 
     def read_text(self) -> str:
         try:
@@ -346,7 +346,7 @@ class EmptyAtTheStart(HostDriver):
 
 @wrong("listing", "WHF-703")
 class ThreadsThatFailInSilence(RackDriver):
-    """A thread asks for the cards of each node; where it fails, the node has no cards."""
+    """Publishes a node without cards if it cannot read them in a thread."""
 
     def list_cards(self) -> list[Facts]:
         found: list[Facts] = []
@@ -365,7 +365,7 @@ class ThreadsThatFailInSilence(RackDriver):
 
 @wrong("listing", "WHF-701")
 class TimeoutIsNoNews(RackDriver):
-    """A listing that takes too long is that of before."""
+    """Publishes the last listing again after a time-out."""
 
     def refresh(self) -> None:
         before = self.nodes, self.cards

@@ -783,7 +783,7 @@ class LeaksWithEachInstance(RackDriver):
 
 @wrong("process", "WHF-802", apart=True)
 class ReadsEachPageFromTheStart(RackDriver):
-    """For each page it asks for all earlier ones again."""
+    """Requests all earlier pages of a list again for each page."""
 
     def pages(self, what: str, **query: str) -> list[Facts]:
         entries: list[Facts] = []

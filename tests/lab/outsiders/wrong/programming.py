@@ -258,7 +258,7 @@ class LosesTheSecondDevice(HostDriver):
 
 @wrong("programming", "WHF-925")
 class EchoesUntilTheListing(Notes):
-    """The function of a card is what it was to be programmed with, until the next listing."""
+    """Reports the function that was requested last, until the next listing."""
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         super().program(provider_uuid, image, function)
@@ -271,7 +271,7 @@ class EchoesUntilTheListing(Notes):
 
 @wrong("programming", "WHF-927")
 class ProgramsAnImageOnce(RackDriver):
-    """An image that was loaded once is not loaded again, nor into another card."""
+    """Never loads an image again that it has loaded before, not even into another card."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -285,7 +285,7 @@ class ProgramsAnImageOnce(RackDriver):
 
 @wrong("programming", "WHF-921")
 class ProgramsInAThread(RackDriver):
-    """A programming goes on in a thread, and returns before it has ended."""
+    """Loads the image in a thread, and returns from program before that."""
 
     def load_image(self, card: str, image: str) -> None:
         def load() -> None:
@@ -299,7 +299,7 @@ class ProgramsInAThread(RackDriver):
 
 @wrong("programming", "WHF-601")
 class MovesTheProcessorsToo(HostDriver):
-    """A reshape moves the processors of an instance with its units."""
+    """Moves the processors of an instance, too, in a reshape."""
 
     def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
         root = tree.data(node).uuid
@@ -312,7 +312,7 @@ class MovesTheProcessorsToo(HostDriver):
 
 @wrong("programming", "WHF-601")
 class MovesAllUnitsToEach(HostDriver):
-    """A reshape gives an instance all of its units on each of its devices."""
+    """Moves all units of an instance to each of its devices in a reshape."""
 
     def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
         super().move(tree, node, consumer, held)

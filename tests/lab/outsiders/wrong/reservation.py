@@ -276,7 +276,7 @@ class LeavesOneUnit(HostDriver):
 
 @wrong("reservation", "WHF-508")
 class FreeByTheAgeOfTheFile(HostDriver):
-    """A busy device is free where the file is older than a minute."""
+    """Publishes busy devices as free if the file is older than a minute."""
 
     def refresh(self) -> None:
         super().refresh()
@@ -287,7 +287,7 @@ class FreeByTheAgeOfTheFile(HostDriver):
 
 @wrong("reservation", "WHF-508")
 class FreeByATimer(HostDriver):
-    """A timer of ten seconds forgets that a device is busy."""
+    """Stops reserving a device ten seconds after it was first seen busy."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
@@ -309,7 +309,7 @@ class FreeByATimer(HostDriver):
 
 @wrong("reservation", "WHF-507")
 class ReservesTheStorageToo(HostDriver):
-    """The host has a storage of its own tree, which is reserved with the first device."""
+    """Publishes a storage root, and reserves it while the first device is busy."""
 
     def describe_host(self, tree: ProviderTree, node: str) -> None:
         super().describe_host(tree, node)
