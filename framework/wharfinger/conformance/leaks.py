@@ -118,7 +118,7 @@ class _Search:
         """Return whether a file or directory is left where all programs have theirs.
 
         These are the directory of temporary files, the home directory and the working directory.
-        What the configuration names does not count, and nor does Python's compiled code.
+        A path that the configuration names does not count, and nor does Python's compiled code.
         """
         shared = (Path(tempfile.gettempdir()), Path.home(), Path.cwd())
         configured = "".join(file.read_text() for file in self._subject.files())
