@@ -15,7 +15,7 @@ CLASSES = {
     for name, one in vars(exceptions).items()
     if isinstance(one, type) and issubclass(one, WharfingerError)
 }
-#: Operators search for them, so none may go. A new class adds its own.
+#: Operators search for these codes, so none may be removed. A new class adds its code.
 CODES = """
     AdoptionRefused AgentError AllocationLost AllocationRefused BackendError BeingClaimed
     ChildReplaced ClaimRefused ClaimedAnew CommandFailed ConcurrentSave ConcurrentUpdate

@@ -190,7 +190,7 @@ def test_save_from_another_instance_on_the_same_host_keeps_its_instances(context
     assert Instance.get_by_uuid(context, uuid("instance 1")).revision == 1
 
 
-def test_save_is_one_transaction(file: KeptInFile) -> None:
+def test_save_of_a_takeover_is_one_transaction(file: KeptInFile) -> None:
     nodes = [node(file.context, number) for number in range(100)]
     RecordBatch(
         file.context,

@@ -123,7 +123,7 @@ def test_newer_object_arrives_in_the_version_known_here(ahead: KeptElsewhere) ->
 
 
 def newest(kept: KeptElsewhere, name: str = "ComputeNode", **question: Any) -> Any:
-    """Return the answer's primitive in the newest version of the object."""
+    """Call a method over the wire as the newest release; return the primitive in the answer."""
     versions = {"ComputeNode": "1.2", "ComputeNodeList": "1.4", "PciDeviceList": "1.0"}
     versions |= {"PciDevice": "1.0"}
     answer = ask(kept, action="class", name=name, versions=versions, args=[], **question)

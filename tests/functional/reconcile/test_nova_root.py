@@ -363,7 +363,7 @@ def test_missing_root_of_a_node_that_is_no_longer_listed_is_forgotten(
 def blocking(
     publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
 ) -> dict[str, dict[str, Any]]:
-    """The providers of Placement, with a child that has an allocation and is reserved."""
+    """The contents of Placement, in which a child has an allocation and is reserved."""
     publishing.driver.nodes[NODE] = below(GPU, FPGA)
     publishing.cycle.sync()
     allocate(placement, CONSUMER, cn_gpu={"VGPU": 1})

@@ -207,7 +207,7 @@ def test_cycles_of_renamed_node_never_offer_its_cards_twice(
     assert max(seen) == 4
 
 
-def test_node_renamed_and_named_back_offers_its_cards_as_before(
+def test_node_renamed_and_renamed_back_offers_its_cards_as_before(
     cards: Publishing, placement: PlacementFixture, clock: Clock
 ) -> None:
     before = contents(placement)

@@ -48,7 +48,7 @@ def process() -> Iterator[ProcessPoolExecutor]:
     ],
 )
 def where(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Which store both use: a file, a database server, or another process."""
+    """Where both releases store objects: in a file, on a database server, or in another process."""
     if request.param != "elsewhere":
         yield request.param
         return

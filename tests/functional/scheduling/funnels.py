@@ -35,7 +35,7 @@ def of_part(
     resources: Mapping[str, int],
     rule: Rule | None,
 ) -> Counts:
-    """Return the providers left of a part at each step; a ``rule`` of None ignores owners."""
+    """Return the number of providers left at each step for a part; without a rule, of any owner."""
     counts = {}
     left = list(providers.by_uuid.values())
     for step, test in _tests(providers, suffix, group, resources, rule):

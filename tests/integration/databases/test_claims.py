@@ -52,7 +52,7 @@ def test_last_unit_goes_to_one_of_many_threads(publishing: Publishing) -> None:
     assert faults(publishing.context) == []
 
 
-def test_threads_with_a_unit_for_each_all_get_one(publishing: Publishing) -> None:
+def test_claims_of_many_threads_succeed_if_there_is_a_unit_for_each(publishing: Publishing) -> None:
     one = desk(publishing, THREADS)
     together([lambda: one.claim(SMALL)] * THREADS)
 

@@ -114,7 +114,7 @@ def reserved(*reasons: str) -> AgentStatus:
         ("", "other reasons"),
     ],
 )
-def test_reason_label_of_a_reason_with_more_than_words_is_other_reasons(
+def test_reason_label_has_the_words_before_a_bracket_or_is_other_reasons(
     reason: str, label: str
 ) -> None:
     assert value(reserved(reason), "wharfinger_reservations", reason=label) == 1

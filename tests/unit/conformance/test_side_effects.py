@@ -1,4 +1,4 @@
-"""Side effects of an observer after its end."""
+"""An observer of side effects that has ended ignores side effects, also at the process's end."""
 
 import subprocess
 import sys

@@ -296,7 +296,7 @@ TOGETHER = TreeStage(TreeStep.TOGETHER, ONE, 3)
 
 
 def ends_at(*stages: TreeStage, subtree: bool = False) -> Case:
-    """Return the explanation with these stages of two groups on one provider."""
+    """Return a case whose explanation has these stages, for two groups on one provider."""
 
     def build(world: World) -> Explanation:
         world.has("gpu", FREE, NOVA)

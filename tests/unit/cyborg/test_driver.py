@@ -372,7 +372,7 @@ def test_function_from_cyborg_after_a_job_is_ignored(
     assert driver.current_function(PROVIDERS[1]) == "LOOP"
 
 
-def test_function_from_cyborg_after_a_failed_job_is_ignored(
+def test_function_that_cyborg_reports_after_a_failed_job_is_refused(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     cyborg.fails["program"] = BackendError(driver="fpga", operation="programming", reason="late")
@@ -382,7 +382,7 @@ def test_function_from_cyborg_after_a_failed_job_is_ignored(
         driver.current_function(PROVIDERS[0])
 
 
-def test_function_from_cyborg_of_all_parts_after_a_job_is_ignored(
+def test_function_that_cyborg_reports_for_all_parts_after_a_job_is_refused(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     listed = attributes(("rc", "FPGA"), ("trait0", FUNCTION))

@@ -459,7 +459,10 @@ def worlds(draw: st.DrawFn) -> tuple[Move, Allocations]:
 
 
 def amounts(allocations: Allocations) -> Counter[tuple[str, str]]:
-    """Return each consumer's amounts by class: together for the tree, apart for the disk."""
+    """Return the amounts by consumer and class, added over all providers except DISK.
+
+    The amounts of DISK are separate.
+    """
     found: Counter[tuple[str, str]] = Counter()
     for consumer, its in allocations.items():
         for uuid, part in its["allocations"].items():

@@ -187,7 +187,7 @@ def test_trait_that_is_required_and_forbidden_is_refused(values: list[str], told
     assert error.value == " ".join(values)
 
 
-def test_choice_may_be_forbidden_in_part() -> None:
+def test_trait_of_a_choice_may_be_forbidden() -> None:
     assert TraitConditions.parse(["in:T1,T2", "!T1"]).values() == ("!T1", "in:T1,T2")
 
 

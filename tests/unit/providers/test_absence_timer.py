@@ -149,7 +149,7 @@ def test_remove_of_a_device_while_a_node_is_unknown_keeps_it() -> None:
     assert "may have moved" in waits_for(absent(child(), root(), removals=removals))
 
 
-def test_remove_of_a_node_while_a_node_is_unknown_deletes_it() -> None:
+def test_absent_root_is_deleted_even_if_another_node_could_not_be_read() -> None:
     draft = absent(root(), removals=replace(DUE, children_may_be_elsewhere=True))
     assert [step.uuid for step in draft.deletions] == [HOST]
 

@@ -75,9 +75,7 @@ def test_function_trait_of_any_characters_is_valid(function: str) -> None:
 
 
 @given(NAMEABLE, st.text(max_size=30))
-def test_function_trait_with_a_vendor_has_it_before_the_function(
-    function: str, vendor: str
-) -> None:
+def test_function_trait_names_the_vendor_before_the_function(function: str, vendor: str) -> None:
     trait = function_trait(function, vendor)
     assert VALID.fullmatch(trait)
     assert trait.endswith(function_trait(function).removeprefix(PREFIX))

@@ -70,7 +70,7 @@ def test_intended_side_of_a_first_write_is_claimed() -> None:
     assert record.claimed_traits == {"CUSTOM_U"}
 
 
-def test_live_side_is_not_claimed() -> None:
+def test_record_of_only_the_live_state_claims_nothing() -> None:
     record = Record(live=provider("CUSTOM_T", "VGPU", "a"))
     assert not record.is_ours
     assert not record.claimed_traits | record.claimed_classes | record.claimed_aggregates

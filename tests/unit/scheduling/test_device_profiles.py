@@ -235,7 +235,7 @@ def test_file_in_cyborgs_format_is_read(path: Path) -> None:
     assert ProfileFile(path).groups("slow") == [{"resources:SSD": 1}]
 
 
-def test_file_is_read_each_time(path: Path) -> None:
+def test_profile_file_is_read_at_each_request(path: Path) -> None:
     source = ProfileFile(path)
     for amount in ("1", "2"):
         groups = [{"resources:FPGA": amount}]
