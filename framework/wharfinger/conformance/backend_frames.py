@@ -1,4 +1,4 @@
-"""Find whether code of the harness runs. A driver that waits meanwhile waits for its backend."""
+"""Find out whether code of the harness runs, which a waiting driver may wait for."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ _OBSERVED: Final = str(Path(__file__).with_name("driver_observer.py"))
 
 
 class BackendFrames:
-    """The frames of a harness, of the objects that it has, and of its module."""
+    """Recognizes the stack frames of a harness: of its objects, and of its module."""
 
     def __init__(self, harness: Harness | None, driver: type) -> None:
         own = getattr(harness, "_harness", harness)
@@ -24,9 +24,9 @@ class BackendFrames:
         self._file: Final = None if _file_of(type(own)) in theirs else _file_of(type(own))
 
     def is_running(self, frame: FrameType | None) -> bool:
-        """Return whether code of the harness is between the kit's call to the driver and a frame.
+        """Return whether a frame was called by code of the harness, in a call to the driver.
 
-        In a thread that the kit has not called, any caller counts.
+        In a thread that the kit has not called, every caller counts.
         """
         while frame is not None and frame.f_code.co_filename != _OBSERVED:
             if id(frame.f_locals.get("self")) in self._ids:
@@ -37,7 +37,7 @@ class BackendFrames:
         return False
 
     def is_asked(self) -> bool:
-        """Return whether a call to a proxy or to code of the harness goes on in any thread."""
+        """Return whether a thread runs code of the harness, or a call to a proxy is open."""
         if any(one.has_open_calls for one in self._proxies):
             return True
         return any(map(self.is_running, sys._current_frames().values()))

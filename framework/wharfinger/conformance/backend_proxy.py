@@ -88,7 +88,7 @@ class Proxy:
 
     @property
     def has_open_calls(self) -> bool:
-        """Return whether a client waits for an answer."""
+        """Whether a call has not been answered yet."""
         return self._relay is not None and self._relay.has_open_calls
 
     def _next(self, call: str) -> Fate:

@@ -83,11 +83,11 @@ class Relay(ThreadingHTTPServer):
 
     @property
     def has_open_calls(self) -> bool:
-        """Return whether a client waits for an answer."""
+        """Whether a call has not been answered yet."""
         return bool(self._open)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a call in a thread of its own."""
+        """Answer a call in a thread of its own, and remember the call as open until then."""
         self._open.add(request)
         super().process_request(request, client_address)
 

@@ -72,7 +72,7 @@ class BusyThings:
         return expected
 
     def _allow_functions(self, thing: str, expected: dict[str, Provider], now: Contents) -> None:
-        """Expect the function traits of ``now`` if the device may have another function."""
+        """Copy the function traits of ``now`` if the thing's device may have another function."""
         held = self._function(thing)
         if held == self._held.get(thing) is not UNKNOWN:
             return

@@ -93,7 +93,10 @@ def is_quadratic(figures: Sequence[float], most: float, slack: float) -> bool:
 
 
 def takes_quadratic_time(times: Sequence[float]) -> bool:
-    """Return whether the last three times, each for twice as many things, grow quadratically."""
+    """Return whether times, each with twice as many things as the last, grow quadratically.
+
+    Only the last three times count.
+    """
     last = times[-3:]
     if len(last) < len(range(3)) or last[-1] < _SHORT:
         return False

@@ -222,10 +222,9 @@ def see_listing_raise_or_stay(
     """List and describe all nodes while one call meets a fault.
 
     Raise Violation unless the driver raises, or describes the nodes as in ``before``. After the
-    exception it has to describe each node as before, or raise again, since a drift cycle
-    describes nodes without a new listing. ``call`` is the index and the text of the call.
-
-    A driver may take an object that is missing for gone: the description may lack some things.
+    exception it has to describe each node as before, or raise again, since a drift cycle describes
+    nodes without a new listing. ``call`` is the index and the text of the call. If the fault is a
+    missing object, the description may lack some things, but not all.
     """
     at, text = call
     harness.expect(at, fault)

@@ -1,7 +1,8 @@
-"""An observer of the calls to a driver that sees a call wait while its backend is not asked.
+"""An observer of the calls to a driver: finds the lines in which a call waits without reason.
 
-It looks at the calling thread many times per second. So it sees any wait: for a lock, a selector,
-a socket, or a thread that sleeps.
+It looks at the calling thread many times per second, so it finds every kind of wait: for a lock, a
+selector, a socket, or a thread that sleeps. A wait has a reason if a call to the backend is in
+progress meanwhile.
 """
 
 import sys
@@ -20,17 +21,17 @@ from wharfinger.conformance.backend_frames import BackendFrames
 #: Seconds between two looks, and after which a look is too late to say what was between.
 _PACE: Final = 0.005
 _LATE: Final = 0.02
-#: Seconds of one wait that count, and of all waits in one line that are too many.
+#: The shortest wait that counts, and the seconds of all waits in one line that are too many.
 _LEAST: Final = 0.05
 _MOST: Final = 0.1
-#: Waits in one line: the first one may be an import.
+#: The least number of waits in one line, since a single one may be an import.
 _TIMES: Final = 2
 _LIBRARY: Final = sysconfig.get_path("stdlib")
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A moment of a call in which its thread waits. Two are equal if it has not run in between."""
+    """The state of a waiting thread at a moment. Equal to a later one if it did not run between."""
 
     call: int
     frame: int
@@ -40,10 +41,10 @@ class _Look:
 
 
 class IdleObserver:
-    """Finds the lines in which calls wait for nothing.
+    """Finds the lines in which calls to a driver wait, although none to the backend is open.
 
-    Waits for a child process, in ``cleanup_host``, in the methods ``free`` and while ``is_off`` do
-    not count.
+    Four kinds of waits do not count: for a child process, in ``cleanup_host``, in one of the
+    methods ``free``, and while ``is_off``.
     """
 
     def __init__(self, backend: BackendFrames, free: Set[str]) -> None:
@@ -51,24 +52,24 @@ class IdleObserver:
         self._backend: Final = backend
         self._free: Final = free | {"cleanup_host"}
         self._calls = 0
-        #: The number of the call that runs, and the ids of its thread in Python and in Linux.
+        #: The number of the call in progress, and the ids of its thread in Python and in Linux.
         self._call: tuple[int, int, int] | None = None
         #: The seconds of each wait, by the line.
         self._waits: dict[str, list[float]] = {}
 
     def before(self, method: str) -> None:
-        """Look at the thread from now on."""
+        """Look at the thread of this call from now on."""
         self._calls += 1
         if not self.is_off and method not in self._free:
             self._call = self._calls, threading.get_ident(), threading.get_native_id()
 
     def after(self, method: str) -> None:
-        """Look no more."""
+        """Stop looking: the call has ended."""
         self._call = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Look meanwhile."""
+        """Let another thread look at the calls during the block."""
         over = threading.Event()
         looking = threading.Thread(target=self._run, args=(over,), name="idle", daemon=True)
         looking.start()
@@ -101,7 +102,7 @@ class IdleObserver:
             last, then = look, now
 
     def _look(self) -> _Look | None:
-        """Return what the thread waits in; None if it runs, or waits for the backend."""
+        """Return the state of the call's thread if it waits, but not for the backend; else None."""
         call = self._call
         if call is None:
             return None
@@ -122,7 +123,7 @@ class IdleObserver:
 
 
 def _line_of(frame: FrameType) -> str:
-    """Return the innermost line that is not in Python's own library."""
+    """Return the innermost line of a frame's stack that is not in Python's standard library."""
     caller: FrameType | None = frame
     while caller is not None and caller.f_code.co_filename.startswith(_LIBRARY):
         caller = caller.f_back

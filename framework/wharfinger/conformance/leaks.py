@@ -115,7 +115,7 @@ class _Search:
         return self._found
 
     def _is_left(self, path: Path) -> bool:
-        """Return whether a file or directory is left where all programs have theirs.
+        """Return whether a path exists in a directory that programs share.
 
         These are the directory of temporary files, the home directory and the working directory.
         A path that the configuration names does not count, and nor does Python's compiled code.

@@ -1,6 +1,6 @@
-"""Faster databases for a run of the kit: no data of the run has to survive it.
+"""Make the databases of a run faster. None of their data has to survive a crash.
 
-Each rule publishes to the embedded Placement again and again. Without these means, opening files
+Each rule publishes to the embedded Placement again and again. Without this module, opening files
 and checking schemas takes more than half of the time.
 """
 
@@ -15,9 +15,10 @@ from sqlalchemy import Pool, QueuePool, event
 
 @contextmanager
 def staying_open() -> Iterator[list[Pool]]:
-    """Let connections to the SQLite files stay open that oslo.db opens in the block.
+    """Keep connections to SQLite files open that oslo.db opens in the block.
 
-    Otherwise it connects anew for each transaction. The list has the pools of the connections.
+    Without this, oslo.db connects anew for each transaction. Yield the list of the connections'
+    pools.
     """
     pools: list[Pool] = []
 
@@ -36,7 +37,7 @@ def staying_open() -> Iterator[list[Pool]]:
 def without_sync() -> Iterator[None]:
     """Keep SQLite from waiting for the disk, in all databases of this process.
 
-    Data survives the process, but not a crash of the machine.
+    Data survives the end of the process, but not a crash of the machine.
     """
 
     def turn_off_sync(connection: Any, *_: object) -> None:
@@ -53,7 +54,7 @@ def without_sync() -> Iterator[None]:
 @contextmanager
 def quick_placement() -> Iterator[None]:
     """Let the embedded Placement check each schema once, and create each alias of a table once."""
-    # It comes with the extra, as Placement does.
+    # jsonschema is installed only with the extra "conformance", as Placement is.
     from jsonschema.validators import validator_for  # type: ignore[import-untyped]  # noqa: PLC0415
 
     validator = validator_for({})

@@ -81,9 +81,10 @@ def watching() -> Iterator[list[str]]:
 
 @contextmanager
 def watching_files() -> Iterator[set[str]]:
-    """Yield a set that gets the paths of the files and directories that the block makes.
+    """Yield a set that gets the paths of the files and directories that the block creates.
 
-    It forgets those that are gone, and keeps a few of very many.
+    If the set is full, it loses the paths that no longer exist. If it is still full, it gets no
+    others.
     """
     made: set[str] = set()
 

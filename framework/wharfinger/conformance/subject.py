@@ -232,7 +232,7 @@ class Subject:
 
     @cached_property
     def _empty_state(self) -> Path:
-        """A state directory with an empty database: a copy is quicker than another new one."""
+        """A state directory with an empty database. A copy of it is quicker than a new one."""
         directory = self._directory / "empty"
         local(directory, INSTANCE).close()
         return directory

@@ -424,7 +424,7 @@ class AsksTwice(MachinesDriver):
 
 
 class LeavesOutWhatIsGone(MachinesDriver):
-    """A machine of the list that is not found any more is gone."""
+    """Leaves out a listed machine if the backend answers that the machine does not exist."""
 
     def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
         found: dict[str, Facts] = {}

@@ -59,12 +59,12 @@ _MAKING: Final = 2.0
 _FEWEST_TIMED: Final = 256
 _MOST_TIMED: Final = 8192
 _RUNS: Final = 3
-#: Polls during which a thing changes, and seconds between two looks at the calls of such a poll,
-#: and for the backend to answer a call.
+#: The number of polls during which a thing changes. The seconds between two looks at the calls of
+#: such a poll, and for the backend to answer a call.
 _MIDWAY: Final = 3
 _PAUSE: Final = 0.01
 _ANSWERED: Final = 0.05
-#: Seconds until a feed names a node whose things it watches.
+#: Seconds to wait for a feed to name a node below which a thing was removed or added. It need not.
 _NAMED: Final = 1.0
 
 
@@ -126,7 +126,10 @@ def feeds(subject: Subject) -> None:
 
 
 def _see_named_nodes_as_now(subject: Subject) -> None:
-    """Remove a thing below a node, and put it back; compare a named node with a new instance's."""
+    """Remove a thing below a node, and put it back; poll until the feed names the node each time.
+
+    Raise Violation unless the driver then describes the node as a new instance does.
+    """
     harness = subject.harness
     with subject.driver() as driver:
         follower = Follower(subject, driver)
@@ -248,7 +251,7 @@ def feeds_what_is(subject: Subject) -> None:
     after=("WHF-701", "WHF-911"),
 )
 def feeds_or_raises(subject: Subject) -> None:
-    """See that a poll raises while all calls fail, and that no change is lost while one fails."""
+    """Poll while all calls fail; then change things, and poll while one call fails."""
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
         _, mark = driver.changed_nodes(None)
@@ -433,9 +436,10 @@ def feeds_from_the_first_mark(subject: Subject) -> None:
 
 
 def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:
-    """Change a thing after the answer to a call of a poll: the first, the second, the last but one.
+    """Let things change during polls: after the first, the second and the last but one call.
 
-    The call and the answer come before the change; the next call of the poll comes after it.
+    The backend answers that call before the change, and the next call after it. Raise Violation
+    unless later polls show each change.
     """
     things = [subject.add() for _ in range(2 * _MIDWAY)]
     calls = 0
@@ -457,7 +461,10 @@ def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:
 def _poll_with_a_change(
     subject: Subject, follower: Follower, at: int, change: Callable[[], None]
 ) -> int:
-    """Poll, and make a change while the answer to a call is on its way; return how many calls."""
+    """Poll, and make a change while the answer to the call ``at`` is delayed.
+
+    Return the number of calls of the poll.
+    """
     harness = subject.harness
 
     def poll() -> None:
@@ -544,7 +551,7 @@ def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str
 def feeds_all(subject: Subject) -> str:
     """Change as many things as a few seconds allow, and poll until all changes are seen.
 
-    Then change one thing again and again, and measure polls with the mark from before.
+    Then change one thing again and again, and measure the processor time of polls with an old mark.
     """
     changes = Changes(subject)
     with subject.driver() as driver:
@@ -566,13 +573,13 @@ def feeds_all(subject: Subject) -> str:
         times = _times_of_polls(subject)
         if takes_quadratic_time(times):
             costs = ", ".join(f"{one:.0f}" for one in times[-3:])
-            text = f"processor time of a poll: {costs}, each with twice as many changes"
+            text = f"processor times of polls: {costs}, each with twice as many changes"
             raise Violation(text, "linear growth")
     return f"of {len(changed)} changes at once"
 
 
 def _times_of_polls(subject: Subject) -> list[float]:
-    """Return the processor times of polls with twice as many changes of one thing each time."""
+    """Return the processor times of polls, each with twice as many changes as the one before."""
     subject.begin()
     harness = subject.harness
     thing = harness.things()[0]

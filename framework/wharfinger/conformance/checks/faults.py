@@ -34,7 +34,8 @@ _REFUSALS = (Fault.ERROR, Fault.DENIED)
 def raises(subject: Subject) -> None:
     """List the nodes while every call meets a fault; try each kind of fault.
 
-    A new instance, too, has to raise, and one whose only call is never answered.
+    Do the same with a new instance and the first kind. Then let the only call of a listing hang:
+    the driver must not return nodes without an answer.
     """
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
@@ -49,7 +50,7 @@ def raises(subject: Subject) -> None:
 
 
 def _see_raise(subject: Subject, driver: ComputeDriver, faults: Sequence[Fault]) -> None:
-    """Raise Violation unless a listing raises while each call meets a fault."""
+    """List the nodes while every call meets a fault; raise Violation unless that raises."""
     for fault in faults:
         subject.harness.expect(None, fault)
         try:
@@ -64,10 +65,10 @@ def _see_raise(subject: Subject, driver: ComputeDriver, faults: Sequence[Fault])
 
 @dataclass(slots=True)
 class _Unanswered:
-    """A listing whose first call is never answered.
+    """The result of a listing whose first call hangs.
 
-    ``names`` are the nodes that it returned, None if it raised. ``calls`` is the number of its
-    calls. ``has_ended``: it did so in the time that the harness names.
+    ``names`` has the returned nodes, None if the listing raised. ``calls`` is the number of its
+    calls. ``has_ended`` is whether it has ended within the harness's patience.
     """
 
     names: Sequence[str] | None = None
@@ -79,7 +80,7 @@ _UNANSWERED: Final[WeakKeyDictionary[Subject, _Unanswered]] = WeakKeyDictionary(
 
 
 def _unanswered(subject: Subject) -> _Unanswered:
-    """Let the first call of a listing hang; only once for each subject, since it takes long."""
+    """Let the first call of a listing hang; return the result. Do so once for each subject."""
     if subject not in _UNANSWERED:
         found = _UNANSWERED[subject] = _Unanswered()
         with subject.driver() as driver:
@@ -195,7 +196,8 @@ def found_again(subject: Subject) -> None:
 def errors_are_none(subject: Subject) -> None:
     """Let one call of a listing after the other get an error; check the listing each time.
 
-    A thing is busy meanwhile. A driver may take a missing object for gone, but not all things.
+    One thing is busy. If the error is that an object is missing, the driver may leave out this
+    object, but not all things.
     """
     harness = subject.harness
     with subject.driver() as driver:
@@ -225,7 +227,7 @@ def gone_for_good(subject: Subject) -> None:
 
 
 def _wrong_answers(subject: Subject) -> Sequence[Fault]:
-    """Return the errors with which the backend of a subject can answer a call."""
+    """Return the faults in which the backend answers with an error, if the harness has them."""
     return (*_REFUSALS, Fault.MISSING) if subject.can(Fault.MISSING) else _REFUSALS
 
 

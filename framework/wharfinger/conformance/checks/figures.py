@@ -76,7 +76,10 @@ def follows_changes(subject: Subject) -> None:
 
 
 def _see_first_figures_again(subject: Subject) -> None:
-    """Describe changed things, and reset the backend; compare the figures with a new instance's."""
+    """Let the driver describe changed things, and reset the backend; compare figures after that.
+
+    Raise Violation unless the driver describes the same figures as a new instance.
+    """
     with subject.driver() as driver:
         describe(driver, subject.placement.contents())
         subject.begin()
