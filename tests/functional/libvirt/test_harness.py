@@ -236,3 +236,17 @@ def test_old_layout_allocations_move_to_the_devices_of_the_domains(
         two: {(both, "VGPU"): 1, (last, "VGPU"): 1},
     }
     assert any("listAllDomains" in call for call in host.harness.calls), host.harness.calls
+
+
+def test_missing_device_is_not_found_and_other_calls_break(harness: LibvirtHarness) -> None:
+    connection = libvirt.open(f"test://{harness.directory}/host.xml")
+    (device,) = (one for one in connection.listAllDevices(0) if one.name() == "pci_0000_02_00_0")
+    harness.expect(None, Fault.MISSING)
+
+    with pytest.raises(libvirt.libvirtError) as raised:
+        device.XMLDesc(0)
+    assert raised.value.get_error_code() == libvirt.VIR_ERR_NO_NODE_DEVICE
+
+    with pytest.raises(libvirt.libvirtError) as raised:
+        connection.listAllDevices(0)
+    assert raised.value.get_error_code() == libvirt.VIR_ERR_INTERNAL_ERROR

@@ -241,6 +241,28 @@ def test_call_that_hangs_is_reset_when_the_proxy_stops(proxy: Proxy) -> None:
         assert waiting.result(TIMEOUT)
 
 
+@pytest.mark.parametrize(
+    ("fault", "status"), [(Fault.ERROR, 503), (Fault.DENIED, 401), (Fault.MISSING, 404)]
+)
+def test_error_of_the_proxy_has_a_status_and_does_not_reach_the_backend(
+    backend: Backend, proxy: Proxy, fault: Fault, status: int
+) -> None:
+    proxy.expect(0, fault)
+    answer = get(proxy)
+    assert (answer.status_code, answer.content) == (status, b"{}")
+    assert not backend.asked
+
+
+def test_proxy_has_an_open_call_until_it_has_answered(proxy: Proxy) -> None:
+    assert not proxy.has_open_calls
+    with hanging(proxy) as waiting:
+        assert proxy.has_open_calls
+        proxy.expect()
+        assert waiting.result(TIMEOUT)
+    while proxy.has_open_calls:
+        threading.Event().wait(0.01)
+
+
 @pytest.mark.parametrize("fault", sorted(COMMON_FAULTS))
 def test_only_the_call_with_the_given_index_meets_the_fault(proxy: Proxy, fault: Fault) -> None:
     proxy.expect(1, fault)

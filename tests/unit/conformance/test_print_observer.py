@@ -2,13 +2,16 @@
 
 import logging
 import os
+import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
 from wharfinger.conformance.backend_frames import BackendFrames
+from wharfinger.conformance.idle_observer import IdleObserver
 from wharfinger.conformance.print_observer import PrintObserver
 from wharfinger.conformance.process_observer import Misuse, ProcessObserver
 from wharfinger.conformance.sleep_observer import SleepObserver
@@ -82,3 +85,32 @@ def test_sleep_observer_notes_a_sleep_of_the_driver_and_not_of_its_backend(
     time.sleep(0.12)
     sleeps.after("init_host")
     assert len(process.found[Misuse.SLEEP]) == 1
+
+
+def test_idle_observer_finds_a_wait_for_a_socket_and_none_for_the_backend() -> None:
+    def wait() -> None:
+        one, other = socket.socketpair()
+        with one, other:
+            one.settimeout(0.3)
+            with suppress(TimeoutError):
+                one.recv(1)
+
+    backend = Backend()
+    observer = IdleObserver(BackendFrames(backend, Backend), {"program"})  # type: ignore[arg-type]
+    found = {}
+    with observer.watching():
+        for method, work in (
+            ("program", wait),
+            ("cleanup_host", wait),
+            ("refresh", backend.answer),
+            ("get_available_nodes", wait),
+        ):
+            for _ in range(5):
+                observer.before(method)
+                work()
+                observer.after(method)
+            found[method] = observer.take()
+
+    (line,) = found.pop("get_available_nodes")
+    assert line.startswith("test_print_observer.py:")
+    assert found == {"program": set(), "cleanup_host": set(), "refresh": set()}
