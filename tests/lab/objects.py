@@ -342,7 +342,7 @@ def statements(directory: Path | None = None) -> Iterator[list[str]]:
 
 @contextmanager
 def transactions() -> Iterator[list[sa.Engine]]:
-    """Yield a list that gets the engine of each transaction that this process begins."""
+    """Yield a list, to which the engine of each transaction that this process begins is added."""
     begun: list[sa.Engine] = []
 
     def note(connection: sa.Connection) -> None:

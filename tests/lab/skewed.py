@@ -114,7 +114,7 @@ class Host:
         )
 
     def says(self) -> bool:
-        """Return whether the rows of the nodes have the resources that instances and moves use."""
+        """Return whether the used amounts of the ComputeNode rows are those of instances and moves."""
         return noted(self.publishing.context) == taken(self.publishing.context)
 
     def close(self) -> None:

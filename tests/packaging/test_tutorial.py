@@ -82,7 +82,10 @@ def test_tutorial_of_the_page_prints_what_it_shows(author: Author, draw: Draw) -
 
 
 def _shortened(command: str, shown: str, rules: Sequence[str]) -> tuple[str, str]:
-    """Return the command for only some rules, because all or the core take a minute."""
+    """Limit a conformance command to some rules; return it and the output to expect.
+
+    All rules take a minute, and so do the core rules. Other commands are unchanged.
+    """
     if "--profile core" in command:
         rules = ["WHF-201"]
     elif "--report" not in command:

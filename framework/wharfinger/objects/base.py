@@ -308,7 +308,7 @@ class WharfingerObject:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidObject(
                 subject=_subject(primitive),
-                problem=f"it cannot be read: {type(error).__name__}: {error}.",
+                problem=f"the object cannot be read ({type(error).__name__}: {error}).",
                 remedy="Store it again with the program that stored it.",
             ) from error
 

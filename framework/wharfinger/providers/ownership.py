@@ -162,10 +162,7 @@ def adopts(
 
 
 def is_overlaid(record: Record) -> bool:
-    """Return whether the record shows that this instance has only overlaid the provider.
-
-    Then another program has created it, and this instance has only added to it.
-    """
+    """Return whether another program created the provider, and this instance only added to it."""
     return record.applied is not None and record.mode is PublishingMode.OVERLAY
 
 

@@ -1,6 +1,6 @@
 """Random histories of claims, releases and moves, which are interrupted anywhere and resumed.
 
-WHARFINGER_HISTORIES is the number of histories. A long run has 500, and draws other histories each
+WHARFINGER_HISTORIES is the number of histories. A long run has 150, and draws other histories each
 time.
 """
 

@@ -129,7 +129,7 @@ def test_released_provider_is_free_after_a_cycle_sees_the_end_of_its_cleaning(
 def test_cleaning_seen_before_the_release_does_not_end_the_reservation(
     cycle_type: str, driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
-    """The cleaning in the snapshot is an earlier one."""
+    """The driver's snapshot is older than the release, so it shows an earlier cleaning."""
     driver.says("metal", "metal", "cleaning")
     driver.meanwhile = lambda: release_allocation(publishing)
 

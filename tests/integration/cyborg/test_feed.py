@@ -239,7 +239,7 @@ def test_change_during_failed_polls_is_written_by_the_next_poll(
 
 
 def is_away(method: str, path: str) -> None:
-    """Fail the request, as if no Placement answered."""
+    """Fail a write, as if Placement did not answer; let a GET pass."""
     if method != "GET":
         raise ConnectFailure(f"{method} {path}: no server answers")
 

@@ -118,7 +118,7 @@ def test_first_job_of_a_device_is_killed(begin: Begin) -> None:
 
 
 def killed(lab: Programming, bus: str, place: int, function: str, *, is_new: bool) -> Left:
-    """Kill a job at this boundary, and resolve it; return the state that the kill has left."""
+    """Kill a programming job at a boundary, and resolve it; return the state after the kill."""
     parts = [lab.uuid(bus, name) for name in PARTS]
     [old] = {frozenset(lab.functions(uuid)) for uuid in parts}
     image = lab.cyborg.create_image(function)

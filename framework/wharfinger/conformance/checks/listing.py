@@ -89,7 +89,9 @@ def errors_answer_nothing(subject: Subject) -> None:
             # The inherited provider_is_available makes no call, and returns False.
             is_asked = what.startswith("node_is") or (what.startswith("provider_is") and calls)
             if answer is False and is_asked:
-                raise Violation(f"{what} returns False, but it exists", "True")
+                raise Violation(
+                    f"{what} returns False, but the backend has this node or device", "True"
+                )
             # An answer from memory meets no fault.
             for fault, at in product(_FAULTS, [None, *range(calls)] if calls else []):
                 harness.expect(at, fault)

@@ -137,13 +137,16 @@ def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider])
     """
     before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
     if after != before:
-        raise Violation(f"with {len(many)} things: {difference(before, after)}", "no difference")
+        raise Violation(
+            f"with {len(many)} things, the first ones differ: {difference(before, after)}",
+            "no difference",
+        )
     usual = {*map(_form, few.values())}
     for name, one in many.items():
         if _form(one) not in usual:
             text = difference({}, {name: one.provider})
             expected = "the same resource classes as one of the first things"
-            raise Violation(f"with {len(many)} things: {text}", expected)
+            raise Violation(f"with {len(many)} things, one has another form: {text}", expected)
 
 
 def _form(one: DesiredProvider) -> tuple[object, ...]:

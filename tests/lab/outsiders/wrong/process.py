@@ -686,7 +686,7 @@ class VerifiesNothing(RackDriver):
 
 @wrong("process", "WHF-813", apart=True)
 class AllowsManyHeaders(RackDriver):
-    """Changes a constant in a module of Python."""
+    """Raises the limit of HTTP headers in ``http.client``, for the whole process."""
 
     def init_host(self, service: Service) -> None:
         http.client._MAXHEADERS = 1000  # type: ignore[attr-defined]
