@@ -114,7 +114,7 @@ class Host:
         )
 
     def says(self) -> bool:
-        """Return whether the used amounts of the ComputeNode rows are those of instances and moves."""
+        """Return whether the ComputeNode rows have the used amounts of instances and moves."""
         return noted(self.publishing.context) == taken(self.publishing.context)
 
     def close(self) -> None:
