@@ -1,7 +1,7 @@
-"""The messages that the pages show are those of the code.
+"""The code writes the messages that the pages show.
 
-A message is the text of a literal block that shows no command. Each of its sentences is one that
-the code writes, and a code in brackets at the end is that of the class whose message it is.
+A message is the text of a literal block that shows no command. The code has to write each of its
+sentences. A code in brackets at the end has to be that of the message's exception class.
 """
 
 import re

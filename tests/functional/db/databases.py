@@ -39,7 +39,7 @@ class Place(fixtures.Fixture):
         return self.engine.dialect.name
 
     def open(self) -> Context:
-        """Open the database as the configured one."""
+        """Open the database as one that the configuration names: it is not upgraded."""
         context = connect(self.url, self.directory)
         self.addCleanup(context.close)
         return context

@@ -842,7 +842,10 @@ _SOME: Final = st.sets(st.sampled_from(PLACES))
 
 @dataclass(frozen=True)
 class Case:
-    """Amounts of each consumer by provider ("VCPU": that class on the node), and the reshape."""
+    """A reshape, and allocations.
+
+    ``consumers`` has the amounts of each consumer by provider; "VCPU" stands for the node's VCPUs.
+    """
 
     consumers: list[dict[str, int]]
     moving: set[str]

@@ -357,7 +357,7 @@ def test_change_is_reported_for_its_host(driver: CyborgDriver, cyborg: Programmi
 # Programming.
 
 
-def test_function_from_cyborg_after_a_job_is_ignored(
+def test_function_that_cyborg_reports_after_a_job_is_refused(
     driver: CyborgDriver, cyborg: ProgrammingCyborg
 ) -> None:
     listed = attributes(("rc", "FPGA"), ("trait0", FUNCTION))

@@ -24,7 +24,7 @@ DUE: Final = Removals(now=1000.0, policy=RemovalPolicy(delay=60.0), uptime=NOW)
 
 
 def since(when: float, *, boot_id: str = BOOT) -> Absence:
-    """Return an absence that began at this wall clock time; the uptime was 500 s less."""
+    """Return an absence since this wall clock time, when the uptime was ``when - 500`` seconds."""
     return Absence(when, Uptime(boot_id, when - 500.0))
 
 

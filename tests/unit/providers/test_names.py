@@ -35,7 +35,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("name", [*WRONG, None, 5, ["CUSTOM_A"]])
-def test_other_name_is_refused_with_the_valid_forms(name: Any) -> None:
+def test_invalid_name_is_refused_with_the_valid_forms(name: Any) -> None:
     with pytest.raises(InvalidName, match=r"trait name .* neither in os-traits nor .* CUSTOM_\["):
         names.check_trait(name)
     with pytest.raises(InvalidName, match=r"resource class name .* os-resource-classes nor"):
@@ -89,7 +89,7 @@ def test_aggregates_are_uuids_in_their_canonical_form() -> None:
 
 
 class Text(str):
-    """A string type that a driver's backend may return."""
+    """A subclass of str, such as a driver's backend may return."""
 
     __slots__ = ()
 

@@ -318,7 +318,7 @@ def test_crash_before_any_write_leads_to_the_same_world(
         broken.now += 100
     plan = broken.plan(story.second)
     assert (plan.steps, planned_records(plan)) == ((), {})
-    # Both worlds claim the same parts: a return to the first driver removes the same.
+    # Both worlds have recorded the same parts, so the first driver removes the same parts.
     whole.cycle(story.first)
     broken.cycle(story.first)
     assert broken.contents() == whole.contents()

@@ -1,4 +1,4 @@
-"""Conversion of records to objects and back; here, of the absence."""
+"""Conversion of a record's absence to the fields of an object, and back."""
 
 import pytest
 from hypothesis import given
