@@ -186,7 +186,7 @@ class FlavorSearch:
     def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], str]:
         """Return the free candidates with their nodes, in Placement's order.
 
-        Also return the reason to report if there are none.
+        Also return the reason for an empty result.
         """
         client = self._surroundings.placement
         places = Places(self._surroundings.objects, suits)

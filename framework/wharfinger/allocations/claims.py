@@ -27,7 +27,6 @@ from wharfinger.allocations.candidate_attempts import (
 )
 from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.allocations.operation_states import (
-    again,
     ends_of,
     is_recent,
     moves_of,
@@ -35,6 +34,7 @@ from wharfinger.allocations.operation_states import (
     refuse_released,
     seconds,
     state_of,
+    with_retries,
 )
 from wharfinger.exceptions import (
     AllocationRefused,
@@ -162,7 +162,7 @@ class AllocationClaims:
         try:
             # Store the row before the allocations: a crash leaves no allocations without a row.
             if not self._add(wanted):
-                return self._go_on(attempt, suits)
+                return self._claim_existing(attempt, suits)
             if held.allocations:  # these belonged to an instance that was released since
                 attempt.held = self._consumers.get(held.uuid)
             return self._claim_new(attempt, suits)
@@ -175,7 +175,7 @@ class AllocationClaims:
                 remedy="Claim the instance again.",
             ) from error
 
-    @again
+    @with_retries
     def release(self, uuid: str) -> tuple[Reservation, ...]:
         """Delete an instance, its allocations, and the allocations of its moves.
 
@@ -205,7 +205,7 @@ class AllocationClaims:
 
     # Lost allocations.
 
-    @again
+    @with_retries
     def repair(self, uuid: str) -> Claimed:
         """Restore the allocation of an instance after another program has deleted the allocation.
 
@@ -353,7 +353,7 @@ class AllocationClaims:
 
         self._releases.release(uuid, check=check)
 
-    @again
+    @with_retries
     def end(self, migration: Migration) -> tuple[Reservation, ...]:
         """End a move whose instance is gone or is being released, and delete its allocations.
 
@@ -421,14 +421,14 @@ class AllocationClaims:
         try:
             return self._claim(attempt, suits)
         except (ConcurrentSave, ConcurrentUpdate):  # another process also claims this instance
-            return self._go_on(attempt, suits)
+            return self._claim_existing(attempt, suits)
         except WharfingerError as error:
             if not _is_of_instance(error):
                 self._forget(attempt, error)
             raise
 
-    @again
-    def _go_on(self, attempt: _Attempt, suits: Suits) -> Claimed:
+    @with_retries
+    def _claim_existing(self, attempt: _Attempt, suits: Suits) -> Claimed:
         """Claim resources for an existing instance, or complete an interrupted claim."""
         uuid = attempt.instance.uuid
         attempt.held = held = self._consumers.get(uuid)

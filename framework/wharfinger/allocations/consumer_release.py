@@ -11,7 +11,7 @@ from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.exceptions import ConcurrentSave, ConcurrentUpdate, NotFound
 from wharfinger.objects import Context, Reservation
 from wharfinger.placement.client import PlacementClient
-from wharfinger.reconcile.reserve_and_release import Reservations, patiently
+from wharfinger.reconcile.reserve_and_release import Reservations, retry_on
 
 
 class AllocationRelease:
@@ -25,7 +25,7 @@ class AllocationRelease:
         self._consumers: Final = Consumers(client)
         self._reservations: Final = Reservations(client, context)
 
-    @patiently(ConcurrentSave, ConcurrentUpdate)
+    @retry_on(ConcurrentSave, ConcurrentUpdate)
     def release(
         self,
         consumer_uuid: str,

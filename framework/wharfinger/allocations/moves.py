@@ -19,13 +19,13 @@ from wharfinger.allocations.candidate_attempts import FlavorSearch, Suits, anywh
 from wharfinger.allocations.claims import AllocationClaims
 from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.allocations.operation_states import (
-    again,
     ends_of,
     is_recent,
     moves_of,
     refuse_released,
     seconds,
     state_of,
+    with_retries,
 )
 from wharfinger.exceptions import (
     AllocationRefused,
@@ -296,7 +296,7 @@ class Moves:
             remedy=f"List its moves with `wharfinger migration list --instance {instance_uuid}`.",
         )
 
-    @again
+    @with_retries
     def _confirm(self, uuid: str) -> Ended:
         migration, instance = self._read(uuid)
         if migration.status == "confirmed":
@@ -318,7 +318,7 @@ class Moves:
         self._drop(instance, migration, End.SOURCE)
         return migration, reserved
 
-    @again
+    @with_retries
     def _revert(self, uuid: str) -> Ended:
         migration = Migration.get_by_uuid(self._context, uuid)
         if migration.status in _CONFIRMED:

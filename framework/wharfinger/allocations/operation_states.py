@@ -15,20 +15,20 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import Context, Instance, Migration, MigrationList
 from wharfinger.objects.field_types import now
-from wharfinger.reconcile.reserve_and_release import patiently
+from wharfinger.reconcile.reserve_and_release import retry_on
 
 _WAIT: Final = wait_random_exponential(multiplier=0.02, max=0.5)  # seconds
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def again(work: Callable[_P, _R]) -> Callable[_P, _R]:
+def with_retries(work: Callable[_P, _R]) -> Callable[_P, _R]:
     """Decorate a method to retry after concurrent changes, and to wait for claims in progress.
 
     The two have separate limits: a wait for a claim does not count as an attempt.
     """
-    when_saved = patiently(ClaimedAnew, ConcurrentSave, ConcurrentUpdate, wait=_WAIT)
-    while_claimed = patiently(BeingClaimed, attempts=20, wait=_WAIT)
+    when_saved = retry_on(ClaimedAnew, ConcurrentSave, ConcurrentUpdate, wait=_WAIT)
+    while_claimed = retry_on(BeingClaimed, attempts=20, wait=_WAIT)
     return when_saved(while_claimed(work))
 
 

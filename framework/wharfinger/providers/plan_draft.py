@@ -82,7 +82,7 @@ class TreeDraft:
     refused: set[str] = field(default_factory=set)
 
     def record(self, uuid: str) -> Record:
-        """Return our record of a provider; an empty record if there is none."""
+        """Return our record of a provider, or an empty record."""
         return self.known.get(uuid, _NOTHING)
 
     def stays_root(self, uuid: str) -> bool:

@@ -424,7 +424,7 @@ class _Run:
             self._report(stays)
 
     def done(self, tree: TreeWrite, step: Step) -> None:
-        """Count a step that was sent as done, and report it."""
+        """Count a sent step as done, and report it."""
         tree.left.subtract(step.touched)
         self._report(step)
 

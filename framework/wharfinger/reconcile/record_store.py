@@ -74,7 +74,7 @@ class RecordStore:
         return {uuid: one for uuid, one in self._revisions.items() if one is not None}
 
     def get(self, uuid: str) -> Record:
-        """Return the record of a provider; an empty record if there is none."""
+        """Return the record of a provider, or an empty record."""
         return self.records.get(uuid, _NO_RECORD)
 
     def update(self, rows: HostState) -> frozenset[str]:

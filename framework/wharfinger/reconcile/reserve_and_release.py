@@ -68,7 +68,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def patiently(
+def retry_on(
     *errors: type[WharfingerError],
     attempts: int = 5,
     wait: wait_base = _WAIT,
@@ -199,7 +199,7 @@ class Reservations:
             return self._end(held.uuid, provider)
         raise ObjectNotFound(kind=Reservation.obj_name(), key=f"of {provider.name} by {holder}")
 
-    @patiently(*_CONFLICTS)
+    @retry_on(*_CONFLICTS)
     def release_foreign(self, provider: ProviderSummary) -> tuple[str, ...]:
         """End another program's full reservation of a provider that a driver instance publishes.
 
@@ -261,7 +261,7 @@ class Reservations:
         for provider in self._cleaned(providers):
             self._reserve_for_cleaning(provider, consumer_uuid)
 
-    @patiently(*_CONFLICTS)
+    @retry_on(*_CONFLICTS)
     def after_release(self, consumer_uuid: str) -> tuple[Reservation, ...]:
         """Note in the reservations of ``before_release`` that the allocations are deleted.
 
@@ -296,7 +296,7 @@ class Reservations:
             with suppress(ObjectNotFound):  # a cycle has ended it
                 self.release_one(one.uuid)
 
-    @patiently(*_CONFLICTS)
+    @retry_on(*_CONFLICTS)
     def allocate(
         self,
         provider: ProviderSummary,
@@ -350,7 +350,7 @@ class Reservations:
 
     # Functions of programmable devices.
 
-    @patiently(*_CONFLICTS)
+    @retry_on(*_CONFLICTS)
     def set_function_trait(
         self, provider: ProviderSummary, trait: str | None, owners: frozenset[str]
     ) -> None:
@@ -395,7 +395,7 @@ class Reservations:
             self._fill(provider)
         return held
 
-    @patiently(*_CONFLICTS)
+    @retry_on(*_CONFLICTS)
     def _create(self, provider: ProviderSummary, **values: Any) -> tuple[Reservation, bool]:
         """Store a new reservation, and reserve the provider.
 
@@ -436,7 +436,7 @@ class Reservations:
             return held, False
         return held, True
 
-    @patiently(*_CONFLICTS)
+    @retry_on(*_CONFLICTS)
     def _fill(self, provider: ProviderSummary) -> None:
         """Write the full reservation of a provider, if a reservation of the provider is stored."""
         stored = self._read(provider)
@@ -459,7 +459,7 @@ class Reservations:
         change = _change(SetInventories, stored.live, full)
         self._apply(stored, record, change, new=new, changed=outdated)
 
-    @patiently(*_CONFLICTS)
+    @retry_on(*_CONFLICTS)
     def _end(self, uuid: str, provider: ProviderSummary) -> tuple[str, ...]:
         """End a reservation; return the reasons why the provider is still reserved, as texts."""
         try:
@@ -485,7 +485,7 @@ class Reservations:
             self._apply(stored, record, _change(SetInventories, stored.live, own), ended=mine)
         return left
 
-    @patiently(*_CONFLICTS)
+    @retry_on(*_CONFLICTS)
     def _forget(self, uuid: str) -> None:
         """Delete a reservation whose provider no longer exists."""
         for one in self._held(uuid=uuid):
@@ -554,7 +554,7 @@ class Reservations:
             detail=f"its root {provider.root_provider_uuid} is gone",
         )
 
-    @patiently(*_CONFLICTS)
+    @retry_on(*_CONFLICTS)
     def _detach(self, provider: ProviderSummary, former: FormerRoot) -> None:
         stored = self._read(provider)
         live = replace(stored.live, traits=stored.traits)
@@ -671,7 +671,7 @@ class Reservations:
         # As long as the instance in the row has no record of the root, the former one counts.
         return any((provider.uuid, name) in published for name in of_root & {instance} or of_root)
 
-    @patiently(*_CONFLICTS, ObjectExists, ObjectNotFound)
+    @retry_on(*_CONFLICTS, ObjectExists, ObjectNotFound)
     def _reserve_for_cleaning(self, provider: ProviderSummary, consumer_uuid: str) -> None:
         """Reserve a provider for the time of a consumer's release and of the cleaning after it.
 

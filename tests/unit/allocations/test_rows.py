@@ -7,7 +7,7 @@ import pytest
 
 from tests.lab import samples
 from wharfinger.allocations import operation_states
-from wharfinger.allocations.operation_states import again
+from wharfinger.allocations.operation_states import with_retries
 from wharfinger.exceptions import AllocationRefused, BeingClaimed, ConcurrentSave, WharfingerError
 from wharfinger.objects.field_types import now
 
@@ -24,7 +24,7 @@ def done(*errors: WharfingerError) -> int:
     left = iter(errors)
     attempts = 0
 
-    @again
+    @with_retries
     def work() -> int:
         nonlocal attempts
         attempts += 1
