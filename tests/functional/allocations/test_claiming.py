@@ -381,7 +381,7 @@ def test_interrupted_claim_continues_only_if_its_allocation_is_on_a_node(
     [node] = held()[ONE]
     gone(publishing.context, node)
 
-    with pytest.raises(AllocationRefused, match="Release it"):
+    with pytest.raises(AllocationRefused, match="Release the instance"):
         desk.claim(SMALL, uuid=ONE)
     desk.claims.release(ONE)
 

@@ -22,7 +22,9 @@ from wharfinger.providers import Inventory
 def test_second_embedded_placement_in_a_process_is_refused(
     placement_service: EmbeddedPlacement, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigurationError, match="this process has an embedded Placement on"):
+    with pytest.raises(
+        ConfigurationError, match="this process already has an embedded Placement on"
+    ):
         EmbeddedPlacement(tmp_path / "second.sqlite")
 
     assert not (tmp_path / "second.sqlite").exists()

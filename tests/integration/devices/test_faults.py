@@ -80,7 +80,7 @@ def test_device_that_fails_is_reserved_until_its_job_is_resolved(begin: Begin) -
         image = lab.cyborg.create_image("A")
         done = lab.program(bus, image, "A")
         assert done.code == 1
-        assert "It stays reserved" in done.err and "device resolve" in done.err
+        assert "The device stays reserved" in done.err and "device resolve" in done.err
         refused = lab.program(bus, image, "A")
         assert "or unresolved" in refused.err
         assert len(lab.cyborg.programmings(bus)) == 2
@@ -117,7 +117,7 @@ def test_lost_answer_of_cyborg_leaves_the_device_reserved(begin: Begin) -> None:
         assert lab.to_cyborg.struck == 1
         lab.to_cyborg.expect()
         assert done.code == 1
-        assert "It stays reserved" in done.err
+        assert "The device stays reserved" in done.err
         assert (lab.cyborg.programmed(BUS) == image) == is_carried_out, how
         resolve(lab, BUS, image, function)
 
@@ -211,7 +211,7 @@ def test_cyborg_that_is_killed_midway_leaves_the_device_reserved(begin: Begin) -
         working = hold(lab, image)
         lab.cyborg.stop(signal.SIGKILL)
         done = working.end()
-        assert (done.code, "It stays reserved" in done.err) == (1, True)
+        assert (done.code, "The device stays reserved" in done.err) == (1, True)
         assert lab.state(BUS) == ("unknown", True)
         lab.start_cyborg_again()
         lab.cyborg.discover()
@@ -233,7 +233,7 @@ def test_job_after_its_timeout_leaves_the_device_reserved(begin: Begin) -> None:
         working = hold(lab, lab.cyborg.create_image("A"), config=config)
         done = working.end()
         assert done.code == 1
-        assert "timed out" in done.err and "It stays reserved" in done.err
+        assert "timed out" in done.err and "The device stays reserved" in done.err
         assert lab.cyborg.underway(BUS)
         assert is_unknown(lab, BUS)
         lab.cyborg.go(BUS)
@@ -258,7 +258,7 @@ def test_job_whose_agent_does_not_answer_cyborg_in_time_leaves_the_device_reserv
     with lab.cyborg.impatient():
         done = hold(lab, image).end()
     assert done.code == 1
-    assert "answers 500" in done.err and "It stays reserved" in done.err
+    assert "answers 500" in done.err and "The device stays reserved" in done.err
     lab.cyborg.go(BUS)  # let the hardware continue
     lab.cyborg.wait_until_programmed(BUS)
     resolve(lab, BUS, image, "A")
