@@ -28,7 +28,7 @@ class CycleResult:
 
 @dataclass(slots=True)
 class Attempts:
-    """Attempts of one cycle. Each plans the trees that the last attempt could not write."""
+    """Attempts of one cycle. After the first, each plans the trees that are not written yet."""
 
     #: The latest plan of each tree, and the errors of its write, by root uuid.
     trees: dict[str, TreePlan] = field(default_factory=dict)
