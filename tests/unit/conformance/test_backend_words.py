@@ -77,5 +77,5 @@ def test_configurations_with_a_node_name_have_a_copy_with_another_name() -> None
 
     assert [*_configurations(text, ["node-1", "node-2"])] == [
         text,
-        "[rack]\nurl = http://node-1/\nname = conformance-elsewhere\n",
+        "[rack]\nurl = http://node-1/\nname = node-1-elsewhere-node-1\n",
     ]
