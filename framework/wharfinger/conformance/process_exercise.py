@@ -57,7 +57,10 @@ class _Exercise:
         self._driver: ComputeDriver
 
     def run(self) -> None:
-        """Make all calls to one instance, then the calls without changes to a second instance."""
+        """Make all calls to one instance, then the calls without changes to a second instance.
+
+        If calls wait without reason, do that again, and record only the lines that wait both times.
+        """
         observers = self._subject.observers
         kept, before = [*observers], process_state.snapshot()
         with self._prints.watching(), self._sleeps.watching_select(), self._idle.watching():

@@ -1,4 +1,4 @@
-"""Rules on things that are added and removed (WHF-4..)."""
+"""Rules on things that are added and removed (WHF-4xx)."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Rules on capabilities: what a driver supports works, and the rest is refused (WHF-9..)."""
+"""Rules on capabilities: what a driver supports works, and the rest is refused (WHF-9xx)."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Rules on loading a driver and creating an instance of it (WHF-1..)."""
+"""Rules on loading a driver and creating an instance of it (WHF-1xx)."""
 
 from collections.abc import Iterator
 from importlib.metadata import entry_points

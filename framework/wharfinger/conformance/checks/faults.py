@@ -1,4 +1,4 @@
-"""Rules on backends that fail, hang, or break off an answer (WHF-7..)."""
+"""Rules on backends that fail, hang, or break off an answer (WHF-7xx)."""
 
 import threading
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Rules on how a driver describes its nodes, and on what the framework publishes (WHF-2..)."""
+"""Rules on how a driver describes its nodes, and on what the framework publishes (WHF-2xx)."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -86,7 +86,7 @@ def nodes_described(subject: Subject) -> None:
     after=("WHF-201",),
 )
 def well_formed(subject: Subject) -> None:
-    """Let the driver describe each node."""
+    """Let the driver describe each node; raise Violation if one is wrong or all are empty."""
     with subject.driver() as driver:
         try:
             reported = describe(driver, subject.placement.contents())

@@ -1,4 +1,4 @@
-"""Rules on busy things, which exist but cannot be used at the moment (WHF-5..)."""
+"""Rules on busy things, which exist but cannot be used at the moment (WHF-5xx)."""
 
 from collections.abc import Callable, Iterator
 from typing import Final

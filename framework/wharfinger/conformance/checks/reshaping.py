@@ -1,4 +1,4 @@
-"""Rules on a reshape: inventory that is in use moves to other providers (WHF-6..).
+"""Rules on a reshape: inventory that is in use moves to other providers (WHF-6xx).
 
 The harness's ``use_old_layout`` says how an earlier release of the driver published a node, with
 all inventory on the root, and which allocations there are.

@@ -1,4 +1,4 @@
-"""Rules on the calls of a driver to its backend, and on the state of its instances (WHF-8..)."""
+"""Rules on the calls of a driver to its backend, and on the state of its instances (WHF-8xx)."""
 
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.rules import Level, Profile, rule

@@ -1,4 +1,4 @@
-"""Rules on an unchanged backend: the driver always describes it in the same way (WHF-3..)."""
+"""Rules on an unchanged backend: the driver always describes it in the same way (WHF-3xx)."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Mutants that break the rules on capabilities (WHF-9..)."""
+"""Mutants that break the rules on capabilities (WHF-9xx)."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Mutants that break the rules on loading and creating a driver (WHF-1..)."""
+"""Mutants that break the rules on loading and creating a driver (WHF-1xx)."""
 
 import signal
 import threading

@@ -1,4 +1,4 @@
-"""Mutants that break the rules on failing backends (WHF-7..)."""
+"""Mutants that break the rules on failing backends (WHF-7xx)."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Mutants that break the rules on reservations (WHF-5..)."""
+"""Mutants that break the rules on reservations (WHF-5xx)."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Mutants that break the rules on reshapes (WHF-6..)."""
+"""Mutants that break the rules on reshapes (WHF-6xx)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -120,7 +120,7 @@ class MovesAgain(DevicesDriver):
 
 @mutant("WHF-603")
 class AsksTooLate(DevicesDriver):
-    """Moves no allocations if it cannot read before the reshape which devices consumers use."""
+    """Publishes the new layout without a reshape if it cannot read which devices consumers use."""
 
     def reshape_needed(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Mutants that call the backend too often, share state, or leak (WHF-8..)."""
+"""Mutants that call the backend too often, share state, or leak (WHF-8xx)."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Mutants that describe an unchanged backend differently (WHF-3..)."""
+"""Mutants that describe an unchanged backend differently (WHF-3xx)."""
 
 import threading
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Mutants that handle added and removed things wrongly (WHF-4..)."""
+"""Mutants that handle added and removed things wrongly (WHF-4xx)."""
 
 from collections.abc import Sequence
 
