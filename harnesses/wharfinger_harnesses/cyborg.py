@@ -207,7 +207,7 @@ class Cyborg(OpenStackService):
 
     @contextmanager
     def impatient(self, seconds: int = 1) -> Iterator[None]:
-        """In the block, let Cyborg's API wait so many seconds for an agent, instead of 60."""
+        """In the block, let Cyborg's API wait for an agent for ``seconds``, not for 60 seconds."""
         self._control(f"patience?seconds={seconds}")
         try:
             yield

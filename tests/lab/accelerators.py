@@ -160,7 +160,7 @@ class Cards(fixtures.Fixture):
 
     @contextmanager
     def costing(self) -> Iterator[Requests]:
-        """Yield the list of requests to Placement, which has those of the block."""
+        """Yield the list of requests to Placement, emptied before the block."""
         self.placement.requests.clear()
         yield self.placement.requests
 

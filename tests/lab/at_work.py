@@ -435,7 +435,7 @@ _ACTS: Final = (
 
 
 def flavor(size: int) -> Flavor:
-    """Return a flavor of some size: so many VCPUs, and 10 and 100 times the memory and disk."""
+    """Return a flavor with ``size`` VCPUs, and 10 and 100 times that for memory and disk."""
     made = Flavor(flavorid="f", name="f", vcpus=size, memory_mb=10 * size, root_gb=100 * size)
     made.obj_set_defaults()
     return made

@@ -193,7 +193,7 @@ def leak_descriptors() -> None:
 
 
 def leak_threads() -> None:
-    """Start THREADS threads, and raise the error of a process that can start no more."""
+    """Start THREADS threads, and raise the error that Python raises if it cannot start another."""
     while len(_leaked) < THREADS:
         end = threading.Event()
         _leaked.append(end)

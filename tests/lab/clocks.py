@@ -19,6 +19,6 @@ class Clock:
         self.seconds += seconds
 
     def reboot(self, seconds: float = 10.0) -> None:
-        """Set a new boot id, and the uptime of a machine that has rebooted so many seconds ago."""
+        """Set a new boot id, and an uptime of ``seconds``, as after a reboot."""
         self.boot_id = str(uuid4())
         self.seconds = seconds

@@ -85,7 +85,7 @@ class Host:
             driver.get_available_resource = _with_devices
 
     def cycle(self, machines: Mapping[str, Machine] | None, cycle_type: str = "sync") -> Told:
-        """Run a cycle with these machines, by default those of before, and report the service."""
+        """Run a cycle with these machines, by default the last ones, and report the service."""
         publishing = self.publishing
         if machines is not None:
             publishing.driver.nodes = dict(machines)

@@ -60,7 +60,11 @@ class BusyThings:
             raise Violation(f"{when}: {difference(expected, now)}", self._expected)
 
     def expected(self, now: Contents) -> Contents:
-        """Return the contents that Placement must have; where two are right, those of ``now``."""
+        """Return the contents that Placement must have.
+
+        If a driver that programs devices may leave a provider free or reserve it, copy the provider
+        of ``now``.
+        """
         expected = {**self.before}
         for name in self._concerned():
             expected[name] = _reserved(expected[name])

@@ -97,7 +97,7 @@ class World:
     # Changes by the harness.
 
     def reset(self, count: int) -> None:
-        """Replace all devices by so many new ones, and forget events and answers."""
+        """Replace all devices by ``count`` new ones, and forget events and answers."""
         with self._lock:
             self.devices, self.pulled, self.uses, self.images = {}, {}, {}, {}
             self._made, self._events = 0, []

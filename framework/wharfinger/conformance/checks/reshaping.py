@@ -277,7 +277,8 @@ def _moved(subject: Subject, driver: ComputeDriver, consumers: Sequence[str]) ->
 def _see_moved_alike(consumer: str, moved: _Moved, again: _Moved) -> None:
     """Raise Violation if a consumer's allocations differ in two reshapes without need.
 
-    A difference is right only if those of the second would not fit beside the other consumers'.
+    There is need if the allocations of the second reshape do not fit beside those of the other
+    consumers in the first one.
     """
     before, after = moved.held[consumer], again.held.get(consumer, {})
     if before == after:
