@@ -48,7 +48,7 @@ class HasAnOpinionOfCleaning(MachinesDriver):
 
 @mutant("WHF-921")
 class SaysWhatItKnew(DevicesDriver):
-    """Returns as current_function that of the last listing, which may be outdated."""
+    """Returns from current_function the function in the last listing, which may be outdated."""
 
     def current_function(self, provider_uuid: str) -> str | None:
         function: str | None = self.devices[self.names[provider_uuid]]["function"]

@@ -36,7 +36,7 @@ class MayNotSeeAny(MachinesDriver):
 
 @mutant("WHF-701")
 class HasNothingWhereNothingIsFound(DevicesDriver):
-    """A list that the backend does not have is an empty one."""
+    """Returns an empty list if the backend answers that the list does not exist."""
 
     def ask(self, words: str) -> Any:
         try:
@@ -49,7 +49,7 @@ class HasNothingWhereNothingIsFound(DevicesDriver):
 
 @mutant("WHF-708")
 class FreesWhatIsNotFound(MachinesDriver):
-    """A machine of which the backend has no description is as it was, and free."""
+    """Publishes a machine as before, but free, if the backend answers that it does not exist."""
 
     def ask(self, words: str) -> Any:
         try:
