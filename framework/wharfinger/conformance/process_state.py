@@ -3,6 +3,7 @@
 Examples are the working directory, the environment, signal handlers and loggers.
 """
 
+import builtins
 import contextlib
 import decimal
 import gc
@@ -32,6 +33,7 @@ _LIMITS: Final = {
     name: getattr(resource, f"RLIMIT_{name}")
     for name in ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "STACK")
 }
+_LEVELS: Final = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
 _TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _SIGNALS: Final = tuple(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 #: The undecoded variables of os.environ; it is quicker to copy these.
@@ -197,13 +199,15 @@ def _restore_decimal_context(found: list[Any]) -> None:
 
 
 def _collector() -> tuple[Any, ...]:
-    return gc.isenabled(), gc.get_threshold(), gc.get_debug(), gc.get_freeze_count()
+    counted = gc.get_freeze_count()
+    return gc.isenabled(), gc.get_threshold(), gc.get_debug(), counted, [*gc.callbacks]
 
 
 def _restore_collector(before: tuple[Any, ...]) -> None:
     (gc.enable if before[0] else gc.disable)()
     gc.set_threshold(*before[1])
     gc.set_debug(before[2])
+    gc.callbacks[:] = before[4]
 
 
 def _limits() -> dict[str, Any]:
@@ -246,7 +250,21 @@ def _restore_tracing(before: list[Any]) -> None:
     threading.setprofile(before[3])
 
 
+def _names_of_builtins() -> frozenset[str]:
+    return frozenset(vars(builtins))
+
+
+def _restore_builtins(before: frozenset[str]) -> None:
+    for name in _names_of_builtins() - before:
+        delattr(builtins, name)
+
+
 # Logs and warnings.
+
+
+def _restore_names_of_levels(before: Mapping[int, str]) -> None:
+    for level, name in before.items():
+        logging.addLevelName(level, name)
 
 
 def _shared_loggers() -> Iterator[tuple[str, logging.Logger]]:
@@ -386,6 +404,18 @@ ASPECTS: Final[Sequence[Aspect]] = (
         "the way to start processes",
         lambda: multiprocessing.get_start_method(allow_none=True) or "fork",
         lambda before: multiprocessing.set_start_method(before, force=True),
+    ),
+    Aspect("the names of builtins", _names_of_builtins, _restore_builtins),
+    Aspect(
+        "the name of the thread",
+        lambda: threading.current_thread().name,
+        lambda before: setattr(threading.current_thread(), "name", before),
+    ),
+    Aspect(
+        "the names of log levels",
+        lambda: {level: logging.getLevelName(level) for level in _LEVELS},
+        _restore_names_of_levels,
+        is_logging=True,
     ),
     Aspect("the loggers", _loggers, _restore_loggers, is_logging=True),
     _attributes(

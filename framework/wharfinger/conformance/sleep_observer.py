@@ -5,6 +5,8 @@ It also records what a driver changes in the process and changes back before the
 
 import _signal  # type: ignore[import-not-found]
 import _socket
+import asyncio
+import faulthandler
 import os
 import random
 import re
@@ -14,6 +16,8 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -34,14 +38,20 @@ _CLOCKS: Final = (time.monotonic, time.perf_counter, time.time)
 _READINGS: Final = 10_000
 #: The names of C functions that only change state that all threads share, by id.
 _CHANGES: Final = {
-    id(one): one.__name__
+    id(one): f"{one.__module__.lstrip('_')}.{one.__name__}"
     for one in (
         *(os.chdir, os.fchdir, os.nice, os.putenv, os.umask, os.unsetenv),
-        *(_signal.setitimer, _signal.signal, _socket.setdefaulttimeout),
+        *(_signal.setitimer, _signal.signal, _signal.set_wakeup_fd, _socket.setdefaulttimeout),
+        *(faulthandler.enable, sys.addaudithook, tracemalloc.start),
         *(resource.setrlimit, sys.setrecursionlimit, sys.setswitchinterval),
     )
 }
 _WAIT: Final = threading.Condition.wait.__code__
+#: The same of functions in Python, by the code.
+_CHANGES_IN_PYTHON: Final = {
+    one.__code__: f"{one.__module__}.{one.__name__}"
+    for one in (asyncio.set_event_loop_policy, urllib.request.install_opener)
+}
 _SEED: Final = random.Random.seed.__code__
 _START: Final = threading.Thread.start.__code__
 _RUN: Final = subprocess.Popen.__init__.__code__
@@ -133,6 +143,9 @@ class SleepObserver:
         """
         if frame.f_code is _SEED and frame.f_locals.get("self") is _GLOBAL:
             self._process.note(Misuse.STATE, "the seed of random", self._method)
+        elif frame.f_code in _CHANGES_IN_PYTHON and not self._backend.is_running(frame):
+            name = _CHANGES_IN_PYTHON[frame.f_code]
+            self._process.note(Misuse.STATE, f"{name}()", self._method)
         elif frame.f_code is _START:
             self._process.own_threads.add(frame.f_locals["self"])
         elif frame.f_code is _RUN:

@@ -1,8 +1,10 @@
 """Drivers that change their process or use too much. Each docstring says what is wrong."""
 
 import asyncio
+import builtins
 import contextlib
 import decimal
+import faulthandler
 import gc
 import http.client
 import json
@@ -22,6 +24,8 @@ import sys
 import tempfile
 import threading
 import time
+import tracemalloc
+import urllib.request
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -825,3 +829,101 @@ class HooksThreads(RackDriver):
 
     def init_host(self, service: Service) -> None:
         threading.excepthook = lambda *_: None
+
+
+@wrong("process", "WHF-811", apart=True)
+class WakesAnotherThread(RackDriver):
+    """It has signals written to a socket of its own."""
+
+    def init_host(self, service: Service) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self.pair = socket.socketpair()
+            self.pair[1].setblocking(False)
+            signal.set_wakeup_fd(self.pair[1].fileno())
+
+
+@wrong("process", "WHF-811", apart=True)
+class EnablesTheFaultHandler(HostDriver):
+    """It has stacks printed when the process crashes."""
+
+    def refresh(self) -> None:
+        faulthandler.enable()
+        super().refresh()
+
+
+@wrong("process", "WHF-811", apart=True)
+class ChoosesTheLoops(RackDriver):
+    """It sets the policy of event loops."""
+
+    def init_host(self, service: Service) -> None:
+        asyncio.set_event_loop_policy(asyncio.DefaultEventLoopPolicy())
+
+
+@wrong("process", "WHF-812", apart=True)
+class NamesALevel(HostDriver):
+    """It renames a level of logs."""
+
+    def refresh(self) -> None:
+        logging.addLevelName(logging.WARNING, "ATTENTION")
+        super().refresh()
+
+
+@wrong("process", "WHF-812", apart=True)
+class CapturesWarnings(RackDriver):
+    """It has all warnings written to the log."""
+
+    def init_host(self, service: Service) -> None:
+        logging.captureWarnings(True)
+
+
+@wrong("process", "WHF-811", apart=True)
+class AddsABuiltin(HostDriver):
+    """It adds a name that all modules see."""
+
+    def refresh(self) -> None:
+        builtins.translate = str  # type: ignore[attr-defined]
+        super().refresh()
+
+
+@wrong("process", "WHF-811", apart=True)
+class InstallsAnOpener(RackDriver):
+    """It installs how urllib opens URLs in all of the process."""
+
+    def init_host(self, service: Service) -> None:
+        urllib.request.install_opener(urllib.request.build_opener())
+
+
+@wrong("process", "WHF-811", apart=True)
+class FollowsTheCollector(HostDriver):
+    """It has a function called with each collection of garbage."""
+
+    def refresh(self) -> None:
+        gc.callbacks.append(lambda *_: None)
+        super().refresh()
+
+
+@wrong("process", "WHF-811", apart=True)
+class NamesTheThread(HostDriver):
+    """It renames the thread that calls it."""
+
+    def refresh(self) -> None:
+        threading.current_thread().name = "host driver"
+        super().refresh()
+
+
+@wrong("process", "WHF-812", apart=True)
+class ReplacesTheFilters(RackDriver):
+    """It restores the filters of warnings that the program had before, too late."""
+
+    def refresh(self) -> None:
+        warnings.resetwarnings()
+        super().refresh()
+
+
+@wrong("process", "WHF-811", apart=True)
+class TurnsProfilingOn(HostDriver):
+    """It has the memory of the process traced."""
+
+    def refresh(self) -> None:
+        tracemalloc.start()
+        super().refresh()
