@@ -206,7 +206,7 @@ class DriverLoadError(DriverError):
     ``subject`` is the faulty method, attribute or entry point.
     """
 
-    template = "driver {driver}: {subject}: found {found}; expected {expected}"
+    template = "driver {driver} cannot be loaded: {subject}: found {found}; expected {expected}"
     subject: str
     found: str
     expected: str

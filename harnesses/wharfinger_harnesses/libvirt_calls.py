@@ -63,9 +63,10 @@ class Calls:
             self._at, self._fault = at, fault
 
     def make(self, words: str, method: str, call: Callable[[], Any]) -> Any:
-        """Run ``call`` unless it meets a fault, and return its result.
+        """Add ``words`` to ``made``, run ``call``, and return its result; a fault may change this.
 
-        ``words`` is its text for ``made``. Calls to a returned object are counted, too.
+        A fault can delay the call, return an old or incomplete result, or raise an error. Calls of
+        methods of a returned libvirt object go through ``make``, too.
         """
         fault, released = self._noted(words)
         if fault is Fault.HANG:

@@ -107,7 +107,7 @@ class LibvirtDriver(ComputeDriver):
         return snapshot
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
-        """Return the host's CPUs, memory and PCI devices by kind."""
+        """Return the host's CPUs, its memory, and the number of its PCI devices of each kind."""
         snapshot = self._snapshot_of(nodename)
         return ComputeNode(
             host=self.host,

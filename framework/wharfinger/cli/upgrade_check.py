@@ -343,7 +343,7 @@ def _parser() -> argparse.ArgumentParser:
         "--config-dir", action="append", metavar="DIR", help="a directory of *.conf files"
     )
     upgrade = parser.add_subparsers(metavar="upgrade", required=True).add_parser("upgrade")
-    upgrade.add_argument("check", choices=("check",), help="check, and write nothing")
+    upgrade.add_argument("check", choices=("check",), help="check that an upgrade is possible")
     upgrade.add_argument("--json", action="store_true", help="print JSON")
     return parser
 

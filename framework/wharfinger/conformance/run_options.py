@@ -110,7 +110,8 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         type=_known_failure,
         action="append",
         default=[],
-        help="declare that the driver breaks a rule, and why. The run fails if the driver does not",
+        help="a rule that the driver is known to break, and the reason. The run fails if the "
+        "driver keeps the rule",
     )
     add(
         f"--{prefix}report",

@@ -392,10 +392,11 @@ class Publishing:
         return self._subject.placement.contents()
 
     def settle_free(self, is_free: Callable[[Contents], bool]) -> Contents:
-        """Run full cycles until no removal is pending and ``is_free`` holds for the contents.
+        """Settle until ``is_free`` accepts the contents of Placement, or the tries run out.
 
-        Return the contents of Placement. A driver may reserve a free thing for some time, so there
-        are up to FREE_CYCLES cycles, and the clocks are set ahead by up to FREE_SECONDS.
+        Return the last contents. A driver may reserve a free thing for some time. So after each
+        failed try, set the clocks ahead and settle again: up to FREE_CYCLES times, by FREE_SECONDS
+        in all.
         """
         contents = self.settle()
         for cycle in range(FREE_CYCLES):
@@ -408,9 +409,9 @@ class Publishing:
 
 
 def sound(outcome: CycleResult, *, may_report: bool = False) -> CycleResult:
-    """Return the result of a cycle; raise Violation if it has a problem.
+    """Return ``outcome``, the result of a cycle, unchanged; raise Violation if it has problems.
 
-    With ``may_report``, problems that the driver itself reports (``get_problems``) do not count.
+    With ``may_report``, ignore the problems that the driver reports in ``get_problems``.
     """
     for problem in problems(outcome, may_report=may_report):
         raise Violation(str(problem), "a cycle without a problem")

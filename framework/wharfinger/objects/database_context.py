@@ -26,7 +26,8 @@ class Context:
         if self.database is None:
             raise StateError(
                 path="no database",
-                problem="this process has no database, and no other process serves it.",
+                problem="this process has not opened the database, and has no connection to "
+                "a process that has.",
                 remedy="Open the database first.",
             )
         return self.database

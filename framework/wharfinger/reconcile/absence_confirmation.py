@@ -86,10 +86,11 @@ class Availability:
         return reasons
 
     def _name_if_available(self, provider: Provider, listed: Set[str]) -> str | None:
-        """Return the name of the provider, or of its node, that the driver still has, or None.
+        """Ask the driver for the provider and its node; return the name of the one that exists.
 
-        Without asking, a node counts as gone if another listed node has its name: the driver would
-        answer for the other node. Raises BackendError, PlacementError.
+        Return None if it has neither. Do not ask for a node if another listed node has its name:
+        the driver would answer for that one, so the node counts as gone. Raises BackendError and
+        PlacementError.
         """
         driver, root = self.driver, provider.root_uuid
         if root not in listed:

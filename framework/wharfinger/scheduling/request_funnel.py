@@ -20,9 +20,10 @@ _ORDER: Final = {step: number for number, step in enumerate(TreeStep)}
 def before_asking(
     request: ResourceRequest, root: TraitConditions, parts: Sequence[Part], facts: Facts
 ) -> list[TreeStage]:
-    """Return the trees that remain after each condition that needs no candidates of Placement.
+    """Return one stage for each condition that can be checked without candidates of Placement.
 
-    ``root`` are the conditions on root providers, from the request and its filters.
+    A stage has the trees that fit its condition and the earlier ones. ``root`` has the conditions
+    on root providers, from the request and the request filters.
     """
     left = frozenset(uuid for uuid in facts.providers if facts.root(uuid) == uuid)
     stages = [TreeStage(TreeStep.ALL, left)]

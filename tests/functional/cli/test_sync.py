@@ -81,7 +81,7 @@ def test_instance_that_cannot_be_loaded_does_not_stop_the_others(program: Progra
     synced = inprocess.run(program, "sync")
 
     assert synced.code == 1
-    says(synced, "driver nonsense: entry point: ", "cyborg", "ironic", "libvirt")
+    says(synced, "driver nonsense cannot be loaded: entry point: ", "cyborg", "ironic", "libvirt")
     assert "gpus: 9 changes written" in synced.out
     assert inprocess.run(program, "sync", "--driver", "gpus").code == 0
 

@@ -231,7 +231,9 @@ def test_foreign_reservation_is_reported_with_the_command_that_ends_it(
 def test_driver_that_cannot_be_loaded_fails_and_the_other_checks_run(program: Program) -> None:
     change(program, "= gpus", "= gpus, rack")
 
-    check(program).assert_only(2, FAILURE, DRIVERS, "driver rack: entry point: found none")
+    check(program).assert_only(
+        2, FAILURE, DRIVERS, "driver rack cannot be loaded: entry point: found none"
+    )
 
 
 def test_all_errors_of_the_configuration_are_reported(program: Program) -> None:

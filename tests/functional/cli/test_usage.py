@@ -56,7 +56,7 @@ def test_drivers_are_listed_and_checked(program: Program) -> None:
     ("found", "replaced", "told"),
     [
         ("enabled_drivers = gpus", "enabled_drivers =", "no driver instance is enabled"),
-        ("driver = libvirt", "driver = libvrt", "driver libvrt: entry point"),
+        ("driver = libvirt", "driver = libvrt", "driver libvrt cannot be loaded: entry point"),
         ("driver = libvirt", "driver = libvirt\nowner = OWNER", "[gpus] owner = OWNER"),
         ("[gpus]", "[gpus", "configuration: "),
         ("= gpus", "= Gpus!", "cannot be the name of a driver instance"),

@@ -141,7 +141,9 @@ def test_wrong_signature_is_an_error_with_the_right_one(packages: Packages, meth
     parameters = definition[definition.index("(") : definition.rindex(":")]
     assert error.found == f"the signature {parameters}"
     assert error.expected == f"one that can be called with {call}"
-    assert str(error) == (f"driver acme: {method}: found {error.found}; expected {error.expected}")
+    assert str(error) == (
+        f"driver acme cannot be loaded: {method}: found {error.found}; expected {error.expected}"
+    )
 
 
 @pytest.mark.parametrize(

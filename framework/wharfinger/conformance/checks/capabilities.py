@@ -38,7 +38,9 @@ _NOBODYS: Final = "0d5cfdf0-7a3e-4c3c-9a86-3f5a7f6f7b11"
 def nests(subject: Subject) -> None:
     """Raise Violation if the driver describes no child."""
     if not _children(subject):
-        raise Violation("only root providers", "children with inventory or traits")
+        raise Violation(
+            "only root providers", "at least one child provider with inventory or traits"
+        )
 
 
 @rule(
