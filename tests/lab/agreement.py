@@ -83,7 +83,7 @@ class Seen:
         )
 
     def faults(self, *, of: Set[str] | None = None) -> list[str]:
-        """Return a text for each disagreement, or only for those of the providers in ``of``."""
+        """Return a text for each disagreement. With ``of``, compare only these providers."""
         about = self.there.keys() | self.yard.wanted().keys() if of is None else of
         return [
             *self._allocations(),

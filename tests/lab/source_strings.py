@@ -1,4 +1,4 @@
-"""The strings in the code, such as messages."""
+"""Collects the strings in the code of the framework and the drivers, such as messages."""
 
 import ast
 import re

@@ -271,7 +271,7 @@ class EchoesUntilTheListing(Notes):
 
 @wrong("programming", "WHF-927")
 class ProgramsAnImageOnce(RackDriver):
-    """Never loads an image again that it has loaded before, not even into another card."""
+    """Loads each image only once, and into no other card after that."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
