@@ -269,9 +269,15 @@ def _restore_names_of_levels(before: Mapping[int, str]) -> None:
 
 def _shared_loggers() -> Iterator[tuple[str, logging.Logger]]:
     yield "root", logging.root
-    for name, one in [*logging.root.manager.loggerDict.items()]:
-        if name.partition(".")[0] in _SHARED and isinstance(one, logging.Logger):
+    loggers = logging.root.manager.loggerDict
+    for name in filter(_is_shared, [*loggers]):
+        if isinstance(one := loggers[name], logging.Logger):
             yield name, one
+
+
+@cache
+def _is_shared(name: str) -> bool:
+    return name.partition(".")[0] in _SHARED
 
 
 #: The settings of a new logger, as in ``_loggers``.
@@ -298,7 +304,7 @@ def _loggers() -> _Loggers:
         {
             name: (
                 one.level,
-                [(handler, handler.level) for handler in one.handlers],
+                [(handler, handler.level) for handler in one.handlers] if one.handlers else [],
                 [*one.filters],
                 one.propagate,
                 one.disabled,
