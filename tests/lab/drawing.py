@@ -57,7 +57,7 @@ class Draw:
         return number
 
     def examples(self, every: int, some: int) -> Callable[[_Property], _Property]:
-        """Return a decorator for a hypothesis property that sets the seed and ``number``."""
+        """Return a decorator that sets the seed and the number of examples of a property."""
         limits = settings(
             max_examples=self.number(every, some),
             database=None,

@@ -38,7 +38,7 @@ class KnowsADeviceBeforeItIsRead(DevicesDriver):
 
 @mutant("WHF-721")
 class ForgetsWhoIsBusyInAFailedPoll(DevicesDriver):
-    """Keeps a list of busy devices, and empties it when a poll fails in the middle."""
+    """Stops reserving the busy devices when a poll fails in the middle."""
 
     def news(self, since: str) -> tuple[set[str], str]:
         events = self.ask(f"events {since}")
