@@ -67,7 +67,6 @@ def seen(driver: ComputeDriver) -> dict[str, DesiredProvider]:
 
 
 def free(driver: ComputeDriver) -> set[str]:
-    """Return the free nodes."""
     return {uuid for uuid, one in seen(driver).items() if not one.reservations}
 
 

@@ -50,7 +50,6 @@ class Both:
     ironic: Ironic
 
     def sync(self) -> None:
-        """Run a sync of each program."""
         self.novas.sync()
         self.own.sync()
 

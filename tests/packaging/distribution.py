@@ -31,7 +31,6 @@ class Distribution:
 
     @property
     def modules(self) -> list[str]:
-        """Return the names of the importable modules."""
         names = (name for name in sorted(self.source_files) if name.endswith(".py"))
         return [
             name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

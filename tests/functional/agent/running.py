@@ -43,7 +43,6 @@ class Log(logging.Handler):
             self._told.notify_all()
 
     def records(self, part: str) -> list[logging.LogRecord]:
-        """Return the records whose message contains ``part``."""
         with self._told:
             return [one for one in self._records if part in one.getMessage()]
 
@@ -154,7 +153,6 @@ class Running(fixtures.Fixture):
         return PassedCheck(new)
 
     def stop(self) -> None:
-        """Stop the agent, and wait until it has ended."""
         self.agent.stop()
         self._thread.join(TIMEOUT)
         assert not self._thread.is_alive()
@@ -163,7 +161,6 @@ class Running(fixtures.Fixture):
         return Service.get_by_host_and_binary(self.context, HOST, BINARY)
 
     def state_of(self, name: str) -> State:
-        """Return the state of a driver instance."""
         return next(one.state for one in self.agent.status().instances if one.name == name)
 
     def _run(self) -> None:

@@ -99,7 +99,6 @@ def hanging() -> Iterator[Hanging]:
 
 
 def reserved(placement: PlacementFixture, name: str) -> int:
-    """Return the reserved amount of a node."""
     figures: tuple[int, int] = contents(placement)[name]["inventories"]["CUSTOM_GOLD"]
     return figures[1]
 

@@ -342,7 +342,6 @@ def test_claim_that_dies_at_any_step_is_finished_or_undone(
 
 
 def gone(context: Context, node: str) -> None:
-    """Delete the row of a node."""
     [row] = ComputeNodeList.get_by_filters(context, host=HOST, hypervisor_hostname=node)
     row.destroy()
 

@@ -72,7 +72,6 @@ class Thief:
         )
 
     def release_all(self, _body: object) -> None:
-        """Release the thief's last allocation."""
         self._publishing.client.delete_allocations(self.consumers[-1])
 
 

@@ -79,7 +79,6 @@ class Scene:
         self._counts: dict[str, int] = {}
 
     def do(self, desk: Desk, act: str) -> None:
-        """Perform the act of this name in ACTS."""
         ACTS[act](desk, ONE, "cn-0")
 
     def is_done(self, desk: Desk, act: str) -> bool:

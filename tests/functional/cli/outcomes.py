@@ -33,7 +33,6 @@ def configure(program: Program, text: str) -> None:
 
 
 def change(program: Program, found: str, replaced: str) -> None:
-    """Replace a part of the configuration."""
     text = program.config.read_text()
     assert found in text
     program.config.write_text(text.replace(found, replaced, 1))

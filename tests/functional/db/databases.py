@@ -61,7 +61,6 @@ class Place(fixtures.Fixture):
                 connection.execute(sa.text(statement), values)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the rows of a table."""
         with self.engine.connect() as connection:
             found = connection.execute(sa.text(f"SELECT * FROM {table}")).mappings()
             return [dict(row) for row in found]

@@ -37,8 +37,6 @@ TRAIT = "CUSTOM_FPGA_FUNCTION_ID_"
 
 
 def raises(error: BaseException) -> Callable[..., None]:
-    """Return a function that raises the error."""
-
     def act(*_: Any) -> None:
         raise error
 
@@ -65,7 +63,6 @@ class StepRecorder:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until the condition holds."""
     pause = threading.Event()
     for _ in range(int(PATIENCE / 0.005)):
         if condition():

@@ -69,7 +69,6 @@ class Host:
         return contents(self.publishing.placement)
 
     def problem(self) -> str:
-        """Return the error that a cycle reports or raises."""
         try:
             [problem] = self.cycle.sync().problems
         except BackendError as error:

@@ -204,13 +204,11 @@ def at(kind: str, victim: str) -> Where:
 
 
 def uuid_of(placement: PlacementFixture, name: str) -> str:
-    """Return the uuid of the provider of that name."""
     (found,) = placement.client.list_providers(name=name)
     return found.uuid
 
 
 def change_fleet(fleet: Publishing) -> None:
-    """Change every node of the fleet."""
     for name in FLEET:
         fleet.driver.nodes[name] = _faster
 

@@ -28,7 +28,6 @@ CONSUMER = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 
 
 def rename(placement: PlacementFixture, old: str, new: str) -> None:
-    """Rename a provider in Placement."""
     before = contents(placement)
     parent = before[old]["parent"]
     placement.client.update_provider(before[old]["uuid"], new, parent and before[parent]["uuid"])

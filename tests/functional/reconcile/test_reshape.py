@@ -923,7 +923,6 @@ def _moves_all(placement: PlacementFixture, state: Path, case: Case) -> None:
 
 
 def _used(placement: PlacementFixture, name: str) -> dict[str, int]:
-    """Return the usages of a provider, by class."""
     return placement.client.get_usages(contents(placement)[name]["uuid"])
 
 

@@ -74,7 +74,6 @@ class World:
     objects: dict[str, Context]
 
     def get(self, path: str) -> Any:
-        """Return the answer of the API."""
         answer = self.placement.adapter.request(path, "GET", microversion="1.39", raise_exc=False)
         assert answer.status_code == 200, f"{path}: {answer.text}"
         return answer.json()
@@ -259,7 +258,6 @@ def _mapped(mappings: Any) -> frozenset[tuple[str, frozenset[str]]]:
 
 
 def _query(request: Request) -> Iterator[tuple[str, str]]:
-    """Return the query of a request."""
     for suffix, group in request.groups.items():
         for key, value in _conditions(group):
             yield f"{key}{suffix}", value

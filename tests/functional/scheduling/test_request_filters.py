@@ -1,4 +1,4 @@
-"""Request filters in a search: each narrows the request or drops candidates, which it counts.
+"""Request filters in a search: they narrow the request or drop candidates; the search counts these.
 
 tests/unit/scheduling/test_filter_loader.py tests how filters are loaded.
 """

@@ -54,7 +54,6 @@ def published() -> dict[str, object]:
 
 
 def node_of(desk: Desk, uuid: str) -> tuple[str | None, str | None, str]:
-    """Return the host, the node and the flavor of an instance."""
     one = Instance.get_by_uuid(desk.context, uuid)
     return one.host, one.node, one.flavor.name
 

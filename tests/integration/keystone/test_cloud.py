@@ -94,7 +94,6 @@ class Cloud:
         return {self._name(one.name): self._contents(one.uuid) for one in self._providers()}
 
     def names(self) -> set[str]:
-        """Return the names of the nodes that have a provider."""
         return {self._name(one.uuid) for one in self._providers()}
 
     def is_reserved(self, name: str) -> bool:
@@ -623,7 +622,6 @@ class AgentProcess(fixtures.Fixture):
         self.addCleanup(self._end, reader)
 
     def wait_for(self, part: str) -> None:
-        """Wait until the log contains this text."""
         end = time.monotonic() + TIMEOUT
         with suppress(Empty):
             while (line := self._told.get(timeout=max(0, end - time.monotonic()))) is not None:
@@ -633,7 +631,6 @@ class AgentProcess(fixtures.Fixture):
         raise AssertionError(f"it has not said {part!r} but {self.lines[-20:]}")
 
     def stop(self) -> int:
-        """Stop the agent; return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         while (line := self._told.get(timeout=TIMEOUT)) is not None:
             self.lines.append(line)

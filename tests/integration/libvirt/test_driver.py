@@ -39,7 +39,6 @@ def driver_of(
 
 
 def vgpus(driver: LibvirtDriver) -> dict[str, int]:
-    """Return the total of VGPU by device."""
     return {
         name.removeprefix(f"{NODE}_"): inventory.get("VGPU", 0)
         for name, inventory in totals(publish(driver)).items()

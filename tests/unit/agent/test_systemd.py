@@ -26,7 +26,7 @@ class StandInForSystemd:
         self._socket.setblocking(False)
 
     def received(self) -> list[str]:
-        """Return the messages since the last call; a message arrives before its send returns."""
+        """Return the messages since the last call, without waiting."""
         messages = []
         while True:
             try:

@@ -135,7 +135,6 @@ def parents(name: str, *links: tuple[int, int], words: tuple[str, ...]) -> Case:
 
 
 def put_root_below_child(tree: ProviderTree, node: str) -> None:
-    """Put the root below its own child."""
     top, gpu = tree.data(node), tree.data(f"{node}-gpu")
     tree.populate_from_iterable(
         [
