@@ -113,7 +113,10 @@ class IronicDriver(ComputeDriver):
         return fleet.changed_since(since) if since else (set(), fleet.begin_following())
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
-        """Return whether the node is free: Ironic cleans a node before it becomes ``available``."""
+        """Return whether the driver has no reason to reserve the node.
+
+        Ironic cleans a node before the node becomes ``available``.
+        """
         node = self._connected().nodes.get(provider_uuid)
         return node is not None and not any(reasons(node))
 

@@ -67,7 +67,7 @@ class ReportWriter:
         _CALL.pack_into(self._page, _CALL_START, *call)
 
     def publish(self, report: InstanceReport) -> None:
-        """Write a report in place of the former one."""
+        """Write a report to the shared memory, over the former one."""
         data = status.encode(report)
         with self._lock:
             _REPORT.pack_into(self._page, _REPORT_START, len(data), zlib.crc32(data))

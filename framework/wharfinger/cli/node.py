@@ -26,7 +26,7 @@ class NodeList(ObjectLister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--host", metavar="HOST", type=text(), help="only nodes that this host publishes"
+            "--host", metavar="HOST", type=text(), help="only nodes that HOST publishes"
         )
         parser.add_argument(
             "--driver",

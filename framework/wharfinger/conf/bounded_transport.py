@@ -129,7 +129,10 @@ class BoundedTransport(TCPKeepAliveAdapter):
     def send(
         self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
     ) -> requests.Response:
-        """Send a request; reading its answer may raise AnswerTooLarge and RequestTimedOut."""
+        """Send a request. Raises RequestTimedOut.
+
+        Reading the body of the answer raises RequestTimedOut, too, or AnswerTooLarge.
+        """
         try:
             answer = super().send(request, *args, **kwargs)
         except (OSError, HTTPError) as error:  # requests' own errors are OSErrors

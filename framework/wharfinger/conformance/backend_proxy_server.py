@@ -87,7 +87,7 @@ class Relay(ThreadingHTTPServer):
         return bool(self._open)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a call in a thread of its own, and remember the call as open until then."""
+        """Answer a call in a thread of its own. The call counts as open until it is answered."""
         self._open.add(request)
         super().process_request(request, client_address)
 

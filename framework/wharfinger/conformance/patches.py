@@ -93,8 +93,8 @@ class Patches:
         self._modules = 0
         self._see_new()
 
-    def look(self) -> list[str]:
-        """Restore all attributes that were replaced or added; return their names."""
+    def restore(self) -> list[str]:
+        """Restore replaced attributes, and remove those added to classes; return their names."""
         found = [name for one in self._owners.values() for name in one.repair()]
         self._see_new()
         return found

@@ -91,7 +91,7 @@ class ProcessObserver:
 
     def look_at_patches(self, method: str) -> None:
         """Record and restore the attributes of modules that were replaced since the last look."""
-        for name in self._patches.look():
+        for name in self._patches.restore():
             self.note(Misuse.PATCH, name, f"{method}, or before")
 
     def _see_seed(self, seed: tuple[Any, Any], method: str, *, was_alone: bool) -> None:

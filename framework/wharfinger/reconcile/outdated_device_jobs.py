@@ -1,6 +1,7 @@
-"""Update finished device jobs whose function or device no longer exists.
+"""Update or delete finished device jobs that are out of date.
 
-A finished job records which function it has loaded into a device.
+A finished job records the function that it has loaded into a device. If another program has
+replaced the function, the job is updated. If the device no longer exists, the job is deleted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -31,7 +31,7 @@ MOST: Final = 10_000
 
 
 class Explaining:
-    """Explains requests. Request filters check the candidates.
+    """Explains why a request has candidates or none. Request filters may refuse candidates.
 
     ``objects`` is the database with the reservations; None without a database.
     """
@@ -86,7 +86,10 @@ class Explaining:
         )
 
     def _parts(self, wanted: Sequence[Wanted], facts: Facts) -> tuple[Facts, tuple[Part, ...]]:
-        """Return the funnel of each part, after adding to the facts what the funnels need."""
+        """Return the completed facts, and the funnel of each part.
+
+        Add to the facts what the funnels need: inventories, usages, and trees that share providers.
+        """
         parts = [part_funnel.explain(one, facts, self._may_take) for one in wanted]
         if short := list(_without_figures(parts)):
             facts = fact_collector.with_figures(self._client, facts, short)

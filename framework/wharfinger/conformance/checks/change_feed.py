@@ -351,10 +351,10 @@ def feeds_nothing(subject: Subject) -> None:
     after=("WHF-915",),
 )
 def feeds_no_more(subject: Subject) -> None:
-    """Change one of six nodes, then another one; then one of 24 nodes several times.
+    """Change one of six nodes, then another one. Then change a single node of 24 several times.
 
-    The feed may also name a few nodes that depend on the changed one: at most three, however many
-    nodes there are.
+    The feed may also name up to three nodes that depend on the changed node, however many nodes
+    there are.
     """
     changes = Changes(subject)
     most = _NODES // 2

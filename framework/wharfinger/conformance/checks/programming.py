@@ -252,8 +252,8 @@ def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
     text = "every call" if at is None else f"call {at}"
     if says == function and later_says not in (function, UNKNOWN):
         raise Violation(
-            f"{text} met {fault}: current_function returns {shown(says)}, and "
-            f"{shown(later_says)} in another driver instance",
+            f"{text} met {fault}: current_function returns {shown(says)} in the "
+            f"instance that ran program, and {shown(later_says)} in a new driver instance",
             "the same function, or an error",
         )
     if function in (says, later_says) and at is None and fault is Fault.RAISE:
