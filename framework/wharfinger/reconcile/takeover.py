@@ -155,8 +155,8 @@ class Takeovers:
     ) -> dict[str, WharfingerError]:
         """Take over nodes, and our records below roots of other programs.
 
-        Return errors by the uuid of the node or root. An error means that another process has changed
-        the node or the records.
+        Return errors by the uuid of the node or root. An error means that another process has
+        changed the node or the records.
         """
         return {
             **_errors_of(self.take, {row.uuid: row for row in rows}),

@@ -90,7 +90,7 @@ def test_patches_of_constants_and_defaults_are_named_and_repaired() -> None:
     ProviderTree.lab = 1  # type: ignore[attr-defined]
     json.dumps.__kwdefaults__ = {**(defaults or {}), "sort_keys": True}
 
-    assert {*patches.look()} == {
+    assert {*patches.restore()} == {
         "http.client.HTTPConnection.debuglevel",
         "json.dumps",
         "wharfinger.providers.tree.ProviderTree.lab",
@@ -98,7 +98,7 @@ def test_patches_of_constants_and_defaults_are_named_and_repaired() -> None:
     assert HTTPConnection.debuglevel == level
     assert not hasattr(ProviderTree, "lab")
     assert json.dumps.__kwdefaults__ == defaults
-    assert patches.look() == []
+    assert patches.restore() == []
 
 
 def test_patches_of_a_method_its_code_and_a_new_method_are_named_and_repaired() -> None:
@@ -110,8 +110,8 @@ def test_patches_of_a_method_its_code_and_a_new_method_are_named_and_repaired() 
     ProviderTree.data.__code__ = code.replace(co_name="lab")
     ProviderTree.lab = lambda self: None  # type: ignore[attr-defined]
 
-    assert {*patches.look()} == {f"{where}.exists", f"{where}.data", f"{where}.lab"}
+    assert {*patches.restore()} == {f"{where}.exists", f"{where}.data", f"{where}.lab"}
     assert ProviderTree.exists is exists
     assert ProviderTree.data.__code__ is code
     assert not hasattr(ProviderTree, "lab")
-    assert patches.look() == []
+    assert patches.restore() == []
