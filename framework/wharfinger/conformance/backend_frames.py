@@ -1,4 +1,4 @@
-"""Find out whether code of the harness runs, which a waiting driver may wait for."""
+"""Find out whether code of the harness runs: a driver may have to wait for it."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ _OBSERVED: Final = str(Path(__file__).with_name("driver_observer.py"))
 
 
 class BackendFrames:
-    """Recognizes the stack frames of a harness: of its objects, and of its module."""
+    """Recognizes stack frames of a harness: of methods of its objects, and of its module."""
 
     def __init__(self, harness: Harness | None, driver: type) -> None:
         own = getattr(harness, "_harness", harness)
@@ -24,9 +24,9 @@ class BackendFrames:
         self._file: Final = None if _file_of(type(own)) in theirs else _file_of(type(own))
 
     def is_running(self, frame: FrameType | None) -> bool:
-        """Return whether a frame was called by code of the harness, in a call to the driver.
+        """Return whether a frame is code of the harness, or was called by such code.
 
-        In a thread that the kit has not called, every caller counts.
+        Only callers since the last call of the kit to the driver count, if there is such a call.
         """
         while frame is not None and frame.f_code.co_filename != _OBSERVED:
             if id(frame.f_locals.get("self")) in self._ids:
@@ -37,7 +37,7 @@ class BackendFrames:
         return False
 
     def is_asked(self) -> bool:
-        """Return whether a thread runs code of the harness, or a call to a proxy is open."""
+        """Return whether a thread runs code of the harness, or a proxy has not answered a call."""
         if any(one.has_open_calls for one in self._proxies):
             return True
         return any(map(self.is_running, sys._current_frames().values()))

@@ -1,4 +1,4 @@
-"""Search for a uuid in a harness and in this machine: one found there belongs to the hardware."""
+"""Search for a uuid in a harness and in this machine: if it is there, the hardware has it."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,10 +15,11 @@ _LONGEST: Final = 1_000_000
 _MOST: Final = 100_000
 
 
-def says(subject: Subject, uuid: str) -> bool:
-    """Return whether a uuid is in the harness's objects, files or configuration, or the machine's.
+def contains(subject: Subject, uuid: str) -> bool:
+    """Return whether the harness or this machine has a uuid.
 
-    A backend outside this process is not searched.
+    Search the harness's attributes, files and configuration, and the files with the identity of
+    the machine. A backend in another process is not searched.
     """
     sought = _plain(uuid)
     return any(sought in _plain(text) for text in _texts(subject))
@@ -45,7 +46,9 @@ def _read(path: Path) -> str:
 
 
 def _strings(harness: object) -> Iterator[str]:
-    """Yield the texts in a harness's attributes: in containers, its package's objects and proxies.
+    """Yield the texts in a harness's attributes, and in containers and objects among them.
+
+    Of the objects, only those of the harness's package and proxies are searched.
 
     ``placement`` is skipped, since it has the uuids that the driver has published.
     """

@@ -35,15 +35,15 @@ class BusyThings:
         self._busy.append(thing)
 
     def make_free(self, thing: str) -> None:
-        """Make a thing free, and run cycles until Placement shows it free."""
+        """Make a thing free, and run cycles until Placement shows it free, or the tries run out."""
         self._subject.harness.make_free(thing)
         self._busy.remove(thing)
         self._publishing.settle_free(lambda now: now == self.expected(now))
 
     def see(self, when: str) -> None:
-        """Raise Violation unless Placement has the busy things reserved, and no other difference.
+        """Raise Violation unless Placement differs from ``before`` only in reserved busy things.
 
-        ``when`` begins the message: what has happened before.
+        ``when`` begins the message: it says what has happened.
         """
         now = self._subject.placement.contents()
         expected = self.expected(now)
@@ -51,7 +51,7 @@ class BusyThings:
             raise Violation(f"{when}: {difference(expected, now)}", self._expected)
 
     def see_others(self, when: str) -> None:
-        """Raise Violation if Placement has another difference than at or below busy things."""
+        """Raise Violation if a provider that is neither at nor below a busy thing has changed."""
         now = self._subject.placement.contents()
         expected, concerned = self.expected(now), {*self._concerned()}
         for name in concerned & now.keys():
@@ -60,10 +60,10 @@ class BusyThings:
             raise Violation(f"{when}: {difference(expected, now)}", self._expected)
 
     def expected(self, now: Contents) -> Contents:
-        """Return the contents that Placement must have.
+        """Return the contents that Placement must have; ``now`` has the present contents.
 
-        If a driver that programs devices may leave a provider free or reserve it, copy the provider
-        of ``now``.
+        A driver that programs devices may reserve some providers or leave them free. Copy these
+        providers from ``now``.
         """
         expected = {**self.before}
         for name in self._concerned():
@@ -76,7 +76,7 @@ class BusyThings:
         return expected
 
     def _allow_functions(self, thing: str, expected: dict[str, Provider], now: Contents) -> None:
-        """Copy the function traits of ``now`` if the thing's device may have another function."""
+        """Copy function traits from ``now`` to ``expected`` if a device may have a new function."""
         held = self._function(thing)
         if held == self._held.get(thing) is not UNKNOWN:
             return

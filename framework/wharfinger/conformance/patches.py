@@ -65,7 +65,7 @@ class _Owner:
         return cls(name, owner, {*vars(owner)}, had)
 
     def repair(self) -> Iterator[str]:
-        """Restore replaced attributes, remove those added to a class, and yield their names."""
+        """Restore replaced attributes, remove attributes added to a class, and yield the names."""
         now = vars(self.owner)
         for attribute, (value, parts) in self.had.items():
             if now.get(attribute) is not value:
@@ -86,7 +86,7 @@ class _Owner:
 
 
 class Patches:
-    """Remembers the attributes of shared modules and classes, and finds later changes."""
+    """Remembers the attributes of shared modules and classes, and undoes later changes."""
 
     def __init__(self) -> None:
         self._owners: dict[int, _Owner] = {}
@@ -94,7 +94,7 @@ class Patches:
         self._see_new()
 
     def restore(self) -> list[str]:
-        """Restore replaced attributes, and remove those added to classes; return their names."""
+        """Restore replaced attributes, remove attributes added to classes; return the names."""
         found = [name for one in self._owners.values() for name in one.repair()]
         self._see_new()
         return found

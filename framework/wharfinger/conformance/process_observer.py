@@ -24,10 +24,10 @@ class Misuse(StrEnum):
 
 
 class ProcessObserver:
-    """Records what calls to a driver change in the process, and undoes the change at once.
+    """Records what calls to a driver change in the process, and undoes each change at once.
 
-    So the change does not affect the next rule. One observer lasts for the whole run, since a
-    driver may make a change in a situation that only one of the rules creates.
+    A change must not affect the next rule. One observer lasts for the whole run, since a driver
+    may make a change in a situation that only one of the rules creates.
     """
 
     def __init__(self) -> None:
@@ -90,14 +90,15 @@ class ProcessObserver:
             process_state.restore([change])
 
     def look_at_patches(self, method: str) -> None:
-        """Record and restore the attributes of modules that were replaced since the last look."""
+        """Record and restore the attributes of modules that were replaced since the last call."""
         for name in self._patches.restore():
             self.note(Misuse.PATCH, name, f"{method}, or before")
 
     def _see_seed(self, seed: tuple[Any, Any], method: str, *, was_alone: bool) -> None:
-        """Record a call that has seeded random: it ends in the same state as an earlier call.
+        """Record a call that has seeded the module random, and restore the state of the module.
 
-        Calls begin with different states, so two of them end in the same state only with a seed.
+        Calls begin with different states. So if a call ends in the same state as an earlier call,
+        both have set the same seed.
         """
         kept, began = seed
         ended = random.getstate()

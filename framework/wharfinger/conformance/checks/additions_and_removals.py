@@ -29,7 +29,7 @@ _SEVERAL: Final = 4
     after=("WHF-301",),
 )
 def added(subject: Subject) -> None:
-    """Add two things, one after the other; compare the providers that existed before each."""
+    """Add two things in turn; each must be published, and no other provider may change."""
     with subject.publishing() as publishing:
         for _ in range(2):
             before = publishing.settle()
@@ -54,7 +54,10 @@ def added(subject: Subject) -> None:
     after=("WHF-301",),
 )
 def removed(subject: Subject) -> None:
-    """Remove a thing; then make the last of the others busy, and remove all others."""
+    """Remove a thing; its providers must be deleted, and no other provider may change.
+
+    Then make another thing busy, and remove all things; their providers must be deleted.
+    """
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -81,7 +84,10 @@ def removed(subject: Subject) -> None:
     after=("WHF-401", "WHF-402"),
 )
 def returned(subject: Subject) -> None:
-    """Remove a thing and put it back: after Placement has lost it, and after only one cycle."""
+    """Remove a thing and put it back; then Placement must have the same contents as before.
+
+    Put it back first after its provider was deleted, then after only one cycle.
+    """
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -107,9 +113,9 @@ def returned(subject: Subject) -> None:
     after=("WHF-303", "WHF-403"),
 )
 def not_renumbered(subject: Subject) -> None:
-    """Add things up to four; remove and put back the first, the second, the last, and then two.
+    """Remove one or two of four things, and put them back; other providers may not change.
 
-    Restart the driver each time, since it may number things when it starts.
+    Restart the driver after each removal, since it may number things when it starts.
     """
     harness = subject.harness
     with subject.publishing() as publishing:
@@ -144,10 +150,10 @@ def not_renumbered(subject: Subject) -> None:
 def see_removed(
     before: Contents, after: Contents, gone: Sequence[str], others: Sequence[str]
 ) -> set[str]:
-    """Raise Violation unless the providers of the ``gone`` things, and no others, are deleted.
+    """Raise Violation unless the ``gone`` things are deleted, and ``others`` are unchanged.
 
-    Return the names of other deleted providers that are neither at nor below one of ``others``.
-    They are no violation, since they may belong to a gone thing.
+    A provider that is neither at nor below one of ``others`` may be deleted, too, since it may
+    belong to a gone thing. Return the names of these providers.
     """
     text = ", ".join(f"- {thing}" for thing in gone)
     its = {name for thing in gone for name in at_and_below(before, thing)}

@@ -36,7 +36,7 @@ _NOBODYS: Final = "0d5cfdf0-7a3e-4c3c-9a86-3f5a7f6f7b11"
     after=("WHF-203",),
 )
 def nests(subject: Subject) -> None:
-    """Raise Violation if the driver describes no child."""
+    """Raise Violation if the driver describes no child provider with inventory or traits."""
     if not _children(subject):
         raise Violation(
             "only root providers", "at least one child provider with inventory or traits"
@@ -52,7 +52,7 @@ def nests(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def nests_not(subject: Subject) -> None:
-    """Raise Violation if the driver describes a child."""
+    """Raise Violation if the driver describes a child provider with inventory or traits."""
     if children := _children(subject):
         raise Violation(f"+ {', '.join(children)}", "only root providers")
 
@@ -66,7 +66,10 @@ def nests_not(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def reshapes_not(subject: Subject) -> None:
-    """Let the driver describe each node: new, as published, and with all inventory on its root."""
+    """Raise Violation if the driver raises ReshapeNeeded when it describes its nodes.
+
+    Placement has no nodes, then the nodes as described, then all their inventory on the roots.
+    """
     with subject.driver() as driver:
         try:
             described = describe(driver, subject.placement.contents())
@@ -78,9 +81,9 @@ def reshapes_not(subject: Subject) -> None:
 
 
 def _on_roots(contents: Contents) -> Contents:
-    """Return the roots alone, with the inventories of all their descendants.
+    """Return the roots alone, each with its inventories and those of all its descendants.
 
-    A driver may have published them so before it published children.
+    An earlier release of the driver may have published its nodes without children.
     """
     roots = {one.uuid: one for one in contents.values() if one.parent_uuid is None}
     for one in contents.values():
@@ -99,7 +102,10 @@ def _on_roots(contents: Contents) -> Contents:
     after=("WHF-101",),
 )
 def refused(subject: Subject) -> None:
-    """Call the methods of each unsupported capability."""
+    """Call the methods of each unsupported capability; they must raise NotImplementedError.
+
+    Without ``cleans_after_release``, ``is_clean`` must return False.
+    """
     driver = subject.load().driver
     calls: dict[str, Callable[[], object]] = {
         "changed_nodes": lambda: driver.changed_nodes(None),
@@ -129,7 +135,7 @@ def refused(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs(subject: Subject) -> None:
-    """Program the last thing and, after a reset, the first; check the functions of all things."""
+    """Program the last thing and, after a reset, the first; only its function may change."""
     for index in (-1, 0):
         subject.begin()
         with subject.driver() as driver:
@@ -147,7 +153,10 @@ def programs(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs_not(subject: Subject) -> None:
-    """Call ``program`` for an unknown provider, with an unknown image, and without a backend."""
+    """Call ``program`` for an unknown provider, with an unknown image, and while all calls fail.
+
+    Each of these calls must raise.
+    """
     harness = subject.harness
     thing = harness.things()[0]
     image, function = harness.image(thing)
@@ -170,7 +179,10 @@ def programs_not(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs_these(subject: Subject) -> None:
-    """Check the programming scope and a function trait of each thing."""
+    """Check that the programming scope of each thing has its uuid, and only described providers.
+
+    ``function_trait`` must return a valid trait.
+    """
     harness = subject.harness
     with subject.driver() as driver:
         described = describe(driver, subject.placement.contents())
@@ -195,7 +207,10 @@ def programs_these(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def refuses_what_was_not_begun(subject: Subject) -> None:
-    """Program a thing again and again; each time the answer to another call breaks off."""
+    """Program a thing repeatedly; each time the answer to another call breaks off.
+
+    Raise Violation if the driver raises ProgrammingRefused, and the device has the new function.
+    """
     at, calls = 0, 1
     while at < calls:
         subject.begin()
@@ -229,7 +244,7 @@ def refuses_what_was_not_begun(subject: Subject) -> None:
     after=("WHF-501",),
 )
 def cleans(subject: Subject) -> None:
-    """Call ``is_clean`` for a busy thing, and for a provider that does not exist."""
+    """Raise Violation if ``is_clean`` returns True for a busy thing or for an unknown provider."""
     harness = subject.harness
     if not harness.busy.supported:
         raise NotShown("the driver declares cleaning, but the harness cannot make a thing busy")
@@ -256,7 +271,10 @@ def cleans(subject: Subject) -> None:
     after=("WHF-931",),
 )
 def cleaned_since(subject: Subject) -> None:
-    """Call ``is_clean`` with future times for a thing: never busy, free again, and at a start."""
+    """Raise Violation if a free thing is reported as clean since a time in the future.
+
+    Check this before the thing is busy, when it is free again, and in a new driver instance.
+    """
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:
@@ -275,7 +293,7 @@ def cleaned_since(subject: Subject) -> None:
 
 
 def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
-    """Return the driver's answer. An error counts as False: the framework keeps the reservation."""
+    """Return the answer of ``is_clean``; False if it raises: the framework then keeps a device."""
     try:
         return driver.is_clean(uuid, since)
     except Exception:
@@ -293,7 +311,7 @@ def _see_not_clean(driver: ComputeDriver, uuid: str, text: str) -> None:
 
 
 def _children(subject: Subject) -> list[str]:
-    """Return the names of the described children with inventory or traits."""
+    """Return the names of the described child providers with inventory or traits."""
     with subject.driver() as driver:
         live = subject.placement.contents()
         described = describe(driver, live)

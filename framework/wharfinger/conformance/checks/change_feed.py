@@ -80,9 +80,9 @@ _NAMED: Final = 1.0
     after=("WHF-502",),
 )
 def feeds(subject: Subject) -> None:
-    """Make a thing busy, then free, and run polls until Placement shows each change.
+    """Make a thing busy, then free; each time polls must publish the change within some seconds.
 
-    If things are never busy, change a thing in place, or add one below a node.
+    If things are never busy, change a thing in place, or add a thing below a node.
     """
     harness, placement = subject.harness, subject.placement
     with subject.publishing() as publishing:
@@ -126,9 +126,10 @@ def feeds(subject: Subject) -> None:
 
 
 def _see_named_nodes_as_now(subject: Subject) -> None:
-    """Remove a thing below a node, and put it back; poll until the feed names the node each time.
+    """Remove a thing below a node, and put it back; poll after each change.
 
-    Raise Violation unless the driver then describes the node as a new instance does.
+    If the feed names the node, raise Violation unless the driver describes the node as a new
+    instance does.
     """
     harness = subject.harness
     with subject.driver() as driver:
@@ -177,7 +178,10 @@ def _figures_of(
     after=("WHF-911",),
 )
 def feeds_again(subject: Subject) -> None:
-    """Make a thing busy, and poll twice with the mark from before that."""
+    """Make a thing busy, and poll with the mark from before that until the feed names nodes.
+
+    Raise Violation unless it names them again when the same mark is used again.
+    """
     harness = subject.harness
     first: set[str] = set()
     with subject.driver() as driver:
@@ -214,10 +218,10 @@ def feeds_again(subject: Subject) -> None:
     after=("WHF-402", "WHF-911"),
 )
 def feeds_what_is(subject: Subject) -> None:
-    """Remove all things of a node, and poll until the driver has called its backend.
+    """Remove all things of a node, and poll; raise Violation if the feed names a missing node.
 
-    If there is only one node, remove only one thing. Raise Violation if the feed names a node
-    that a new listing does not have.
+    If there is only one node, remove only one thing. Poll until the driver has called its backend,
+    for at most some seconds. A new listing shows which nodes are missing.
     """
     with subject.driver() as driver:
         follower = Follower(subject, driver)
@@ -251,7 +255,10 @@ def feeds_what_is(subject: Subject) -> None:
     after=("WHF-701", "WHF-911"),
 )
 def feeds_or_raises(subject: Subject) -> None:
-    """Poll while all calls fail; then change things, and poll while one call fails."""
+    """Poll while all calls fail; the feed must raise. Then poll for changes while one call fails.
+
+    Later polls must show all changes.
+    """
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
         _, mark = driver.changed_nodes(None)
@@ -267,9 +274,9 @@ def feeds_or_raises(subject: Subject) -> None:
 
 
 def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> None:
-    """Poll while every call to the backend meets a fault, until the driver makes a call.
+    """Poll while every call to the backend meets a fault; raise Violation unless a poll raises.
 
-    Raise Violation unless that poll raises.
+    Repeat polls that make no call and do not raise, for some seconds.
     """
     harness = subject.harness
     harness.expect(None, fault)
@@ -290,7 +297,7 @@ def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> No
 
 
 def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) -> None:
-    """Change one thing after the other; each time another call of the next poll meets a fault.
+    """Change things in turn; after each change, another call of the next poll meets a fault.
 
     Raise Violation unless later polls show each change.
     """
@@ -309,7 +316,7 @@ def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) ->
 
 
 def _has_asked(subject: Subject, follower: Follower) -> bool:
-    """Poll, and return whether the poll has called the backend. An error counts as a call."""
+    """Poll, and return whether the poll has called the backend; True also if the poll raises."""
     try:
         follower.poll()
     except Exception:
@@ -328,7 +335,10 @@ def _has_asked(subject: Subject, follower: Follower) -> bool:
     after=("WHF-911",),
 )
 def feeds_nothing(subject: Subject) -> None:
-    """Poll an unchanged backend; then make a thing busy and free again, and poll again."""
+    """Poll an unchanged backend; raise Violation if the feed does not stop naming nodes.
+
+    Do the same after a thing has become busy and free again.
+    """
     with subject.driver() as driver:
         follower = Follower(subject, driver)
         follower.list_all()
@@ -351,10 +361,10 @@ def feeds_nothing(subject: Subject) -> None:
     after=("WHF-915",),
 )
 def feeds_no_more(subject: Subject) -> None:
-    """Change one of six nodes, then another one. Then change a single node of 24 several times.
+    """Change one of six nodes, then another node, then one of 24 nodes several times.
 
-    The feed may also name up to three nodes that depend on the changed node, however many nodes
-    there are.
+    Raise Violation if the feed names more than three nodes besides the changed node. Up to three
+    may depend on it, however many nodes there are.
     """
     changes = Changes(subject)
     most = _NODES // 2
@@ -380,9 +390,9 @@ def feeds_no_more(subject: Subject) -> None:
 
 
 def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
-    """Add things until the driver lists ``count`` nodes, as a node may have several things.
+    """Add things until the driver lists ``count`` nodes; a node may have several things.
 
-    Give up after some attempts, or if the driver has only one node.
+    Give up after some attempts, or if the driver lists only one node.
     """
     follower.list_all()
     for _ in range(_GROWTHS):
@@ -393,7 +403,7 @@ def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
 
 
 def _named_until(follower: Follower, node: str) -> set[str]:
-    """Poll until the feed names ``node``; return all nodes that the polls have named."""
+    """Poll until the feed names ``node``, or some seconds have passed; return all named nodes."""
     named: set[str] = set()
 
     def is_named() -> bool:
@@ -415,9 +425,10 @@ def _named_until(follower: Follower, node: str) -> set[str]:
     after=("WHF-911",),
 )
 def feeds_from_the_first_mark(subject: Subject) -> None:
-    """Change a thing between the first mark and the listing, and another one after the listing.
+    """Change a thing between the first mark and the listing, and another thing after the listing.
 
-    Do the same with a second instance of the driver.
+    Polls must show both changes. Do the same with a second instance of the driver, and with
+    changes during polls.
     """
     changes = Changes(subject)
     subject.harness.grow(2)
@@ -497,7 +508,11 @@ def _poll_with_a_change(
     after=("WHF-911",),
 )
 def feeds_since_the_mark(subject: Subject) -> None:
-    """Change two things one after the other, and poll with the marks from before each change."""
+    """Change two things in turn, and poll several times with the mark from before each change.
+
+    The feed must name all nodes that have changed since the mark, or raise. A new instance of the
+    driver must do so, too.
+    """
     changes = Changes(subject)
     one, other = [*subject.harness.things()][:2]
     marks: list[str] = []
@@ -520,7 +535,7 @@ def feeds_since_the_mark(subject: Subject) -> None:
 
 
 def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str) -> None:
-    """Raise Violation unless the feed names the ``expected`` nodes for a mark, or refuses it."""
+    """Raise Violation unless the feed names the ``expected`` nodes for a mark, or raises."""
     named: set[str] = set()
 
     def are_named() -> bool:
@@ -549,9 +564,10 @@ def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str
     after=("WHF-911",),
 )
 def feeds_all(subject: Subject) -> str:
-    """Change as many things as a few seconds allow, and poll until all changes are seen.
+    """Change as many things as a few seconds allow; polls must show all changes.
 
-    Then change one thing again and again, and measure the processor time of polls with an old mark.
+    Then change one thing repeatedly, and poll with an old mark; the processor time of a poll must
+    grow linearly with the number of changes.
     """
     changes = Changes(subject)
     with subject.driver() as driver:
@@ -579,7 +595,7 @@ def feeds_all(subject: Subject) -> str:
 
 
 def _times_of_polls(subject: Subject) -> list[float]:
-    """Return the processor times of polls, each with twice as many changes as the one before."""
+    """Return the processor times of polls, each after twice as many changes as the last poll."""
     subject.begin()
     harness = subject.harness
     thing = harness.things()[0]
@@ -612,10 +628,9 @@ def _times_of_polls(subject: Subject) -> list[float]:
     after=("WHF-915",),
 )
 def feeds_cheaply(subject: Subject) -> str:
-    """Compare the calls of five successive polls with those of a listing.
+    """Raise Violation if each of five successive polls makes all calls of a listing.
 
-    The driver passes if one of the polls does not make all calls of the listing. It also passes if
-    a listing takes only one call.
+    The driver passes if a listing takes only one call.
     """
     with subject.driver() as driver:
         follower = Follower(subject, driver)
@@ -636,7 +651,7 @@ def feeds_cheaply(subject: Subject) -> str:
 
 
 def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], when: str) -> None:
-    """Poll; raise Violation unless the descriptions of these things show their changes in time."""
+    """Poll for some seconds; raise Violation unless the descriptions of the things have changed."""
 
     def unseen() -> list[str]:
         described = follower.described
@@ -659,7 +674,7 @@ def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], wh
 
 
 def _see_quiet(follower: Follower) -> None:
-    """Poll; raise Violation unless some successive polls name no node."""
+    """Poll; raise Violation unless several successive polls name no node before the time is up."""
     silent = 0
     named: frozenset[str] = frozenset()
 
@@ -680,5 +695,5 @@ def _see_quiet(follower: Follower) -> None:
 
 
 def _soon(holds: Callable[[], bool]) -> bool:
-    """Return whether a condition holds within the time in which a feed must name a change."""
+    """Wait until a condition holds; return False if it does not hold within ``_WITHIN`` seconds."""
     return soon(holds, _WITHIN)

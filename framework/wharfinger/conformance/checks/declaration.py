@@ -36,7 +36,7 @@ def declared(subject: Subject) -> None:
     after=("WHF-101",),
 )
 def quiet(subject: Subject) -> None:
-    """Record the side effects and the calls to the backend of creating an instance."""
+    """Create an instance; raise Violation if that has side effects or calls the backend."""
     subject.load()  # imports the driver's libraries, whose side effects do not count
     conf = subject.configured()
     if subject.has_harness:

@@ -31,7 +31,10 @@ _AFTER: Final = (
     after=_AFTER,
 )
 def leave_nothing_behind(subject: Subject) -> str:
-    """Play the history again and again, each time with faults at other calls."""
+    """Play the history repeatedly, with faults at different calls; compare it with a play without.
+
+    After the faults, Placement must have the contents of the play without faults.
+    """
     return try_faults(subject, COMMON_FAULTS, seconds=_SECONDS["WHF-721"], apart=2)
 
 
@@ -46,7 +49,10 @@ def leave_nothing_behind(subject: Subject) -> str:
     after=(*_AFTER, "WHF-721"),
 )
 def forgets_old_answers(subject: Subject) -> str:
-    """Play the history with stale answers, and with answers after the driver's time-out."""
+    """Play the history with stale answers, and with answers after the driver's time-out.
+
+    After these answers, Placement must have the contents of the play without faults.
+    """
     faults = frozenset({Fault.STALE, Fault.LATE})
     for fault in faults:
         try:
@@ -70,5 +76,8 @@ def forgets_old_answers(subject: Subject) -> str:
     after=(*_AFTER, "WHF-721"),
 )
 def survives_a_kill(subject: Subject) -> str:
-    """Play the history with the driver in another process; kill the process at calls and writes."""
+    """Play the history with the driver in another process; kill the process at calls and writes.
+
+    After a kill, Placement must have the contents of the play without kills.
+    """
     return try_kills(subject, seconds=_SECONDS["WHF-723"])

@@ -32,10 +32,10 @@ _REFUSALS = (Fault.ERROR, Fault.DENIED)
     after=("WHF-208",),
 )
 def raises(subject: Subject) -> None:
-    """List the nodes while every call meets a fault; try each kind of fault.
+    """List the nodes while every call meets a fault, for each kind of fault; the driver must raise.
 
-    Do the same with a new instance and the first kind. Then let the only call of a listing hang:
-    the driver must not return nodes without an answer.
+    Do the same with a new instance and the first kind. If a listing makes only one call, let this
+    call hang; the driver must not return nodes.
     """
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
@@ -50,7 +50,7 @@ def raises(subject: Subject) -> None:
 
 
 def _see_raise(subject: Subject, driver: ComputeDriver, faults: Sequence[Fault]) -> None:
-    """List the nodes while every call meets a fault; raise Violation unless that raises."""
+    """List the nodes while every call meets a fault; raise Violation unless the driver raises."""
     for fault in faults:
         subject.harness.expect(None, fault)
         try:
@@ -80,7 +80,7 @@ _UNANSWERED: Final[WeakKeyDictionary[Subject, _Unanswered]] = WeakKeyDictionary(
 
 
 def _unanswered(subject: Subject) -> _Unanswered:
-    """Let the first call of a listing hang; return the result. Do so once for each subject."""
+    """Let the first call of a listing hang; return the result. Do this once for each subject."""
     if subject not in _UNANSWERED:
         found = _UNANSWERED[subject] = _Unanswered()
         with subject.driver() as driver:
@@ -120,7 +120,7 @@ def recovers(subject: Subject) -> None:
         before = publishing.settle()
         subject.harness.expect(None, Fault.RAISE)
         for run in (publishing.cycle.sync, publishing.cycle.poll, publishing.cycle.drift):
-            _passes_or_fails(run)
+            _attempt(run)
         subject.harness.expect()
         after = subject.placement.contents()
         if after != before:
@@ -158,7 +158,7 @@ for _id, _fault, _says in (
     after=("WHF-304", "WHF-702"),
 )
 def gives_up(subject: Subject) -> None:
-    """Let the first call of a listing hang; it has to end within the harness's patience."""
+    """Let the first call of a listing hang; the listing must end within the harness's patience."""
     if not _unanswered(subject).has_ended:
         patience = subject.harness.patience
         raise Violation(f"the driver still waits after {patience:g} s", "a time-out")
@@ -174,7 +174,10 @@ def gives_up(subject: Subject) -> None:
     after=("WHF-303", "WHF-702"),
 )
 def found_again(subject: Subject) -> None:
-    """Restart the backend, and run a full cycle; one thing is busy, if the harness supports it."""
+    """Restart the backend, and run a full cycle; it must change nothing in Placement.
+
+    One thing is busy, if the harness supports it.
+    """
     with subject.publishing() as publishing:
         if can_be_busy(subject):
             subject.harness.make_busy(subject.harness.things()[0])
@@ -194,10 +197,10 @@ def found_again(subject: Subject) -> None:
     after=("WHF-304", "WHF-702"),
 )
 def errors_are_none(subject: Subject) -> None:
-    """Let one call of a listing after the other get an error; check the listing each time.
+    """List the nodes repeatedly, each time with an error as the answer to another call.
 
-    One thing is busy. If the error is that an object is missing, the driver may leave out this
-    object, but not all things.
+    The driver must raise, or describe the nodes as before. If the error is that an object is
+    missing, it may leave out this object, but not all things. One thing is busy, if possible.
     """
     harness = subject.harness
     with subject.driver() as driver:
@@ -221,17 +224,20 @@ def errors_are_none(subject: Subject) -> None:
     after=("WHF-703", "WHF-705", "WHF-708"),
 )
 def gone_for_good(subject: Subject) -> None:
-    """Let all calls of a cycle fail from one call on; begin with each call in turn."""
+    """Run cycles in which all calls fail from one call on; Placement must not change.
+
+    The first failing call is another one in each cycle.
+    """
     for fault in (Fault.RAISE, *_REFUSALS):
         Breaking(subject, fault).lasting()
 
 
 def _wrong_answers(subject: Subject) -> Sequence[Fault]:
-    """Return the faults in which the backend answers with an error, if the harness has them."""
+    """Return the faults with an error as the answer; MISSING only if the harness can inject it."""
     return (*_REFUSALS, Fault.MISSING) if subject.can(Fault.MISSING) else _REFUSALS
 
 
-def _passes_or_fails(run: Callable[[], object]) -> None:
+def _attempt(run: Callable[[], object]) -> None:
     """Run a cycle, and ignore its error: the check compares Placement after it."""
     try:
         run()

@@ -37,7 +37,7 @@ _ROUNDS: Final = 2
     after=("WHF-208",),
 )
 def as_the_backend_has_it(subject: Subject) -> None:
-    """Publish with two instances in turn; compare each thing with the harness's figures."""
+    """Publish with two instances in turn; each thing must have the figures of the harness."""
     with subject.publishing() as publishing:
         see_figures(subject, publishing.settle())
         publishing.restart()
@@ -56,7 +56,7 @@ def as_the_backend_has_it(subject: Subject) -> None:
     after=("WHF-303",),
 )
 def follows_changes(subject: Subject) -> None:
-    """Change the last thing, then the first; compare all providers after each change."""
+    """Change the last thing, then the first; only the providers of that thing must change."""
     harness = subject.harness
     with subject.publishing() as publishing:
         for thing in (harness.things()[-1], harness.things()[0]):
@@ -76,9 +76,9 @@ def follows_changes(subject: Subject) -> None:
 
 
 def _see_first_figures_again(subject: Subject) -> None:
-    """Let the driver describe changed things, and reset the backend; compare figures after that.
+    """Let the driver describe changed things, reset the backend, and let it describe them again.
 
-    Raise Violation unless the driver describes the same figures as a new instance.
+    Raise Violation unless it then describes the same figures as a new instance.
     """
     with subject.driver() as driver:
         describe(driver, subject.placement.contents())
@@ -112,7 +112,7 @@ def _figures(provider: Provider) -> tuple[object, object]:
 def counts_what_is_used(subject: Subject) -> None:
     """Allocate a part of every provider, and let instances use two things; nothing may change.
 
-    The second part is left out if the harness cannot do that.
+    Without ``Harness.use``, only allocate.
     """
     with subject.publishing() as publishing:
         before = publishing.settle()

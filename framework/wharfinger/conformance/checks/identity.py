@@ -6,7 +6,7 @@ from typing import Final
 
 import os_traits
 
-from wharfinger.conformance.backend_words import says
+from wharfinger.conformance.backend_words import contains
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject, describe, listed
@@ -28,10 +28,11 @@ _ELSEWHERE: Final = "{0}-elsewhere-{0}"
     after=("WHF-302",),
 )
 def differs_on_another_host(subject: Subject) -> None:
-    """Let the driver describe the nodes of two hosts, and compare their names and uuids.
+    """Let the driver describe the nodes of two hosts; their names and uuids must differ.
 
-    The second host is the harness's; without one, it is the same backend with another host name.
-    Then both may have the same uuid if the backend contains it, since it is the hardware's.
+    The second host is that of ``Harness.second_host``. Without it, describe the same backend with
+    another host name. Then both hosts may have a uuid that the backend contains: it belongs to
+    the hardware.
     """
     name = subject.instance_name
     with subject.driver() as driver:
@@ -52,7 +53,7 @@ def differs_on_another_host(subject: Subject) -> None:
                 there = _uuids(subject, driver)
         except Exception:
             continue  # the driver reports that the backend does not know this host
-        _see_others({one: uuid for one, uuid in here.items() if not says(subject, uuid)}, there)
+        _see_others({one: uuid for one, uuid in here.items() if not contains(subject, uuid)}, there)
 
 
 def _uuids(subject: Subject, driver: ComputeDriver) -> dict[str, str]:
@@ -75,9 +76,10 @@ def _see_others(here: dict[str, str], there: dict[str, str]) -> None:
 
 
 def _configurations(text: str, names: list[str]) -> Iterator[str]:
-    """Yield the configuration as it is.
+    """Yield the configuration unchanged.
 
-    For each node whose name is the value of an option, also yield it with another value there.
+    For each node whose name is the value of an option, also yield the configuration with another
+    value of this option.
     """
     yield text
     for name in names:

@@ -36,7 +36,8 @@ _FAULTS: Final = (Fault.ERROR, Fault.DENIED, Fault.RAISE, Fault.HALF)
 def complete_or_none(subject: Subject) -> str:
     """Add many things, and let the second, a middle and the last call of a listing fail in turn.
 
-    Try all kinds of faults, but after some seconds only the first kind.
+    The driver must raise, or describe all nodes as before. Try the first kind of fault at each
+    call, and the other kinds for some seconds.
     """
     harness = subject.harness
     with subject.driver() as driver:
@@ -74,7 +75,7 @@ def complete_or_none(subject: Subject) -> str:
 def errors_answer_nothing(subject: Subject) -> None:
     """Ask the driver about an existing thing while all calls fail, and while one call fails.
 
-    An answer that needs no call, or that is right in spite of one failed call, is no violation.
+    The driver must raise. It may also answer without a call, or rightly if only one call fails.
     """
     harness = subject.harness
     with subject.driver() as driver:

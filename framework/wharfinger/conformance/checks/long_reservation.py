@@ -47,7 +47,7 @@ _AT_ONCE: Final = 3
 def reserved_however_long(subject: Subject) -> None:
     """Make a thing busy, run many cycles, set the clocks ahead several times, and run more cycles.
 
-    A cycle may fail after the clocks were set ahead. The thing has to stay reserved then, too.
+    The thing must stay reserved, even if a cycle fails after the clocks were set ahead.
     """
     with subject.publishing() as publishing:
         things = BusyThings(subject, publishing)
@@ -85,8 +85,8 @@ def reserved_however_long(subject: Subject) -> None:
 def each_for_itself(subject: Subject) -> None:
     """Make three things busy one after the other, restart the driver, and make them free.
 
-    Repeat this in the reverse order. Then remove a thing while another one is busy, and make the
-    last thing busy for the second and third time. Compare Placement after each step.
+    Repeat this in the reverse order. Then remove a thing while another thing is busy, and make the
+    last thing busy two more times. After each step, only the busy things must be reserved.
     """
     with subject.publishing() as publishing:
         busy = BusyThings(subject, publishing)
@@ -133,10 +133,10 @@ def each_for_itself(subject: Subject) -> None:
     after=("WHF-403", "WHF-506", "WHF-507"),
 )
 def reserved_on_return(subject: Subject) -> None:
-    """Remove a thing and put it back busy: first after Placement has lost it, then after one cycle.
+    """Put a removed thing back busy: after its provider was deleted, then after only one cycle.
 
-    Then add a busy thing. A busy thing may have no inventory, since the driver may not know its
-    totals until it is free.
+    Then add a busy thing. All inventory of a busy thing must be reserved from the first cycle on.
+    It may have none, since the driver may not know its totals until it is free.
     """
     harness = subject.harness
     with subject.publishing() as publishing:

@@ -25,7 +25,10 @@ from wharfinger.objects.field_types import now
     after=("WHF-202", "WHF-203"),
 )
 def versions_kept(subject: Subject) -> None:
-    """Pass objects of the declared versions to the driver, and check the objects it returns."""
+    """Pass objects of the declared versions to the driver; it must accept them.
+
+    Raise Violation if a returned ComputeNode sets a field that is newer than its declared version.
+    """
     declared = subject.kind.object_versions
     driver = subject.load().driver
     service = Service(host=driver.host, binary="wharfinger", version=1)
@@ -49,7 +52,7 @@ def versions_kept(subject: Subject) -> None:
     after=("WHF-202",),
 )
 def versions_declared(subject: Subject) -> None:
-    """Raise Violation if the driver's ComputeNodes have a kind of object without declaration."""
+    """Raise Violation if the driver's ComputeNodes have an object of an undeclared kind."""
     declared = subject.kind.object_versions
     if subject.kind.get_available_resource is ComputeDriver.get_available_resource:
         return
@@ -85,7 +88,7 @@ def _older(given: WharfingerObject, version: str | None) -> Any:
 
 
 def _kinds(resource: ComputeNode) -> Iterator[str]:
-    """Yield the kind of a ComputeNode, and those of the objects in its fields."""
+    """Yield the name of the class of a ComputeNode, and of the objects in its fields."""
     yield resource.obj_name()
     for field in resource.obj_what_changed():
         value = getattr(resource, field)

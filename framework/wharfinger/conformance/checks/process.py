@@ -133,6 +133,6 @@ for _id, _leaks, _says, _because in (
     after=("WHF-101",),
 )
 def is_imported_quietly(subject: Subject) -> None:
-    """Import the driver in a new process, after the libraries that it uses; look for changes."""
+    """Import the driver in a new process, after its libraries; the process must not change."""
     if found := done_by_import(subject.name):
         raise Violation("; ".join(found[:_NAMED]), "an import, and nothing else")

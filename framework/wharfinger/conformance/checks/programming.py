@@ -83,9 +83,9 @@ def says_what_is_held(subject: Subject) -> None:
     after=("WHF-922", "WHF-925"),
 )
 def says_no_failure(subject: Subject) -> None:
-    """Program while all calls fail, then while one call fails; check ``current_function`` after it.
+    """Program while all calls fail, then while each of the calls fails in turn.
 
-    Each of the calls fails in turn.
+    Raise Violation if ``current_function`` then returns a function that the device does not have.
     """
     for fault in _NOT_DONE:
         _see_failed(subject, None, fault)
@@ -108,7 +108,10 @@ def says_no_failure(subject: Subject) -> None:
     after=("WHF-401", "WHF-402", "WHF-925"),
 )
 def programs_what_is_meant(subject: Subject) -> None:
-    """Add a thing, remove the first one, and program each of the others; check all functions."""
+    """Add a thing, remove the first one, and program the others in turn.
+
+    Raise Violation if another device than the programmed one gets a new function.
+    """
     harness = subject.harness
     with subject.driver() as driver:
         describe(driver, subject.placement.contents())
@@ -131,7 +134,7 @@ def programs_what_is_meant(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def says_nothing_unasked(subject: Subject) -> None:
-    """Program a thing, and call ``current_function`` while every call to the backend fails."""
+    """Program a thing; ``current_function`` must raise while every call to the backend fails."""
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:
@@ -266,7 +269,8 @@ def _fail(subject: Subject, at: int | None, fault: Fault) -> tuple[object, objec
     """Program while a call fails, and ask two driver instances for the function of the device.
 
     Return the answers of the same and of a new instance, the requested function, and the number of
-    calls. If ``program`` does not raise, a value that equals no function replaces the requested.
+    calls. If ``program`` does not raise, an object that equals no function replaces the requested
+    function.
     """
     harness = subject.harness
     thing = harness.things()[0]

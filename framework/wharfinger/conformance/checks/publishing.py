@@ -34,7 +34,7 @@ _NODE: frozenset[str] = frozenset(
     after=("WHF-101",),
 )
 def named(subject: Subject) -> None:
-    """List the nodes with refresh and then without; compare the names."""
+    """List the nodes with refresh and then without; both lists must be equal."""
     with subject.driver() as driver:
         names = [node.name for node in listed(driver).nodes]
         if (again := driver.get_available_nodes()) != names:
@@ -53,7 +53,7 @@ def named(subject: Subject) -> None:
     after=("WHF-201",),
 )
 def nodes_described(subject: Subject) -> None:
-    """Check the fields of each node's ComputeNode, and compare it with the node's tree."""
+    """Raise Violation if a ComputeNode has wrong fields, or differs from the tree of its node."""
     with subject.driver() as driver:
         for name in driver.get_available_nodes(refresh=True):
             node = driver.get_available_resource(name)
@@ -86,7 +86,7 @@ def nodes_described(subject: Subject) -> None:
     after=("WHF-201",),
 )
 def well_formed(subject: Subject) -> None:
-    """Let the driver describe each node; raise Violation if one is wrong or all are empty."""
+    """Raise Violation if the driver cannot describe a node, or describes only empty nodes."""
     with subject.driver() as driver:
         try:
             reported = describe(driver, subject.placement.contents())
@@ -123,7 +123,7 @@ def untagged(subject: Subject) -> None:
     after=("WHF-202", "WHF-203", "WHF-204"),
 )
 def published(subject: Subject) -> None:
-    """Publish, and compare Placement with the driver's description."""
+    """Publish; each described provider must be in Placement with its owner and all its classes."""
     with subject.publishing() as publishing:
         contents = publishing.settle()
         owner = publishing.publisher.owner
@@ -169,7 +169,7 @@ def prefixed(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def bounded(subject: Subject) -> None:
-    """Raise Violation if an inventory with such a ratio has a larger max_unit."""
+    """Raise Violation if an allocation_ratio is above 1, and max_unit is above the total."""
     with subject.driver() as driver:
         live = subject.placement.contents()
         for name, one in _stated(describe(driver, live)).items():
@@ -212,7 +212,7 @@ def others_kept(subject: Subject) -> None:
 
 
 def _create_others(subject: Subject, own: Contents) -> set[str]:
-    """Create providers of another owner below the first root and the first child; return names."""
+    """Create providers of another owner below the first root and child; return their names."""
     parents = sorted(own.values(), key=lambda one: (one.parent_uuid is not None, one.name))
     first_child = [one for one in parents if one.parent_uuid is not None][:1]
     classes = {kind for one in own.values() for kind in one.inventories}

@@ -25,7 +25,10 @@ _SIMPLEST: Final = 2
     after=("WHF-401", "WHF-506"),
 )
 def any_history(subject: Subject) -> None:
-    """Run random histories. The same seed draws the same histories again."""
+    """Run random histories; Placement must be right after each event of a history.
+
+    The same seed draws the same histories again.
+    """
     run_state_machine_as_test(
         seed(subject.seed)(histories_of(subject)),
         settings=settings(

@@ -26,7 +26,7 @@ _OTHERS = "CUSTOM_CONFORMANCE_OTHERS"
     after=("WHF-301",),
 )
 def reserved(subject: Subject) -> None:
-    """Make a thing busy; compare the inventory at and below its provider before and after that."""
+    """Make a thing busy; all inventory at and below its provider must stay and be reserved."""
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -53,7 +53,10 @@ def reserved(subject: Subject) -> None:
     after=("WHF-303", "WHF-501"),
 )
 def restored(subject: Subject) -> None:
-    """Make a thing busy and free again, with and without a restart between; compare Placement."""
+    """Make a thing busy and free again; then Placement must have the same contents as before.
+
+    Do this without and with a restart of the driver while the thing is busy.
+    """
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -78,7 +81,7 @@ def restored(subject: Subject) -> None:
     after=("WHF-501",),
 )
 def reserved_at_first(subject: Subject) -> None:
-    """Make a thing busy, and then start a driver that publishes it for the first time."""
+    """Make a thing busy before the driver publishes it for the first time; it must be reserved."""
     harness = subject.harness
     thing = harness.things()[0]
     harness.make_busy(thing)
@@ -125,7 +128,7 @@ def reasoned(subject: Subject) -> None:
     after=("WHF-502", "WHF-504"),
 )
 def reserved_for_as_long(subject: Subject) -> None:
-    """Make a thing busy; check its reservation after changes that do not concern the thing."""
+    """Make a thing busy; it must stay reserved after changes that do not concern it."""
     harness = subject.harness
     thing, other, *_ = harness.things()
     with subject.publishing() as publishing:
@@ -163,7 +166,7 @@ def reserved_for_as_long(subject: Subject) -> None:
     after=("WHF-501",),
 )
 def only_reserved(subject: Subject) -> None:
-    """Make a thing busy, and compare all providers after each type of cycle and a restart."""
+    """Make a thing busy; cycles of each type and a restart may change only its reservation."""
     with subject.publishing() as publishing:
         things = BusyThings(subject, publishing)
         things.make_busy(subject.harness.things()[0])

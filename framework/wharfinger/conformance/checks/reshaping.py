@@ -37,7 +37,10 @@ _OF_OTHERS: Final = {"DISK_GB": 1}
     after=("WHF-208",),
 )
 def conserved(subject: Subject) -> None:
-    """Publish a node in its old layout, let the driver reshape it, and compare the allocations."""
+    """Publish a node in its old layout, and let the driver reshape it.
+
+    Each consumer must keep its amount of each class, and inventory must leave the root.
+    """
     placement = subject.placement
     layout = subject.harness.use_old_layout()
     with subject.publishing() as publishing:
@@ -160,7 +163,7 @@ def _sums(held: Mapping[str, Mapping[str, int]]) -> Counter[str]:
     after=("WHF-601",),
 )
 def moved_to_its_own(subject: Subject) -> None:
-    """Reshape; compare each consumer's allocations of the things with ``OldLayout.uses``."""
+    """Reshape; each consumer must have allocations of the things as in ``OldLayout.uses``."""
     layout = subject.harness.use_old_layout()
     if layout.uses is None:
         raise Unproven("the harness's OldLayout does not say which things consumers use (uses)")
@@ -220,7 +223,10 @@ def moved_alike(subject: Subject) -> None:
     after=("WHF-601",),
 )
 def totals_of_all(subject: Subject) -> None:
-    """Publish unused things; after a reset, reshape the same things in use; compare the totals."""
+    """Publish unused things; after a reset, reshape the same things in use.
+
+    The totals of each provider must be the same both times.
+    """
     with subject.publishing() as publishing:
         before = publishing.settle()
     subject.begin()
@@ -248,7 +254,10 @@ class _Moved:
 
 
 def _moved(subject: Subject, driver: ComputeDriver, consumers: Sequence[str]) -> _Moved | None:
-    """Let the driver move the allocations of these consumers; return None if it raises."""
+    """Let the driver move the allocations of these consumers; return the result.
+
+    Return None if the driver raises.
+    """
     live = subject.placement.contents()
     (node, *_) = listed(driver).nodes
     client = subject.placement.client

@@ -17,7 +17,10 @@ from wharfinger.conformance.subject import Subject, describe
     after=("WHF-203",),
 )
 def in_memory(subject: Subject) -> None:
-    """Describe all nodes twice after a listing; record calls and other side effects."""
+    """Describe all nodes twice after a listing; that must not call the backend.
+
+    Raise Violation for any other side effect, too.
+    """
     harness = subject.harness
     with subject.driver() as driver:
         live = subject.placement.contents()
@@ -44,9 +47,9 @@ def in_memory(subject: Subject) -> None:
     after=("WHF-401",),
 )
 def apart(subject: Subject) -> None:
-    """List with one instance, add a thing, and list with another; compare the first's description.
+    """List with one instance, add a thing, and list with another instance.
 
-    The first instance describes its nodes again without a new listing.
+    Without a new listing, the first instance must then describe its nodes as before.
     """
     live = subject.placement.contents()
     with subject.driver() as one, subject.driver() as other:

@@ -63,7 +63,10 @@ class _Cost:
     after=("WHF-401",),
 )
 def linear(subject: Subject) -> str:
-    """Double the things; count calls and lines of Python, and measure the processor time."""
+    """Double the things repeatedly; the cost of a cycle must grow linearly.
+
+    The cost is the number of calls and of lines of Python, and the processor time.
+    """
     costs, refused = _costs(subject)
     for what, figures in (
         ("calls to the backend", [(one.things, one.calls) for one in costs]),
@@ -96,7 +99,10 @@ def linear(subject: Subject) -> str:
     after=("WHF-802",),
 )
 def complete(subject: Subject) -> str:
-    """Double the things while that takes little time; check that all are described each time."""
+    """Double the things while that takes little time; each time the driver must describe all.
+
+    It must describe the first things as before, and new things in the form of the first ones.
+    """
     subject.begin(is_whole=True)
     least = _TIMES * subject.harness.growth
     with subject.driver() as driver:
@@ -132,8 +138,8 @@ def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, Desired
 def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider]) -> None:
     """Raise Violation if the driver describes things differently when there are more of them.
 
-    ``few`` has the descriptions from when there were few things. A new thing must have the form of
-    one of these.
+    ``few`` has the descriptions from when there were few things. The description of a new thing
+    must have the form of one of these.
     """
     before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
     if after != before:
@@ -155,10 +161,10 @@ def _form(one: DesiredProvider) -> tuple[object, ...]:
 
 
 def _costs(subject: Subject) -> tuple[list[_Cost], str]:
-    """Double the things again and again; return the costs of a cycle for each number, and a text.
+    """Double the things repeatedly; return the costs of a cycle for each number, and a text.
 
-    The text says for which number the driver raised, or is empty. A driver may raise if its
-    backend is too slow.
+    Stop when the driver raises, as it may if its backend is too slow. The text then says with how
+    many things it raised; otherwise it is empty.
     """
     least = _TIMES * subject.harness.growth
     costs: list[_Cost] = []
@@ -195,7 +201,7 @@ def _cost(subject: Subject, driver: ComputeDriver, size: int) -> _Cost:
 
 
 def _ask_all(driver: ComputeDriver, live: Contents, *, refresh: bool = False) -> None:
-    """Make the calls of one cycle to a driver, with a listing if ``refresh``."""
+    """Make the calls of one cycle to a driver; with ``refresh``, the driver lists its backend."""
     describe(driver, live, refresh=refresh)
     for _ in driver.get_available_nodes():
         driver.capabilities_as_traits()

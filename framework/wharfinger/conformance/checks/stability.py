@@ -52,7 +52,7 @@ def unchanged(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def named_as_before(subject: Subject) -> None:
-    """Compare the names and uuids that two instances of the driver report one after the other."""
+    """Raise Violation unless two successive driver instances report the same names and uuids."""
     live = subject.placement.contents()
     looks = []
     for _ in range(2):
@@ -133,7 +133,7 @@ def in_any_thread(subject: Subject) -> None:
     after=("WHF-302", "WHF-303"),
 )
 def as_elsewhere(subject: Subject) -> None:
-    """Let two processes with different hash seeds describe the backend; compare the results."""
+    """Let two processes with different hash seeds describe the backend; both must do so equally."""
     live = subject.placement.contents()
     files, name = subject.files(), subject.instance_name
     with ThreadPoolExecutor(2) as pool:
