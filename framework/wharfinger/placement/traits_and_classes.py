@@ -14,8 +14,8 @@ from wharfinger.placement.provider_writes import ProviderWrites
 from wharfinger.providers.names import is_custom
 
 _UNKNOWN: Final = (
-    "The os-traits library of Placement is older than ours: OWNER_* traits need os-traits 2.8 "
-    "there. This tree was not written."
+    "The os-traits library of Placement is older than ours, so this tree was not written. Upgrade "
+    "os-traits there: OWNER_* traits need os-traits 2.8."
 )
 
 

@@ -167,7 +167,8 @@ def _unknown(conf: Options, driver: ComputeDriver) -> Iterator[ConfigurationFile
         if section.startswith(f"{driver.name}:") and section not in known:
             yield ConfigurationFileError(
                 problem=f"driver instance {driver.name} does not read section [{section}].",
-                remedy=f"The driver reads {', '.join(f'[{one}]' for one in known)}.",
+                remedy="Remove the section, or rename it to one that the driver reads: "
+                f"{', '.join(f'[{one}]' for one in known)}.",
             )
     for section in known:
         yield from conf.unknown(section)

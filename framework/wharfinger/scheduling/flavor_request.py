@@ -118,7 +118,7 @@ class GroupDraft:
                 return self.required
             case "forbidden":
                 return self.forbidden
-        raise invalid("", value, "a trait is required or forbidden.")
+        raise invalid("", value, "it has to be required or forbidden.")
 
     def group(self, suffix: str, owner: str | None) -> RequestGroup | None:
         """Return the group, None if it requests nothing; raises InvalidRequest.
@@ -281,6 +281,6 @@ def _amount(resource_class: str, value: object) -> int:
     elif isinstance(value, str) and _AMOUNT.match(value):
         amount = int(value)
     else:
-        raise invalid("", value, f"an amount is a whole number from 0 to {MAX_AMOUNT}.")
+        raise invalid("", value, f"it has to be a whole number from 0 to {MAX_AMOUNT}.")
     check_resource(resource_class, amount or 1)
     return amount

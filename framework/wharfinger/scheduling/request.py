@@ -148,7 +148,7 @@ class ResourceRequest:
             yield invalid("same_subtree", suffix, "no group has this suffix.")
         if self.group_policy not in (None, *GROUP_POLICIES):
             yield invalid(
-                "group_policy", self.group_policy, f"it is {' or '.join(GROUP_POLICIES)}."
+                "group_policy", self.group_policy, f"it has to be {' or '.join(GROUP_POLICIES)}."
             )
         if self.group_policy is None and sum(suffix != UNNUMBERED for suffix in suffixes) > 1:
             yield invalid(
@@ -164,7 +164,9 @@ class ResourceRequest:
                 "a root's traits are required or forbidden; there is no choice between them.",
             )
         if self.limit is not None and not _is_count(self.limit):
-            yield invalid("limit", self.limit, f"it is a whole number from 1 to {MAX_AMOUNT}.")
+            yield invalid(
+                "limit", self.limit, f"it has to be a whole number from 1 to {MAX_AMOUNT}."
+            )
 
     def also(self, other: Self) -> Self:
         """Return this and another request as one; this request's policy and limit take precedence.
@@ -195,7 +197,7 @@ def check_resource(resource_class: str, amount: int) -> None:
         )
     if not _is_count(amount):
         key = f"resources:{resource_class}"
-        raise invalid(key, amount, f"an amount is a whole number from 1 to {MAX_AMOUNT}.")
+        raise invalid(key, amount, f"it has to be a whole number from 1 to {MAX_AMOUNT}.")
 
 
 def policy_needed(groups: Iterable[RequestGroup]) -> GroupPolicy | None:

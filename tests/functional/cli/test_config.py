@@ -113,7 +113,7 @@ def test_request_filter_that_is_not_installed_fails_validation(
 
     assert told.code == 1
     assert "no installed packages have a filter 'ownr'" in told.out
-    assert "Installed filters: compute_status, owner." in told.out
+    assert "Name one of the installed filters: compute_status, owner." in told.out
     assert inprocess.run(program, "config", "show").code == 1
 
 

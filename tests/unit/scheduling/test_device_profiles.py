@@ -126,14 +126,14 @@ def test_profile_with_unknown_key_is_refused(key: str) -> None:
     "value", ["", "many", "-1", -1, "1.0", " 1", None, True, 1.5, ["1"], {}], ids=repr
 )
 def test_profile_with_invalid_amount_is_refused(value: Any) -> None:
-    told = "an amount is a whole number from 0 to 2147483647."
+    told = "it has to be a whole number from 0 to 2147483647."
 
     assert refusal({"resources:FPGA": value}) == ("resources:FPGA", value, told)
 
 
 @pytest.mark.parametrize("value", ["", "in:CUSTOM_FAST", "Required", 1, None, True, []], ids=repr)
 def test_profile_trait_must_be_required_or_forbidden(value: Any) -> None:
-    told = "a trait is required or forbidden."
+    told = "it has to be required or forbidden."
 
     assert refusal({**FPGA, "trait:CUSTOM_FAST": value}) == ("trait:CUSTOM_FAST", value, told)
 

@@ -220,7 +220,7 @@ def test_valid_amount_is_accepted(value: str, amount: int) -> None:
     "value", ["", "many", "-1", "+1", "1.0", " 1", "1 ", "1\n", "1_000", "0x1", "\u0661", "9" * 11]
 )
 def test_invalid_amount_is_refused(value: str) -> None:
-    told = "an amount is a whole number from 0 to 2147483647."
+    told = "it has to be a whole number from 0 to 2147483647."
 
     assert refusal(**{"resources_A:VGPU": value}) == ("resources_A:VGPU", value, told)
 
@@ -231,7 +231,7 @@ def test_amount_above_the_limit_is_refused() -> None:
     assert refusal(**{"resources:VGPU": value}) == (
         "resources:VGPU",
         value,
-        f"an amount is a whole number from 1 to {LARGEST}.",
+        f"it has to be a whole number from 1 to {LARGEST}.",
     )
 
 
@@ -246,7 +246,7 @@ def test_invalid_resource_class_is_refused(name: str, amount: str) -> None:
 
 @pytest.mark.parametrize("value", ["", "Required", "requested", "required ", "in:CUSTOM_FAST"])
 def test_trait_must_be_required_or_forbidden(value: str) -> None:
-    told = "a trait is required or forbidden."
+    told = "it has to be required or forbidden."
 
     assert refusal(**{"trait:CUSTOM_FAST": value}) == ("trait:CUSTOM_FAST", value, told)
 

@@ -80,7 +80,7 @@ def test_invalid_amount_is_refused(amount: object) -> None:
     assert no_group(resources={"VGPU": amount}) == (
         "resources:VGPU",
         amount,
-        f"an amount is a whole number from 1 to {LARGEST}.",
+        f"it has to be a whole number from 1 to {LARGEST}.",
     )
 
 
@@ -260,7 +260,7 @@ def test_invalid_limit_is_refused(limit: int) -> None:
     assert no_request(GPU, limit=limit) == (
         "limit",
         limit,
-        f"it is a whole number from 1 to {LARGEST}.",
+        f"it has to be a whole number from 1 to {LARGEST}.",
     )
 
 
@@ -343,7 +343,7 @@ def test_invalid_group_policy_is_refused(policy: str) -> None:
     assert no_request(GPU, group_policy=policy) == (
         "group_policy",
         policy,
-        "it is none or isolate.",
+        "it has to be none or isolate.",
     )
 
 

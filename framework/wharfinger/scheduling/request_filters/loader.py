@@ -38,7 +38,7 @@ def find(names: Sequence[str]) -> dict[str, type[RequestFilter]]:
             raise _wrong(
                 names,
                 f"{installed.count(name) or 'no'} installed packages have a filter {name!r}.",
-                f"Installed filters: {', '.join(sorted(set(installed)))}.",
+                f"Name one of the installed filters: {', '.join(sorted(set(installed)))}.",
             )
 
     return {name: _import(names, name) for name in names}
