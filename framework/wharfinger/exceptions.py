@@ -112,7 +112,7 @@ def shown(value: object) -> str:
 
 
 class _Formatter(Formatter):
-    """Formats fields with ``!r`` by ``shown``, and fields with ``!j`` as a list with commas."""
+    """Formats fields: ``!r`` applies ``shown``, and ``!j`` joins list items with commas."""
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
         match conversion:

@@ -496,7 +496,7 @@ class AllocationClaims:
             )
 
     def _claim(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Allocate for an instance, unless it has allocations, and put it on the node of these."""
+        """Allocate for an instance unless it has allocations; put the instance on their node."""
         instance, held = attempt.instance, attempt.held
         if held.allocations:  # an interrupted claim
             allocations, node = held.allocations, self.where(held.allocations)
@@ -532,7 +532,7 @@ class AllocationClaims:
         self._consumers.set(instance, (attempt.held, allocations))
 
     def _forget(self, attempt: _Attempt, error: WharfingerError) -> None:
-        """Delete a new instance after an error; log a warning if it may have allocations."""
+        """Delete a new instance after an error; if it may have allocations, only log a warning."""
         uuid = attempt.instance.uuid
         try:
             if not is_unsure(error):

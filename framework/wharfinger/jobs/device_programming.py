@@ -250,7 +250,7 @@ class _Work:
             self._beat()
 
     def _not_idle(self, *, is_patient: bool) -> str | None:
-        """Reserve the device again if needed; return why the job has to wait for it, or None.
+        """Reserve the device again if needed; return why the job has to wait, or None.
 
         With ``is_patient``, errors of Placement and of the database are also reasons to wait.
         """
@@ -278,7 +278,11 @@ class _Work:
         return None
 
     def _load(self, before: _Known | None) -> None:
-        """Let the driver load the image, and keep the device reserved meanwhile."""
+        """Let the driver load the image, and keep the device reserved meanwhile.
+
+        If the driver fails and the device is unchanged, give up the job, and raise the error of the
+        driver. After another failure, raise JobUnresolved.
+        """
         job, errors = self.job, list[BaseException]()
 
         def load() -> None:
@@ -327,7 +331,10 @@ class _Work:
             raise self._unresolved(problem) from failure
 
     def _finish(self) -> None:
-        """Store the new function of the device in the job and in Placement; release the device."""
+        """Store the new function of the device in the job and in Placement; release the device.
+
+        Raises JobUnresolved if this fails, or if the device reports another function.
+        """
         job, known = self.job, self._function()
         trait = job.trait
         try:

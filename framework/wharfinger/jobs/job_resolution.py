@@ -35,7 +35,7 @@ def describe(job: DeviceJob, down_time: timedelta, now: datetime) -> str:
 
 
 def forget_others(context: Context, job: DeviceJob) -> None:
-    """Delete older finished jobs that are stored under other providers of the job's device."""
+    """Delete the finished jobs that are stored under other providers of the job's device."""
     for one in DeviceJobList.get_by_filters(context):
         if (
             one.is_whole

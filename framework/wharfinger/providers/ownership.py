@@ -82,7 +82,7 @@ def is_instance_trait(trait: str) -> bool:
 
 
 def owners(traits: Iterable[str]) -> frozenset[str]:
-    """Return those of the traits that are owner traits."""
+    """Return the owner traits among some traits."""
     return frozenset(trait for trait in traits if _OWNER.match(trait))
 
 

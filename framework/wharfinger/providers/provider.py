@@ -23,7 +23,7 @@ class Provider:
 
 
 class PublishingMode(StrEnum):
-    """Whether this driver instance creates a provider, or only adds to another program's one."""
+    """Whether this driver instance creates a provider, or adds to another program's provider."""
 
     #: We create and update the provider, and delete it when its backend no longer has it.
     OWN = "own"

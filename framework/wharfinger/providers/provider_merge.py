@@ -47,7 +47,7 @@ def merge(
     the epoch. ``is_full``: this is a full cycle. The provider is fully reserved if the driver wants
     that, or if stored reservations hold it (``is_held``). ``dropped`` are classes that the driver
     has moved to another provider: they are removed even if another program has set them.
-    ``is_allocated``: a provider that is adopted has allocations.
+    ``is_allocated``: the provider has allocations; this counts only for a provider to adopt.
     """
     mine = wanted.provider
     is_own = wanted.mode is PublishingMode.OWN

@@ -238,7 +238,7 @@ def _placed(draft: TreeDraft, after: Provider, detached_roots: dict[str | None, 
 
 
 def _leave_others(draft: TreeDraft) -> None:
-    """Leave all other providers of the tree as they are; report those with our traits as orphans.
+    """Leave all other providers of the tree as they are; report any with our traits as orphans.
 
     Also decide which records of providers that Placement lacks are kept.
     """

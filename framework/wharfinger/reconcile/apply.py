@@ -213,7 +213,7 @@ class Writer:
             yield partial(self._set_in_batches, run, together)
 
     def _set_in_batches(self, run: "_Run", inventories: Sequence[_Inventories]) -> None:
-        """Set inventories in this order: in a tree, some have to shrink before others grow."""
+        """Set inventories in the given order: in a tree, some shrink before others grow."""
         for start in range(0, len(inventories), BATCH):
             self._set_together(run, inventories[start : start + BATCH])
 
@@ -300,7 +300,7 @@ class Writer:
         tree.now |= tree.after(step, generation)
 
     def send_with_traits(self, tree: TreeWrite, step: Step) -> None:
-        """Send a step. If another program has deleted one of its traits, create that and retry."""
+        """Send a step; if one of its traits was deleted, create the trait and retry the step."""
         try:
             self.send(tree, step)
         except PlacementError as error:
@@ -372,7 +372,7 @@ class _Run:
         return not self.stop.is_set() and tree.goes_on_with(step)
 
     def send_steps(self, tree: TreeWrite, steps: Iterable[Step]) -> None:
-        """Send steps of one tree in this order; skip those that an earlier error prevents."""
+        """Send steps of one tree in this order; skip steps that an earlier error prevents."""
         for step in steps:
             if not self.goes_on(tree, step):
                 continue
@@ -410,7 +410,7 @@ class _Run:
                     self._reserve_what_stays(tree, step)
 
     def _reserve_what_stays(self, tree: TreeWrite, step: SetInventories) -> None:
-        """Fully reserve the old inventories of a step that should have set reserved inventories."""
+        """If a step would have fully reserved a provider, fully reserve the old inventories."""
         if not tree_write.fully_reserves(step):
             return
         stays = replace(step, after=full_reservation.reserve_fully(step.before))
@@ -472,7 +472,8 @@ def _save(
 ) -> None:
     """Call ``write`` for trees, and ``refuse`` for each tree that another process has changed.
 
-    If one tree makes the whole transaction fail, each half of the trees gets its own.
+    If a tree that cannot be stored makes the transaction fail, each half of the trees gets its own
+    transaction, until that tree fails alone.
     """
     while trees:
         try:

@@ -65,7 +65,7 @@ from wharfinger.reconcile.observe import (
     changed_trees,
     held_functions,
 )
-from wharfinger.reconcile.outdated_device_jobs import delete_functions, supersede_functions
+from wharfinger.reconcile.outdated_device_jobs import delete_jobs, supersede_functions
 from wharfinger.reconcile.plan import plan_cycle
 from wharfinger.reconcile.plan_rows import readable, tree_writes
 from wharfinger.reconcile.record_store import RecordStore
@@ -221,7 +221,8 @@ class Reconciler:
         """Run a drift cycle: repair what other programs have changed, and save the usage of nodes.
 
         It also publishes the nodes that polls could not write. It does not ask the driver for a new
-        list of nodes. If nothing has changed in Placement, it reads one list of providers there.
+        list of nodes, but if there is no earlier list, it runs a full cycle instead. If nothing has
+        changed in Placement, it reads one list of providers there.
         """
         before = self._nodes
         if before is None:
@@ -242,11 +243,11 @@ class Reconciler:
 
     @same_request()
     def poll(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
-        """Run a poll: publish the nodes that the driver's change feed names.
+        """Run a poll: publish nodes that the driver's change feed names, or consumers released.
 
-        Without changes, the poll reads neither Placement nor the database. A driver without a
-        change feed names no nodes. After a lasting failure, the next drift cycle tries the node
-        again.
+        Without such nodes, the poll reads neither Placement nor the database. A driver without a
+        change feed names no nodes. If there is no earlier list of nodes, run a full cycle instead.
+        After a lasting failure, the next drift cycle tries the node again.
         """
         before = self._nodes
         if before is None:
@@ -505,14 +506,14 @@ class Reconciler:
         return [row]
 
     def _remember(self, state: CycleState, plan: Plan, writes: Sequence[TreeWrite]) -> None:
-        """Note failed and unchanged trees; store which functions devices no longer have."""
+        """Note failed and unchanged trees; store the changes of device jobs and instances."""
         failed = frozenset(tree.plan.root_uuid for tree in writes if tree.unfinished)
         unfinished = frozenset().union(*(tree.unfinished for tree in writes))
         if state.functions:
             if state.is_listing:
                 known = state.live.keys() | state.records.keys() | state.desired.keys()
                 gone = state.functions.keys() - known
-                delete_functions(self._context, self._driver.host, self.instance, gone)
+                delete_jobs(self._context, self._driver.host, self.instance, gone)
             supersede_functions(
                 self._context,
                 {
@@ -535,7 +536,10 @@ class Reconciler:
             self._was_disabled = state.rows.service_disabled
 
     def _keep_rows(self, nodes: NodeList, *, is_listing: bool = False) -> Iterator[WharfingerError]:
-        """Save changed node rows that were not saved together with a tree; yield the errors."""
+        """Save changed node rows that were not saved together with a tree; yield the errors.
+
+        With ``is_listing``, also delete the rows of nodes without a record.
+        """
         records = self.store.records
         nodes = nodes.with_published_uuids(records)
         try:
@@ -567,7 +571,7 @@ class Reconciler:
     def _disable(self, state: CycleState, on_step: OnStep) -> Iterator[WharfingerError]:
         """Add COMPUTE_STATUS_DISABLED to all roots of a disabled service; yield the errors.
 
-        For a driver that cannot list its nodes.
+        A full cycle does only this if the driver cannot list its nodes.
         """
         due = {
             uuid: record
@@ -638,7 +642,7 @@ class Reconciler:
         )
 
     def _to_inherit(self, nodes: NodeList, rows: HostState) -> set[str]:
-        """Return the nodes of this instance for which another host may have newer records."""
+        """Return the uuids of our nodes for which another host may have newer records."""
         records = self.store.records
         # Another host may have published a node while this host did not list it.
         returned = {

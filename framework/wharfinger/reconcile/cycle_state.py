@@ -96,7 +96,7 @@ class CycleState:
     detached: Mapping[str, str] = field(default_factory=dict)
     #: The providers that have the names of providers to create or rename, by name.
     name_owners: Mapping[str, Provider] = field(default_factory=dict)
-    #: Providers with allocations, among those for which the plan needs to know.
+    #: Providers with allocations, among the providers for which the plan needs to know this.
     allocated: frozenset[str] = frozenset()
     #: Providers with children that ``live`` lacks.
     parents: frozenset[str] = frozenset()

@@ -32,7 +32,7 @@ LOG: Final = logging.getLogger(__name__)
 def list_nodes(
     driver: ComputeDriver, read_uptime: Callable[[], Uptime | None] = kernel_uptime.read
 ) -> NodeList:
-    """Return all nodes of a driver, from a new snapshot; raise BackendError if it has no list."""
+    """Return all nodes of a driver, from a new snapshot; raise BackendError if this fails."""
     operation = "get_available_nodes"
     listed = guarded(driver.name, operation, lambda: driver.get_available_nodes(refresh=True))
     nodes = describe(driver, check_names(driver, operation, listed))
@@ -125,8 +125,8 @@ def observed(operation: str) -> Iterator[None]:
 def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
     """Call a method of the driver instance ``driver`` and return the answer.
 
-    Other exceptions than WharfingerError become BackendError. No other place isolates the framework
-    from drivers.
+    ReshapeNeeded becomes BackendError, and so do all exceptions except other WharfingerErrors and
+    KeyboardInterrupt. No other place isolates the framework from drivers.
     """
     try:
         with observed(operation):

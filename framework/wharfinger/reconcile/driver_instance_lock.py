@@ -1,4 +1,4 @@
-"""Lock of a driver instance, so that one process of a host at a time writes for it."""
+"""Lock of a driver instance: on each host, one process at a time writes for the instance."""
 
 import fcntl
 import os

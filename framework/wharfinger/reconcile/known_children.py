@@ -74,7 +74,7 @@ def replaced(
 
 
 def problems_of_replaced(state: CycleState) -> dict[str, ChildReplaced]:
-    """Return a problem for each device with a new provider uuid while the old one is reserved."""
+    """Return, by new uuid, a problem for each device whose former provider is still reserved."""
     found = {}
     for uuid, known in state.replaced.items():
         others = [one for one in known if one not in state.desired]

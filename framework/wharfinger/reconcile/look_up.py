@@ -112,7 +112,7 @@ class LookUp:
         return replace(state, kept=kept, other_problems=(*state.other_problems, *asked.problems))
 
     def _functions(self, state: CycleState) -> CycleState:
-        """Add the traits of the functions that jobs have loaded to the desired devices."""
+        """Add to desired devices the traits of the functions that jobs have loaded into them."""
         if not state.functions:
             return state
         our_trait = ownership.instance_trait(self._publisher.instance)

@@ -170,8 +170,8 @@ class LostAllocations:
     ) -> dict[str, str | None]:
         """Return the next phases of earlier reservations for lost allocations, by reservation uuid.
 
-        The reservation ends if the instance has an allocation again. If the instance was deleted
-        while the reservation was being stored, the provider may still have to be cleaned.
+        The reservation ends (None) if the instance has an allocation again. If the instance was
+        deleted while the reservation was being stored, the provider may still have to be cleaned.
         """
         settled: dict[str, str | None] = {}
         unknown: dict[str, list[str]] = {}

@@ -30,10 +30,11 @@ def supersede_functions(context: Context, superseded: Mapping[str, int]) -> None
                 one.save()
 
 
-def delete_functions(context: Context, host: str, instance: str, uuids: Iterable[str]) -> None:
+def delete_jobs(context: Context, host: str, instance: str, uuids: Iterable[str]) -> None:
     """Delete the finished jobs of a driver instance for devices that no longer exist.
 
-    ``uuids`` are the providers of such devices.
+    ``uuids`` are the providers of such devices. A job stays if a provider of its device has a
+    record: another host may have the device now.
     """
     found = [
         one
@@ -44,7 +45,7 @@ def delete_functions(context: Context, host: str, instance: str, uuids: Iterable
     records = ProviderRecordList.get_by_filters(context, provider_uuid=scope) if scope else ()
     known = {record.provider_uuid for record in records if "provider_uuid" in record}
     for one in found:
-        if known.isdisjoint(one.scope):  # otherwise another host may have the device now
+        if known.isdisjoint(one.scope):
             with suppress(*_CONFLICTS):
                 one.destroy()
 

@@ -190,7 +190,7 @@ class Reservations:
         return bool(self._held(uuid=uuid))
 
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
-        """End a holder's reservation. When the last reservation ends, the provider is free.
+        """End a holder's reservation. With the last one, restore the own ``reserved`` figures.
 
         Return the reasons why the provider is still reserved, as texts. Raises ObjectNotFound if
         the holder has not reserved the provider.
@@ -203,9 +203,9 @@ class Reservations:
     def release_foreign(self, provider: ProviderSummary) -> tuple[str, ...]:
         """End another program's full reservation of a provider that a driver instance publishes.
 
-        The driver's ``reserved`` figures replace it. Return the same as ``release``. Raises
-        ReservationRefused if there is no such reservation, or if no driver instance publishes the
-        reserved resource classes.
+        The driver's ``reserved`` figures replace it. If our own reservations remain, the provider
+        stays fully reserved. Return the same as ``release``. Raises ReservationRefused if there is
+        no such reservation, or if no driver instance publishes the reserved resource classes.
         """
         stored = self._read(provider)
         live, record = stored.live.inventories, stored.own_record
@@ -748,5 +748,7 @@ def _record(row: ProviderRecord) -> Record:
         return to_record(row)
     except ValueError as error:
         raise InvalidObject(
-            subject=row.subject, problem=f"it cannot be read: {error}.", remedy="Restore it."
+            subject=row.subject,
+            problem=f"it cannot be read: {error}.",
+            remedy="Restore the row from a backup.",
         ) from error

@@ -186,7 +186,7 @@ class Takeovers:
             )
 
     def released(self, uuids: Iterable[str]) -> Mapping[str, bool]:
-        """Return the uuids of the nodes that another host or instance publishes now.
+        """Return, by uuid, which nodes another host or instance publishes now.
 
         The values are whether our records of the node can be deleted: the other publisher has
         records of the node, or it is an instance of another name.
@@ -204,8 +204,8 @@ class Takeovers:
     def take(self, rows: Collection[ComputeNode]) -> None:
         """Move nodes to this driver instance, with their records, in one transaction.
 
-        The instances and migrations on the nodes move, too. Raises ConcurrentSave if another
-        process was faster, or if the former host is up again.
+        The rows of instances and migrations on the nodes move, too. Raises ConcurrentSave if
+        another process was faster, or if the former host is up again.
         """
         former = {row.uuid: (row.host, row.driver_instance) for row in rows}
         namesakes = [row for row in rows if row.driver_instance == self._instance]

@@ -109,9 +109,9 @@ class TreeWrite:
         self.skips_result = True
 
     def drop_rows(self, error: WharfingerError) -> None:
-        """After a conflict, store only the records, if requests were sent, and no other rows.
+        """After a conflict, drop all rows except the records; another attempt stores the rows.
 
-        Another attempt stores the other rows.
+        If no request was sent, or there are only records, drop the records, too.
         """
         rows = (*self.changed_reservations, *self.ended)
         if not (self.plan.steps and (rows or self.changed_nodes)):
@@ -226,7 +226,7 @@ def _live(tree: TreeWrite, uuid: str) -> Provider | None:
 
 
 def row_uuids(tree: TreeWrite) -> set[str]:
-    """Return the uuids of all rows that a tree writes or relies on."""
+    """Return the uuids of the providers, nodes and reservations whose rows a tree needs."""
     rows = (*tree.new_nodes, *tree.changed_nodes)
     held = (*tree.new_reservations, *tree.changed_reservations, *tree.ended)
     return {

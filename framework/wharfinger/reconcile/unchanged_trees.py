@@ -16,7 +16,7 @@ class UnchangedTrees:
         self._desired: dict[str, list[DesiredProvider]] = {}
 
     def find(self, state: CycleState, changing: Iterable[str]) -> frozenset[str]:
-        """Return the roots of the trees for which the driver reports the same as before.
+        """Return the roots of the trees in which the driver reports the same providers as before.
 
         ``changing`` are the roots of trees that may change for another reason: leave them out.
         """

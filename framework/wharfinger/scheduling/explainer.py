@@ -137,7 +137,7 @@ def _narrower(request: ResourceRequest) -> Iterator[tuple[TreeStep, ResourceRequ
 
 
 def _without_figures(parts: Sequence[Part]) -> Iterator[str]:
-    """Yield the uuids of the excluded providers to name whose amounts or units are unknown."""
+    """Yield the uuids of excluded providers that are named and whose figures are unknown."""
     misses = chain(*(part.misses[:NAMED] for part in parts))
     yield from {miss.uuid: None for miss in misses if any(map(_lacks_figures, miss.all_reasons))}
 

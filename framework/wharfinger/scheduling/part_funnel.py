@@ -146,9 +146,9 @@ def _since(one: Reserved) -> tuple[bool, float]:
 def _looks(
     part: Wanted, facts: Facts, may_take: MayTake | None
 ) -> Iterator[tuple[Step, Callable[[str], Reasons]]]:
-    """Yield the steps between CLASS and those of amounts, each with its check of a provider."""
+    """Yield the steps after CLASS and before AMOUNTS, each with its check of a provider."""
     group, resources = part.group, part.resources
-    if resources and group.in_tree is not None:  # Placement ignores it in one without resources
+    if resources and group.in_tree is not None:  # without resources, Placement ignores in_tree
         yield Step.TREE, partial(_tree, facts, group.in_tree)
     if group.member_of or group.forbidden_aggregates:
         yield Step.AGGREGATES, partial(_aggregates, facts, group)
@@ -172,9 +172,9 @@ def _tree(facts: Facts, of: str, uuid: str) -> Reasons:
 
 
 def _aggregates(facts: Facts, group: RequestGroup, uuid: str) -> Reasons:
-    """Check the aggregates.
+    """Return a reason if the aggregates of a provider do not satisfy the group, else none.
 
-    For the group without a suffix, those of the root count for its tree.
+    For the group without a suffix, the aggregates of a root count for its whole tree.
     """
     places = {uuid, facts.root(uuid)} if group.suffix == UNNUMBERED else {uuid}
     is_member = any(
@@ -220,7 +220,7 @@ def _amounts(facts: Facts, resources: Mapping[str, int], uuid: str) -> dict[Step
 def _amount(
     kind: str, amount: int, stock: Stock, held: tuple[Reserved, ...]
 ) -> Iterator[tuple[Step, Reason]]:
-    """Yield why an amount is not available, and why it would not be available if all were free.
+    """Yield why an amount is not free, and why it could not be allocated if all units were free.
 
     If the usage is unknown, no unit counts as free.
     """

@@ -120,7 +120,10 @@ class Stocks:
                 stocks[kind] = replace(stocks[kind], inventory=one.inventories[kind])
 
     def _use_stored(self, remembered: Iterable[Provider]) -> frozenset[str]:
-        """Use the stored inventories of providers that no answer contained; return their uuids."""
+        """Use the stored inventories of some providers; return the uuids of these providers.
+
+        They are the providers that no answer contained and that certainly have no free unit.
+        """
         believed = {
             one.uuid: one.inventories
             for one in remembered

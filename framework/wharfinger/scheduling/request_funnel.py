@@ -22,8 +22,8 @@ def before_asking(
 ) -> list[TreeStage]:
     """Return one stage for each condition that can be checked without candidates of Placement.
 
-    A stage has the trees that fit its condition and the earlier ones. ``root`` has the conditions
-    on root providers, from the request and the request filters.
+    A stage has the trees that satisfy its condition and the earlier conditions. ``root`` has the
+    conditions on root providers, from the request and the request filters.
     """
     left = frozenset(uuid for uuid in facts.providers if facts.root(uuid) == uuid)
     stages = [TreeStage(TreeStep.ALL, left)]
@@ -60,7 +60,7 @@ def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Wit
 
 
 def holding(candidates: Iterable[Candidate], facts: Facts, roots: frozenset[str]) -> frozenset[str]:
-    """Return those of the trees that have a candidate.
+    """Return those of the ``roots`` whose trees have a candidate.
 
     A candidate that consists only of sharing providers counts for each tree that all of them share
     with.

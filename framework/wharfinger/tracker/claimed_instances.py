@@ -26,7 +26,7 @@ class ClaimedInstances:
         self.by_uuid: dict[str, ClaimedInstance] = {}
 
     def update(self, rows: HostState) -> None:
-        """Update the instances that have changed since the last read; drop those that left."""
+        """Update instances that have changed since the last read; drop instances that left."""
         changed = {one.uuid: claimed_instance(one) for one in rows.instances if "uuid" in one}
         found = self.by_uuid | changed
         self.by_uuid = {
@@ -37,7 +37,7 @@ class ClaimedInstances:
 
 
 def claimed_instance(one: Instance) -> ClaimedInstance | None:
-    """Return a ClaimedInstance; None if the instance is on no node, or a process works on it."""
+    """Return a ClaimedInstance; None if the instance is on no node, or in a claim or release."""
     node = known(one, "node")
     if node is None or known(one, "task_state") is not None or "revision" not in one:
         return None

@@ -201,9 +201,10 @@ class Claims:
     def note(self, node: str) -> bool:
         """Save the usage of a node in its rows; return whether the rows had to change.
 
-        The decorator repeats the call until nothing changes. The rows are read before the usage is
-        summed, so at least one of two concurrent claims counts the other claim. After a save, the
-        usage is summed again: the other claim may have read the row before that save.
+        The decorator repeats the call until nothing changes, up to a limit. The rows are read
+        before the usage is summed, so at least one of two concurrent claims counts the other claim.
+        After a save, the usage is summed again: the other claim may have read the row before that
+        save.
         """
         rows = self._rows(node)
         used = usage_of_node(self._context, self.host, node)
@@ -217,9 +218,10 @@ class Claims:
         return is_wrong
 
     def _settle(self, claim: Claim, *, gives_up: bool = True) -> None:
-        """Save the usage of a claim's node. If the node is gone or was renamed, raise.
+        """Save the usage of a claim's node.
 
-        With ``gives_up``, abort the claim before.
+        If the node is gone or was renamed, raise ObjectNotFound; with ``gives_up``, first abort the
+        claim.
         """
         try:
             self._check_node(claim.node)
