@@ -82,7 +82,7 @@ class Counted:
 
 
 def requests_of_cycles(config: Path, client: PlacementClient) -> dict[str, dict[str, float]]:
-    """Return the seconds and numbers of requests of unchanged cycles, by cycle type."""
+    """Run a first sync, then cycles without changes; return the seconds and requests of each."""
     conf = configuration.load([str(config)])
     context = connect(conf)
     to_ironic, to_placement = Counted(IronicClient, "_get"), Counted(Adapter, "request")

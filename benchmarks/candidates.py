@@ -2,9 +2,9 @@
 
 The real Placement runs in this process, on SQLite. Each host belongs to nova and has VCPU. Its
 three child providers have VGPU: one of nova, one of Cyborg, one without an owner. The request is
-for VCPU and VGPU of nova, with the owner gate on. Measured are the processor time of client and
-Placement together, the best of several repeats, and the number of requests. No thresholds: a person
-compares.
+for VCPU and VGPU of nova. All services tag their providers, so the filters also drop providers
+without an owner. Measured are the processor time of client and Placement together, the best of
+several repeats, and the number of requests. No thresholds: a person compares.
 """
 
 import argparse

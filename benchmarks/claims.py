@@ -1,10 +1,10 @@
 """Cost to claim, move and release an instance, on a small and on a large fleet.
 
-The real Placement runs in this process, on SQLite, with the owner gates on. Each host belongs to
-nova and has two child providers: a vGPU of nova and one of Cyborg. An instance gets the vGPU of
-nova, is resized to the vGPU of Cyborg, and so on. Measured are requests, and seconds of the wall
-clock for client and Placement together, the median of several instances. No thresholds: a person
-compares.
+The real Placement runs in this process, on SQLite. All services tag their providers with owners.
+Each host belongs to nova and has two child providers: a vGPU of nova and one of Cyborg. An instance
+gets the vGPU of nova, is resized to the vGPU of Cyborg, and so on. Measured are requests, and
+seconds of the wall clock for client and Placement together, the median of several instances. No
+thresholds: a person compares.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Cost to explain why a request has no candidates, for a small and for a large fleet.
 
-The real Placement runs in this process, on SQLite, with the owner gate on. The nodes belong to nova
-and have one inventory each. The nodes of a fleet are all free, all used up, or all reserved for
-cleaning by their records. Measured are requests, and seconds of the wall clock for client and
-Placement together, the best of several repeats. No thresholds: a person compares.
+The real Placement runs in this process, on SQLite. The nodes belong to nova and have one inventory
+each; all services tag their providers. The nodes of a fleet are all free, all used up, or all
+reserved for cleaning by their records. Measured are requests, and seconds of the wall clock for
+client and Placement together, the best of several repeats. No thresholds: a person compares.
 """
 
 import argparse

@@ -41,7 +41,7 @@ class Row:
 
 
 def measure(beside: BesideBad, name: str, poll: float, changes: int) -> Row:
-    """Measure the good instance while the other one has a misbehaviour."""
+    """Measure the delay of the good instance's changes while the other instance misbehaves."""
     if name != NONE:
         beside.switch.touch()
         if name in AT_START:

@@ -42,7 +42,7 @@ S = TypeVar("S", bound=OpenStackService)
 
 
 class DemoError(Exception):
-    """A result differs from the heading of the step."""
+    """A result differs from the heading of the step, or a service did not start."""
 
 
 class IronicWithNodes(Ironic):

@@ -11,7 +11,7 @@ from wharfinger.exceptions import WharfingerError
 
 
 def code(error: WharfingerError) -> str:
-    """Return the code of an error; that of a driver's own class is its base class's."""
+    """Return the code of an error; an error class of a driver has the code of its base class."""
     return next(
         kind.__name__ for kind in type(error).__mro__ if kind.__module__ == exceptions.__name__
     )
@@ -23,7 +23,7 @@ def with_code(error: BaseException) -> str:
 
 
 def add_codes(record: logging.LogRecord) -> bool:
-    """Add their codes to the errors in a log record; a filter of handlers."""
+    """Add its code to each error in a log record; a filter for log handlers."""
     record.msg = _coded(record.msg)
     if isinstance(record.args, tuple):
         record.args = tuple(map(_coded, record.args))

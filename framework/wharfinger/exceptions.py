@@ -164,7 +164,7 @@ class WharfingerError(Exception):
 
 
 class CommandFailed(WharfingerError):
-    """A command that was refused, or of which only a part was done; the message says which."""
+    """A command was refused, or only a part of it was done; the message says which part."""
 
 
 class AgentError(WharfingerError):
@@ -305,7 +305,7 @@ class ChildReplaced(WharfingerError):
         "provider {provider} ({uuid}) was fully reserved: the driver has given it a new uuid, and "
         "the former provider {former} is reserved. Both may be the same device, so inspect the "
         "device. If it may be used, end the former reservation: {commands}. The next cycle then "
-        "releases the new provider. To keep that reserved, first run "
+        "releases the new provider. To keep it reserved instead, first run "
         "`wharfinger provider reserve {uuid} --reason TEXT`."
     )
     provider: str
@@ -537,7 +537,7 @@ class ClaimedAnew(AllocationRefused):
 
 
 class BeingClaimed(AllocationRefused):
-    """Another process is working on the claim of an instance, or has just stopped."""
+    """Another process is working on the claim of an instance, or was a moment ago."""
 
 
 class RequestFilterError(WharfingerError):
@@ -672,7 +672,7 @@ class IntentExpired(ObjectError):
 class RemoteError(ObjectError):
     """The process that has the database open failed to answer a request of this process."""
 
-    template = "request to the process that has the database open: {reason}"
+    template = "a request to the process that has the database open failed: {reason}"
     reason: str
 
 
@@ -719,7 +719,7 @@ class UnexpectedAnswer(PlacementError):
 
 
 class MicroversionUnsupported(PlacementError):
-    """The server is too old for a feature that a request needs."""
+    """The Placement server is too old for a feature that a request needs."""
 
     template = "Placement: {request}: {detail}"
 
@@ -736,7 +736,7 @@ class NotFound(PlacementError):
 
 
 class UnknownTrait(PlacementError):
-    """The server does not know a standard trait, which cannot be created."""
+    """The Placement server does not know a standard trait, and clients cannot create it."""
 
     template = (
         "Placement does not know the trait {trait}, and only CUSTOM_ traits can be created. "

@@ -90,7 +90,6 @@ def _check(path: Path, descriptor: int) -> None:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         is_link = stat.S_ISLNK(found.st_mode)
-        problem = "it is a symbolic link." if is_link else "it is no regular file."
         problem = "it is a symbolic link." if is_link else "it is not a regular file."
         raise StateError(
             path=str(path),

@@ -17,7 +17,7 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 from wharfinger import private_files
 
 _SCHEMA_LOCK: Final = "wharfinger-schema"
-#: For how many seconds a connection waits for the lock of another one.
+#: Seconds that a connection waits for a lock of another connection.
 _PATIENCE: Final = 30
 #: Writers wait for each other (in milliseconds); readers do not block the writer; committed data
 #: survives a power failure.
@@ -52,8 +52,8 @@ def allow_concurrent_writers(engine: Engine) -> None:
     oslo.db begins transactions with ``BEGIN``. If two such transactions read and then write, SQLite
     fails one immediately with "database is locked", despite the busy timeout. So this sends ``BEGIN
     IMMEDIATE``, which takes the write lock first: the second transaction waits. If a thread in such
-    a transaction opens a second connection, this one gets ``BEGIN``, since it must not wait for its
-    own thread.
+    a transaction opens a second connection, that connection gets ``BEGIN``, since it must not wait
+    for its own thread.
 
     Call this before the first write, since it closes open connections.
     """

@@ -52,7 +52,7 @@ class ChangeFeed:
         self.advance()
 
     def read(self, count: int) -> tuple[Sequence[Node], bool]:
-        """Return the latest changed nodes, and whether these are all changed nodes.
+        """Return the nodes that were updated last, and whether they include all changed nodes.
 
         If not, the caller has to read a complete list. ``count`` is the known number of nodes in
         Ironic. The next call returns the same changes again unless ``advance`` is called between.

@@ -351,4 +351,4 @@ def _kind(pci: PciFunction) -> tuple[str, str, int | None]:
 def _reason(share: Share) -> str:
     if share.occupants:
         return f"occupied by mdevs of {', '.join(share.occupants)}"
-    return f"no instance of {share.mdev_type.type_id} can be created"
+    return f"no mdev of type {share.mdev_type.type_id} can be created"

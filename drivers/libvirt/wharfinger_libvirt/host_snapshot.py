@@ -75,9 +75,10 @@ def take_snapshot(uri: str, instance: str, *, with_domains: bool = False) -> Hos
 
 
 def read_devices(source: DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
-    """Read the devices until two readings in a row are equal; return them by name.
+    """Read the devices until two readings in a row are equal; return them sorted by name.
 
-    Raises BackendError.
+    Raises BackendError after MAX_READINGS readings, or if two devices have the same name or PCI
+    address.
     """
     devices = _read_until_equal(lambda: _devices(source), "devices", instance)
     _check_names(devices, instance)
@@ -90,7 +91,7 @@ def read_devices_and_domains(
     """Read devices and domains until two readings of both are equal.
 
     Return the devices in the order of their names, and the domains in the order of their uuids.
-    Raises BackendError.
+    Raises BackendError as ``read_devices`` does.
     """
 
     def read() -> tuple[tuple[NodeDevice, ...], tuple[Domain, ...]]:
@@ -130,7 +131,7 @@ def _check_names(devices: Sequence[NodeDevice], instance: str) -> None:
     )
     problems = [
         *(
-            f"two are called {one.name}"
+            f"two devices have the name {one.name}"
             for one, other in pairwise(devices)
             if one.name == other.name
         ),

@@ -39,7 +39,7 @@ class Share:
 def shares(
     devices: Sequence[NodeDevice], mdev_types: Sequence[MdevTypeSection], section: str
 ) -> list[Share]:
-    """Return the share of each device that offers an enabled type, by PCI address or name.
+    """Return a share for each device that offers an enabled type, sorted by PCI address and name.
 
     ``section`` is the section of the driver instance, for errors. Raises ConfigurationError if no
     device offers an enabled type, or if a device that is configured for a type is missing.

@@ -23,9 +23,9 @@ class TimeLimit:
     def run(self, operation: str, call: Callable[[], _T]) -> _T:
         """Make a call, and return its result.
 
-        Raises its error, or BackendError after the time limit. A call that takes too long continues
-        in its thread, since libvirt cannot cancel it. No other call is made until it has ended, so
-        that at most one thread hangs.
+        Raises the call's own error, or BackendError after the time limit. A call that takes too
+        long continues in its thread, since libvirt cannot cancel it. No other call is made until it
+        has ended, so that at most one thread hangs.
         """
         if self._hanging is not None:
             self._hanging.join(self._seconds)

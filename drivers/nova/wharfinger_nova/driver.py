@@ -129,8 +129,8 @@ class NovaDriver(ComputeDriver):
     def _uuid(self, resource: Mapping[str, Any]) -> str | None:
         """Return the uuid of a node as nova-compute determines it, or None.
 
-        It is the uuid that nova's driver reports; for the only node of a host, it may be the one in
-        nova's file compute_id. If it is None, the framework derives a uuid from the name.
+        It is the uuid that nova's driver reports. Without it, the only node of a host has the uuid
+        in nova's file compute_id. After None, the framework derives a uuid from the node's name.
         """
         if uuid := resource.get("uuid"):
             return str(uuid)

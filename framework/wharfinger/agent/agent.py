@@ -55,7 +55,7 @@ class Agent:
     The service is up as long as one instance works: otherwise other hosts would take over the nodes
     of the instances that still work. ``begin_check`` reads the present configuration files and
     begins to check them; its argument is the configuration in use. It raises WharfingerError if the
-    new configuration cannot be used. Raises ConfigurationError.
+    new configuration cannot be used. The constructor raises ConfigurationError.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Agent:
         self._events.put(_Event.RELOAD)
 
     def look(self) -> None:
-        """Tell the agent to check its instances at once."""
+        """Tell the agent to check its driver instances at once."""
         self._events.put(_Event.LOOK)
 
     def status(self) -> AgentStatus:
@@ -124,8 +124,8 @@ class Agent:
     def run(self) -> tuple[str, ...]:
         """Run until the agent is stopped; return the names of the parts that have not ended.
 
-        Such parts are hanging instances in threads, killed instances in processes, and a report of
-        the service that waits for the database. They end with this process. Raises
+        Such parts are driver instances that hang in threads or were killed in processes, and a
+        report of the service that waits for the database. They end with this process. Raises
         ConfigurationError if the agent cannot listen for requests.
         """
         LOG.info("the agent of %s runs %s", self._host, ", ".join(self._runners))
@@ -164,7 +164,7 @@ class Agent:
         return left
 
     def _next_event(self) -> _Event:
-        """Wait for an event; without one, return LOOK after a second."""
+        """Return the next event, or LOOK if none arrives within a second."""
         try:
             return self._events.get(timeout=TICK)
         except Empty:
@@ -241,7 +241,7 @@ class Agent:
         )
 
     def _replace_instances(self, new: Snapshot) -> None:
-        """Stop the instances that the configuration changes or removes, and start new ones."""
+        """Stop changed and removed driver instances; let new and changed ones start afterwards."""
         names = DefaultSection.read(new.conf).enabled_drivers
         changed = self._snapshot.changed_instances(new, names)
         before = self._runners
@@ -269,7 +269,7 @@ class Agent:
         )
 
     def _look_after_instances(self) -> None:
-        """Check running instances, start new ones, and kill those that do not end in time."""
+        """Check driver instances, start waiting ones, and kill those that do not end in time."""
         for runner in self._runners.values():
             if runner not in self._waiting:
                 runner.check()
@@ -295,7 +295,7 @@ class Agent:
     # Methods that end the agent.
 
     def _stop(self) -> tuple[str, ...]:
-        """End all instances; return the names of those that cannot be ended."""
+        """End all driver instances; return the names of those that did not end within PATIENCE."""
         LOG.info("the agent of %s stops", self._host)
         self._systemd.stopping()
         self._status = replace(self._status, is_stopping=True)

@@ -73,7 +73,10 @@ class ProcessCheck:
         )
 
     def result(self) -> Snapshot | None:
-        """Return the new configuration, None while it is checked; raises WharfingerError."""
+        """Return the new configuration, or None while it is checked.
+
+        Raises WharfingerError if it is refused.
+        """
         if not child_process.has_exited(self._process.pid):
             if time.monotonic() < self._end_at:
                 return None
@@ -99,7 +102,7 @@ class ProcessCheck:
         return self._new
 
     def end(self) -> None:
-        """End the process, and all processes in its session."""
+        """Kill the process and all processes in its session; log an error if it does not end."""
         self._answer.close()
         if child_process.kill_session(self._process.pid):
             self._process.wait()

@@ -66,7 +66,7 @@ class Snapshot:
         return f"/proc/self/fd/{self.descriptor}"
 
     def changed_instances(self, new: "Snapshot", names: Sequence[str]) -> list[str]:
-        """Return which of these driver instances have other options in another configuration."""
+        """Return which of these driver instances have other options in the new configuration."""
         instances = self._instances() | new._instances()
         return [
             name
@@ -95,7 +95,7 @@ class Snapshot:
     def _read_by(self, name: str, instances: set[str]) -> _Values:
         """Return the options that a driver instance may read.
 
-        They are those of all sections except the sections of other driver instances.
+        Options of other driver instances, and options that only the agent reads, are omitted.
         """
         values: _Values = {}
         for one in self.conf.settings():

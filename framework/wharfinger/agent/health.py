@@ -107,8 +107,8 @@ def health(status: AgentStatus, now: float) -> Health:
 def ready(status: AgentStatus) -> Health:
     """Return the results of the checks whether the agent has published all nodes.
 
-    It is ready when each driver instance has completed a full cycle since the agent was started,
-    and none hangs or is in a crash loop. An agent that stops is not ready.
+    The agent is ready when each driver instance has completed a full cycle since the agent was
+    started, and none hangs or is in a crash loop. An agent that stops is not ready.
     """
     checks = [_agent_state(status, Verdict.FAIL)]
     checks += [_readiness(one) for one in status.instances]
@@ -303,9 +303,11 @@ def _readiness(one: InstanceStatus) -> Check:
 
 
 def _usual_seconds(one: InstanceStatus) -> float:
-    """Return the seconds that the cycle in progress may take: those of the last one of its type.
+    """Return the seconds that the cycle in progress may take.
 
-    0 for an instance that does not work, or whose last cycle of this type failed.
+    It may take as long as the last completed cycle of its type; the first full cycle may take
+    FIRST_FULL_CYCLE. The result is 0 for other first cycles, for the first cycles after a restart,
+    after a failed cycle of this type, without a cycle, and if the instance does not work.
     """
     kind = one.report.cycle
     if kind is None or one.state not in _AT_WORK:

@@ -163,7 +163,7 @@ class HealthServer:
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
-    """Return a request up to the end of its headers, or the part that has arrived."""
+    """Return a request up to the end of its headers; a part of it if it is cut off or too long."""
     request = b""
     while len(request) <= LONGEST_REQUEST and not _is_whole(request):
         more = await reader.read(LONGEST_REQUEST)

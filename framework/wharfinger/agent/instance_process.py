@@ -79,7 +79,7 @@ class ProcessRunner:
         self._status = InstanceStatus(name=name, state=State.STARTING, since=now, started_at=now)
 
     def start(self) -> None:
-        """Start the process."""
+        """Start the process; if that fails, log the error and let ``check`` try again later."""
         self._ending, self._cannot_be_killed = "", False
         self._began = time.monotonic()
         try:
@@ -157,8 +157,8 @@ class ProcessRunner:
         self._set_state(State.WEDGED)
         LOG.error(
             "%s: its process %d does not end after SIGKILL. It waits in the kernel, often for a "
-            "device or a network file system. The instance is not started again until it has "
-            "ended. Find out what it waits for: cat /proc/%d/stack",
+            "device or a network file system. The instance is not started again until this "
+            "process has ended. Find out what it waits for: cat /proc/%d/stack",
             self.name,
             self._process.pid,
             self._process.pid,

@@ -63,7 +63,7 @@ def connect(path: Path, timeout: float) -> socket.socket:
 
 @contextmanager
 def tcp_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
-    """Listen at each address of a host; raises ConfigurationError."""
+    """Listen on a port at each address of a host name; raises ConfigurationError."""
     with ExitStack() as stack:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -105,7 +105,7 @@ def _connect(directory: int, name: str, timeout: float) -> socket.socket:
 
 @contextmanager
 def _creating_alone(directory: int) -> Iterator[None]:
-    """Wait until no other agent creates a socket in the directory; raises OSError."""
+    """Hold the directory's lock; raises OSError if another starting agent holds it too long."""
     _lock(directory)
     try:
         yield
@@ -124,7 +124,7 @@ def _lock(directory: int) -> None:
 
 
 def _delete_stale(directory: int, path: Path) -> None:
-    """Delete the socket of a process that has ended; raises ConfigurationError, OSError."""
+    """Delete the socket of a process that has ended; raises ConfigurationError for other files."""
     try:
         found = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:

@@ -115,7 +115,7 @@ class _StatusCollector(Collector):
 
 
 class _ReasonLabels:
-    """Labels for the reasons of reservations; the first REASONS of a driver instance get one.
+    """Labels for reasons of reservations: the first REASONS reasons of a driver instance get one.
 
     A reason keeps its label while the agent runs.
     """

@@ -1,4 +1,4 @@
-"""End the child processes of the agent with it, even if it is killed."""
+"""End a child process of the agent when the agent ends, even if the agent is killed."""
 
 import ctypes
 import os

@@ -42,7 +42,7 @@ def create() -> BinaryIO:
 class ReportWriter:
     """Writes to the shared memory; an observer of the calls to the driver.
 
-    It closes the descriptor.
+    The constructor closes the descriptor.
     """
 
     def __init__(self, descriptor: int) -> None:

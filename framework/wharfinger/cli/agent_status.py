@@ -116,7 +116,7 @@ def _row(one: "InstanceStatus", checks: "list[Check]", now: float) -> tuple[Any,
 
 
 def _instance_errors(one: "InstanceStatus", checks: "list[Check]") -> Iterator[str]:
-    """Yield the outputs of failed checks, with the errors of the driver and of Placement."""
+    """Yield the outputs of checks that did not pass, with the errors of the last cycles."""
     from wharfinger.agent.health import CheckName
     from wharfinger.agent.schedule import CycleType
 

@@ -231,7 +231,7 @@ class CandidateExplain(_CandidateCommand):
             self.app.stdout.write(f"{line}\n")
 
     def _memory(self) -> "Context | None":
-        """Return the database, None if it cannot be read; do not create it."""
+        """Return the database; None if it does not exist, or (with a warning) cannot be read."""
         from wharfinger.objects.database_context import look
 
         try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def check(conf: "Options") -> "Check":
     """Check the whole configuration, including the drivers and request filters that it names.
 
-    It sends no request.
+    Return its sections and problems. The check connects to no service.
     """
     from wharfinger.conf import SchedulingSection
     from wharfinger.placement import session

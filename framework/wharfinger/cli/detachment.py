@@ -1,4 +1,4 @@
-"""``wharfinger provider detach``: make a child provider a root, so that its root can be deleted."""
+"""``wharfinger provider detach``: make a child provider a root, to delete its former root."""
 
 import argparse
 from datetime import timedelta

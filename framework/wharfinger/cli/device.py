@@ -39,7 +39,7 @@ class _DeviceCommand(ObjectCommand):
 
     @contextmanager
     def connected(self, provider: "ProviderSummary") -> "Iterator[ComputeDriver]":
-        """Yield the driver that publishes a device on this host; it has listed its nodes.
+        """Yield the driver that publishes a device on this host, after the driver listed its nodes.
 
         Raises WharfingerError.
         """

@@ -380,7 +380,10 @@ def _flavor_of(one: "Instance") -> Any:
 
 
 def _node_condition(context: "Context", node: str | None) -> "Suits":
-    """Return a condition on nodes: that with this name or uuid; any node if it is None."""
+    """Return a condition that only the node with this name or uuid meets; all nodes if None.
+
+    Raises ObjectNotFound.
+    """
     from wharfinger.allocations.candidate_attempts import anywhere
     from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 

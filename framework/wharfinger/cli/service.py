@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Gates(FormattableColumn[dict[str, bool]]):
-    """The gate of each owner, on or off: text in a table, data in the other formats."""
+    """Gates of owners (see ServiceList), on or off: text in a table, data in the other formats."""
 
     def human_readable(self) -> str:
         """Return the gates as text for a table, one line for each owner."""

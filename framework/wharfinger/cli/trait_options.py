@@ -58,7 +58,7 @@ def refused(text: str, error: InvalidRequest) -> argparse.ArgumentTypeError:
 
 @contextmanager
 def usage(parser: argparse.ArgumentParser) -> Iterator[None]:
-    """Report an InvalidRequest as wrong usage of an option."""
+    """Exit with a usage error of an option if the block raises InvalidRequest."""
     try:
         yield
     except InvalidRequest as error:

@@ -53,7 +53,8 @@ def _resources(part: Part) -> str:
 def _on_any(explained: Explanation, now: datetime) -> _Advice:
     """Return advice to get a candidate.
 
-    It is about the part whose funnel ends at the earliest step, or about the nearest tree.
+    It is about the part of the request that runs out of providers at the earliest step. If no part
+    does, it is about the nearest tree.
     """
     failed = [part for part in explained.parts if not part.survivors]
     if failed:
@@ -66,7 +67,7 @@ def _on_any(explained: Explanation, now: datetime) -> _Advice:
 
 
 def _on_more(explained: Explanation, now: datetime) -> _Advice | None:
-    """Return advice about what excludes at least as many providers or trees as remain.
+    """Return advice on a condition that excludes at least as many providers or trees as remain.
 
     Only amounts of a part and conditions on trees count: other conditions on providers select the
     providers that the user wants.
@@ -82,7 +83,7 @@ def _on_more(explained: Explanation, now: datetime) -> _Advice | None:
 
 
 def _end(part: Part) -> int:
-    """Return the number of the first step after which no provider remains."""
+    """Return the index of the first step after which no provider remains."""
     return next(number for number, stage in enumerate(part.stages) if not stage.count)
 
 

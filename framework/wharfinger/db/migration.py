@@ -27,7 +27,7 @@ _VERSION: Final = sa.table("alembic_version", sa.column("version_num"))
 
 
 class BrokenSchemaError(Exception):
-    """A database that records several schema versions, or one that alembic cannot upgrade."""
+    """A database records several schema versions, or alembic cannot upgrade the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _revisions() -> tuple[str, ...]:
 
 @contextmanager
 def _exclusive(connection: Connection) -> Iterator[None]:
-    """Hold a lock of the database server, so that only one process upgrades this database."""
+    """Let only one process upgrade this database, by a server lock; raises TimeoutError."""
     if connection.dialect.name == "postgresql":
         take, give = f"pg_advisory_lock({_LOCK})", f"pg_advisory_unlock({_LOCK})"
     else:

@@ -62,7 +62,7 @@ class Following:
 
 @dataclass(frozen=True, slots=True)
 class NotIn:
-    """Condition of a column: any value but these."""
+    """Condition of a column: any value but these; NULL does not match, either."""
 
     values: Collection[str]
 

@@ -155,8 +155,8 @@ class ComputeDriver(abc.ABC):
         """Return the nodes that changed after a mark, and a new mark (``change_feed``).
 
         A mark is a point in the driver's feed of changes; the driver chooses its form. The
-        framework calls this method every two seconds with the last mark in ``since``, or with None
-        to get a first mark. Until the next call, the other methods answer for the returned nodes
+        framework calls this method at each poll with the last mark in ``since``, or with None to
+        get a first mark. Until the next call, the other methods answer for the returned nodes
         with their state at this call. Do not include deleted nodes: only a complete list of nodes
         shows that a node is gone.
         """

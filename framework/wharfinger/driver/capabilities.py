@@ -24,8 +24,8 @@ def unsupported(reason: str) -> Capability:
 class Capabilities:
     """A driver's declarations; the loader refuses a driver that does not declare each capability.
 
-    None means "not declared". METHODS lists the methods of capabilities: a driver implements those
-    of the capabilities that it supports, and not the rest.
+    None means "not declared". METHODS lists the methods of capabilities: a driver overrides all
+    methods of the capabilities that it supports, and no methods of the others.
 
     - ``nested_providers``: it publishes child providers below a node's root provider.
     - ``reshape``: ``update_provider_tree`` may raise ReshapeNeeded, and edits the allocations when

@@ -64,8 +64,9 @@ class Condition:
 
 
 def connect(conf: Options) -> Context:
-    """Open the database that the configuration names.
+    """Open the configured database.
 
+    Without [database] connection, it is a SQLite file; create or upgrade this file if needed.
     Raises ConfigurationError, StateError.
     """
     managed = DatabaseSection.read(conf).connection is None

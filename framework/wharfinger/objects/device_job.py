@@ -102,7 +102,7 @@ class DeviceJob(KeptObject):
         return self.state in UNFINISHED
 
     def note_held(self, trait: str | None) -> None:
-        """Set the fields that record that the device has the image and its function's ``trait``.
+        """Store that the device has the image; ``trait`` is the trait of the image's function.
 
         Function traits from before the job become stale.
         """

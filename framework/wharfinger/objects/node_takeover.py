@@ -103,7 +103,7 @@ class Takeover(WharfingerObject):
         return {"host": self.host, "driver_instance": self.driver_instance}
 
     def _nodes_of_hosts_up(self, services: Rows) -> Iterator[str]:
-        """Yield the uuids of the nodes of hosts that are up.
+        """Yield the uuids of the nodes whose host is in ``down_hosts``, but up.
 
         If such a host has no node in this takeover, yield the uuids of all nodes and providers.
         """

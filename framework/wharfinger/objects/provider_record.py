@@ -83,7 +83,7 @@ class ProviderRecord(RowObject):
 
     @property
     def is_new(self) -> bool:
-        """Return whether the record was not read from a row that has a revision."""
+        """Return whether the record is new, or was read from a database without revisions."""
         return "revision" not in self
 
     @property
@@ -92,7 +92,7 @@ class ProviderRecord(RowObject):
         return bool(self.obj_what_changed() - {"revision"})
 
     def row(self) -> dict[str, Any]:
-        """Return the columns to write: all columns of a new record, changed columns of others.
+        """Return the columns to write: all of a new record, the changed ones of an existing record.
 
         Raises FieldUnset if a new record lacks a field.
         """

@@ -185,7 +185,7 @@ class ObjectServer:
             answer = {"error": {"kind": type(error).__name__, "facts": error.facts}}
         except Exception as error:
             # An invalid question must not stop this process.
-            LOG.exception("Cannot answer a call of an object method by another process")
+            LOG.exception("another process called an object method, and gets an error as answer")
             reason = f"{type(error).__name__}: {shown(str(error))}"
             answer = {"error": {"kind": RemoteError.__name__, "facts": {"reason": reason}}}
         return json.dumps(answer, default=str).encode()

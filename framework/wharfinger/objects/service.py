@@ -116,7 +116,7 @@ class Service(KeptObject):
 
     @base.remotable
     def report(self) -> None:
-        """Store that the service is up, whatever its revision; raises ObjectNotFound."""
+        """Store that the service is up, without checking its revision; raises ObjectNotFound."""
         moment = field_types.now()
         values = {"last_seen_up": self._wanted("last_seen_up", moment)}
         if not self._context.db.touch(self.TABLE, values, count=["report_count"], uuid=self.uuid):
@@ -127,7 +127,7 @@ class Service(KeptObject):
 
     @classmethod
     def report_in(cls, services: Rows, host: str, binary: str) -> None:
-        """Store that the service of a host is up, if there is one, in the caller's transaction."""
+        """Store in the caller's transaction that the service of a host is up, if it has one."""
         values = {"last_seen_up": cls._wanted("last_seen_up", field_types.now())}
         services.touch(values, ["report_count"], {"host": host, "binary": binary})
 

@@ -215,7 +215,7 @@ def test_device_whose_pool_is_exhausted_is_reserved(host: Path) -> None:
     after = publish(driver_of(host), live(before))
 
     assert totals(after) == totals(before)
-    assert after[SECOND].reservations == ("no instance of nvidia-231 can be created",)
+    assert after[SECOND].reservations == ("no mdev of type nvidia-231 can be created",)
 
 
 # Refreshing.

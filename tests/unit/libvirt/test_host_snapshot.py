@@ -116,5 +116,5 @@ def test_domains_that_always_change_are_an_error() -> None:
 
 def test_two_devices_of_one_name_with_domains_are_refused() -> None:
     twins = [NodeDevice(name="pci_0", parent="a"), NodeDevice(name="pci_0", parent="b")]
-    with pytest.raises(BackendError, match="two are called pci_0"):
+    with pytest.raises(BackendError, match="two devices have the name pci_0"):
         read_devices_and_domains(Moments((twins, []), (twins, [])), "gpus")
