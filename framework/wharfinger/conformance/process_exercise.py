@@ -5,6 +5,7 @@ The observers record what the calls do to the process. Other rules check the dri
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from weakref import WeakSet
@@ -18,7 +19,7 @@ from wharfinger.conformance.print_observer import PrintObserver
 from wharfinger.conformance.process_observer import Misuse
 from wharfinger.conformance.rules import can_be_busy
 from wharfinger.conformance.sleep_observer import SleepObserver
-from wharfinger.conformance.subject import Subject, as_contents, describe
+from wharfinger.conformance.subject import Subject, as_contents, describe, tree_of
 from wharfinger.driver import ComputeDriver
 from wharfinger.providers import Provider
 from wharfinger.reconcile import driver_instance_loader
@@ -97,6 +98,7 @@ class _Exercise:
             self._change_things()
             self._fail()
             self._program()
+            self._reshape()
 
     def _change_things(self) -> None:
         """Change things in each way of the harness; call the driver's methods after each change."""
@@ -142,6 +144,24 @@ class _Exercise:
             for _ in range(2):
                 self._call(self._driver.program, self._live[thing].uuid, uuid, function)
                 self._ask()
+
+    def _reshape(self) -> None:
+        """Let the driver move allocations from the root, as the framework does for a reshape."""
+        subject, driver = self._subject, self._driver
+        root = next((one for one in self._live.values() if one.parent_uuid is None), None)
+        can_move = driver.capabilities.supports("reshape") and subject.can("use_old_layout")
+        if root is None or not can_move:
+            return
+        layout = subject.harness.use_old_layout()
+        allocations = {
+            consumer: {"allocations": {root.uuid: {"resources": {**amounts}}}}
+            for consumer, amounts in layout.allocations.items()
+        }
+        self._call(driver.get_available_nodes, True)
+        for its in (None, allocations):
+            before = replace(root, inventories=layout.inventories)
+            tree = tree_of(root.name, root.uuid, {root.name: before})
+            self._call(driver.update_provider_tree, tree, root.name, its)
 
     def _ask(self) -> None:
         """Call every method of the driver that changes nothing in the backend."""

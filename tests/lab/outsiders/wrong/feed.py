@@ -362,3 +362,15 @@ class QuadraticInEvents(RackDriver):
                 if (node, number) not in ordered:
                     ordered.append((node, number))
         return super().changed_nodes(since)
+
+
+@wrong("feed", "WHF-912")
+class MarkOfAllInstances(RackDriver):
+    """All instances of the process have one mark, and none looks at the one that it is given."""
+
+    mark: ClassVar[str | None] = None
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        changed, mark = super().changed_nodes(since and (self.mark or since))
+        type(self).mark = mark
+        return changed, mark

@@ -927,3 +927,32 @@ class TurnsProfilingOn(HostDriver):
     def refresh(self) -> None:
         tracemalloc.start()
         super().refresh()
+
+
+@wrong("process", "WHF-815", apart=True)
+class SleepsInAReshape(HostDriver):
+    """It waits for a moment before it moves what an instance has."""
+
+    def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
+        time.sleep(0.3)
+        super().move(tree, node, consumer, held)
+
+
+@wrong("process", "WHF-814", apart=True)
+class PrintsInAReshape(HostDriver):
+    """It prints which instance it moves."""
+
+    def move(self, tree: ProviderTree, node: str, consumer: str, held: dict[str, Any]) -> None:
+        print(f"moving {consumer}")
+        super().move(tree, node, consumer, held)
+
+
+@wrong("process", "WHF-805", apart=True)
+class OpensAFileInAPoll(RackDriver):
+    """Each poll opens a file, and closes none."""
+
+    files: ClassVar[list[Any]] = []
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        self.files.append(Path("/dev/null").open())  # noqa: SIM115
+        return super().changed_nodes(since)

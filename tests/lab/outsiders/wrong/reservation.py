@@ -12,6 +12,7 @@ from tests.lab.outsiders.host import UNITS, HostDriver
 from tests.lab.outsiders.host_harness import HOST, HostHarness
 from tests.lab.outsiders.rack import Facts, RackDriver
 from tests.lab.outsiders.wrong import wrong
+from wharfinger.exceptions import BackendError
 from wharfinger.providers import ProviderTree
 
 
@@ -332,5 +333,25 @@ class ReservesUntilTheNextListing(HostDriver):
         super().refresh()
         self.turn += 1
         if self.turn % 2 == 0:
+            for device in self.facts["devices"].values():
+                device["state"] = "ok"
+
+
+@wrong("reservation", "WHF-702")
+class FailureForgetsTheBusy(HostDriver):
+    """It keeps what is busy in a list of its own, which a failed reading empties for a while."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.readings_to_trust = 0
+
+    def refresh(self) -> None:
+        try:
+            super().refresh()
+        except BackendError:
+            self.readings_to_trust = 2
+            raise
+        if self.readings_to_trust:
+            self.readings_to_trust -= 1
             for device in self.facts["devices"].values():
                 device["state"] = "ok"
