@@ -149,7 +149,8 @@ class FlavorSearch:
         ``claim`` allocates a candidate; if that is no longer free, the next candidate is tried.
         ``consumer`` is the consumer of the instance, as read. Raises NoCandidates if no candidate
         is free, or if other consumers have taken all candidates; ConcurrentUpdate if the
-        ``consumer`` has changed since it was read; and the errors of a search.
+        ``consumer`` has changed since it was read; AllocationRefused if the flavor is disabled; and
+        the errors of a search.
         """
         if flavor.disabled:
             raise AllocationRefused(

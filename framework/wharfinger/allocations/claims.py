@@ -129,11 +129,11 @@ class AllocationClaims:
     ) -> Claimed:
         """Allocate the resources of a flavor to an instance, on a node that ``suits``.
 
-        Without a ``uuid``, create a new instance. If the instance exists and is claimed, change
-        nothing; if its claim was interrupted, complete the claim. Raises NoCandidates,
-        InvalidRequest and DeviceProfileError, after which a new instance does not exist; and
-        AllocationRefused if the instance has another flavor, project or user, or is being
-        released, or if another consumer has the uuid.
+        Return the instance with its allocations. Without a ``uuid``, create a new instance. If the
+        instance exists and is claimed, change nothing; if its claim was interrupted, complete the
+        claim. Raises NoCandidates, InvalidRequest and DeviceProfileError, after which a new
+        instance does not exist; and AllocationRefused if the instance has another flavor, project
+        or user, or is being released, or if another consumer has the uuid.
         """
         # Read the consumer before the row: an instance has a row before it has allocations.
         held = (
@@ -496,7 +496,10 @@ class AllocationClaims:
             )
 
     def _claim(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Allocate for an instance unless it has allocations; put the instance on their node."""
+        """Allocate for an instance unless it has allocations; put the instance on their node.
+
+        Raises AllocationRefused if the allocations of an interrupted claim do not match the flavor.
+        """
         instance, held = attempt.instance, attempt.held
         if held.allocations:  # an interrupted claim
             allocations, node = held.allocations, self.where(held.allocations)

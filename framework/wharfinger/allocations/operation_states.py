@@ -25,7 +25,8 @@ _R = TypeVar("_R")
 def with_retries(work: Callable[_P, _R]) -> Callable[_P, _R]:
     """Decorate a method to retry after concurrent changes, and to wait for claims in progress.
 
-    The two have separate limits: a wait for a claim does not count as an attempt.
+    The two have separate limits, after which the error is raised: a wait for a claim does not count
+    as an attempt.
     """
     when_saved = retry_on(ClaimedAnew, ConcurrentSave, ConcurrentUpdate, wait=_WAIT)
     while_claimed = retry_on(BeingClaimed, attempts=20, wait=_WAIT)

@@ -109,7 +109,7 @@ def _enter(
     scope: Sequence[str],
     wanted: Mapping[str, str | None],
 ) -> DeviceJob:
-    """Store the new job; raise JobRefused if another job of the device is unfinished.
+    """Store and return the new job; raise JobRefused if another job of the device is unfinished.
 
     ``scope`` are the uuids of the device's providers.
     """
@@ -198,7 +198,10 @@ class _Work:
     is_ours: bool = True
 
     def do(self, wait_for_idle: float) -> DeviceJob:
-        """Reserve the device, wait until it is idle, load the image, and release the device."""
+        """Reserve the device, wait for it to be idle, load the image, and release the device.
+
+        Return the finished job. Raises the errors of ``program``.
+        """
         try:
             self._reserve()
             self._await_idle(wait_for_idle)

@@ -136,7 +136,7 @@ class PlacementClient:
     # Names.
 
     def list_traits(self, names: Iterable[str]) -> frozenset[str]:
-        """Return those of the traits that the server knows."""
+        """Return the traits among ``names`` that the server knows."""
         return self._find_traits(f"in:{','.join(sorted(names))}")
 
     def find_traits(self, prefix: str) -> frozenset[str]:

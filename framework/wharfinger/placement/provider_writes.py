@@ -29,7 +29,7 @@ class ProviderWrites:
     def create_provider(
         self, uuid: str, name: str, parent_uuid: str | None
     ) -> model.ProviderSummary:
-        """Create a provider without inventories, traits and aggregates."""
+        """Create and return a provider without inventories, traits and aggregates."""
         body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent_uuid}
         return self._client.send(
             "POST", "/resource_providers", body, model.ProviderSummary, subject=name
@@ -52,15 +52,15 @@ class ProviderWrites:
     def set_inventories(
         self, uuid: str, generation: int, inventories: Mapping[str, Inventory]
     ) -> int:
-        """Replace a provider's inventories."""
+        """Replace a provider's inventories; return the new generation."""
         return self._replace(uuid, generation, "inventories", inventories)
 
     def set_traits(self, uuid: str, generation: int, traits: Iterable[str]) -> int:
-        """Replace a provider's traits."""
+        """Replace a provider's traits; return the new generation."""
         return self._replace(uuid, generation, "traits", sorted(traits))
 
     def set_aggregates(self, uuid: str, generation: int, aggregates: Iterable[str]) -> int:
-        """Replace a provider's aggregates."""
+        """Replace a provider's aggregates; return the new generation."""
         return self._replace(uuid, generation, "aggregates", sorted(aggregates))
 
     def reshape(

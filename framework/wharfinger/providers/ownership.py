@@ -137,7 +137,7 @@ def without_lost(record: Record, live: Provider | None, publisher: Publisher) ->
 
 
 def other_instances(traits: Iterable[str], publisher: Publisher) -> frozenset[str]:
-    """Return the instance traits of other instances; none if our own is also among the traits."""
+    """Return the instance traits of other instances; an empty set if our own is also there."""
     marks = frozenset(filter(is_instance_trait, traits))
     return frozenset() if marks & publisher.traits else marks
 

@@ -154,10 +154,10 @@ class ProviderTree:
             return self.get_provider_uuids(self._find(name_or_uuid).provider.root_uuid)
 
     def populate_from_iterable(self, provider_dicts: Iterable[Mapping[str, Any]]) -> None:
-        """Add providers, or replace those with the same uuids.
+        """Add providers, and replace the providers that have the same uuids.
 
         A dict has ``name`` and ``uuid``, and may have ``generation`` and ``parent_provider_uuid``.
-        A replaced provider loses its contents, and those descendants that are not in the argument.
+        A replaced provider loses its contents, and the descendants that are not in the argument.
         Raises ValueError, without a change of the tree, if a parent is neither in the tree nor in
         the argument.
         """

@@ -46,8 +46,8 @@ def plan_trees(
     ``desired`` has parents before children. ``live`` has the providers of these trees in Placement,
     and ``records`` our records of them, both by uuid. The other arguments contain uuids:
 
-    - ``allocated``: providers that have allocations, among those that are absent, are adopted or
-      change their owner;
+    - ``allocated``: providers that have allocations, and are absent, are to be adopted, or change
+      their owner;
     - ``held``: providers that are fully reserved, whatever the driver reports;
     - ``detached``: children that stay roots, although the driver wants them below a root.
 
@@ -172,7 +172,7 @@ def _absent(draft: TreeDraft) -> dict[str, Provider]:
 
 
 def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str]) -> None:
-    """Plan the desired providers, except those that may not be published or have to wait.
+    """Plan the desired providers, except providers that may not be published or have to wait.
 
     ``leaving`` are the names of absent providers. ``aside`` are the uuids of providers that get
     their uuid as a temporary name.

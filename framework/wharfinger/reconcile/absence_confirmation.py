@@ -89,8 +89,8 @@ class Availability:
         """Ask the driver for the provider and its node; return the name of the one that exists.
 
         Return None if it has neither. Do not ask for a node if another listed node has its name:
-        the driver would answer for that one, so the node counts as gone. Raises BackendError and
-        PlacementError.
+        the driver would answer for the listed node, so the other node counts as gone. Raises
+        BackendError and PlacementError.
         """
         driver, root = self.driver, provider.root_uuid
         if root not in listed:

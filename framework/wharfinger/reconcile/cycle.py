@@ -408,7 +408,7 @@ class Reconciler:
         *,
         restrict: Callable[[CycleState, Plan], tuple[CycleState, Plan]] | None = None,
     ) -> CycleResult:
-        """Plan and apply. Then repeat both for trees that could not be written, up to a limit.
+        """Plan and apply; repeat both, up to a limit, for trees that could not be written.
 
         After half of ``down_time``, a conflict ends the cycle: another process may have published
         newer facts about the nodes. The next cycle lists the nodes again.

@@ -48,7 +48,7 @@ AllocationsOf = Callable[[Iterable[str]], Allocations]
 
 @dataclass(slots=True)
 class _Answers:
-    """Answers of the driver so far. The fields have the meaning of those of CycleState."""
+    """Answers of the driver so far. The fields mean the same as in CycleState."""
 
     roots: dict[str, str] = field(default_factory=dict)
     desired: dict[str, DesiredProvider] = field(default_factory=dict)
@@ -335,7 +335,10 @@ def _update(
     allocations: Callable[[], Allocations],
     migrations: Sequence[Migration],
 ) -> tuple[Allocations, Allocations] | None:
-    """Let the driver edit the tree; return the allocations before and after if it reshapes."""
+    """Let the driver edit the tree; return the allocations before and after if it reshapes.
+
+    Raises BackendError if the driver may not raise ReshapeNeeded, or raises it twice.
+    """
     moves = {"migrations": list(migrations)} if takes_migrations(type(driver)) else {}
     reshape: tuple[Allocations, Allocations] | None = None
     within = set(tree.get_provider_uuids())
@@ -377,7 +380,7 @@ def _check(
 ) -> list[DesiredProvider]:
     """Return the desired providers; raise InvalidTree if another node has a name or uuid of them.
 
-    ``taken`` has the names and uuids of earlier nodes; those of this node are added.
+    ``taken`` has the names and uuids of earlier nodes; the names and uuids of this node are added.
     """
     if not tree.exists(node):
         raise InvalidTree(

@@ -112,7 +112,7 @@ class LookUp:
         return replace(state, kept=kept, other_problems=(*state.other_problems, *asked.problems))
 
     def _functions(self, state: CycleState) -> CycleState:
-        """Add to desired devices the traits of the functions that jobs have loaded into them."""
+        """Return the state in which devices have the traits of the functions that jobs loaded."""
         if not state.functions:
             return state
         our_trait = ownership.instance_trait(self._publisher.instance)
@@ -123,7 +123,7 @@ class LookUp:
         return replace(state, desired=desired, records=records, superseded=superseded)
 
     def _nodes_of_others(self, state: CycleState) -> CycleState:
-        """Find new nodes, nodes to take over, and nodes that other hosts have taken over."""
+        """Return the state with the nodes that are new, to take over, or on another host now."""
         live = state.live
         # Block the tree to which a provider with a damaged record belongs or moves.
         damaged = self._store.damaged.keys() & state.desired.keys()
@@ -219,7 +219,7 @@ class LookUp:
         }
 
     def _blocked_roots(self, state: CycleState) -> CycleState:
-        """Add a problem for each root that another program probably could not delete.
+        """Return the state with a problem for each root whose deletion has probably failed.
 
         nova deletes the children before the root. A child with allocations stays, and so the root
         stays, too. In Placement, this is visible only by the missing other children of ours.
@@ -258,7 +258,7 @@ class LookUp:
         return replace(state, other_problems=(*state.other_problems, *problems))
 
     def _reservations(self, state: CycleState) -> CycleState:
-        """Find which stored reservations continue, and which change their phase or end."""
+        """Return the state with the reservations that continue, change their phase or end."""
         problems: list[WharfingerError] = []
         rows = state.reservations
         rows = {**rows, **self._reservations_without_record(state)}
@@ -342,7 +342,7 @@ class LookUp:
         return found & state.desired.keys()
 
     def _names(self, state: CycleState) -> CycleState:
-        """Find the providers in Placement that have a name which a planned provider needs."""
+        """Return the state with the providers that already have the names of planned providers."""
         new = {
             wanted.provider.name: wanted.provider.root_uuid
             for uuid, wanted in state.desired.items()
@@ -377,9 +377,9 @@ class LookUp:
         return replace(state, name_owners=found)
 
     def _removals(self, state: CycleState) -> CycleState:
-        """Find allocations and unknown children of absent providers, which decide on their removal.
+        """Return the state with the allocations and unknown children that decide on removals.
 
-        Also find the allocations of providers that change their owner, and of providers to adopt,
+        Also add the allocations of providers that change their owner, and of providers to adopt,
         whose full reservation may come from an allocation.
         """
         due = [

@@ -142,7 +142,7 @@ class LostAllocations:
     def _reservations(
         self, state: CycleState, uuid: str, claimed: ClaimedInstance
     ) -> Iterator[Reservation]:
-        """Yield new reservations of those of our providers from which an instance lost allocations.
+        """Yield new reservations of our providers from which an instance lost allocations.
 
         Providers that are already reserved for this loss are left out.
         """

@@ -155,7 +155,7 @@ class Reservations:
         expected_end: datetime | None = None,
         uuid: str | None = None,
     ) -> Reservation:
-        """Reserve a provider fully, even if it has allocations.
+        """Reserve a provider fully, even if it has allocations; return the reservation.
 
         Only ``release`` for this holder and ``release_one`` end the reservation; ``expected_end``
         is for display. A caller that has to know the uuid of the reservation even after a failure
@@ -254,7 +254,7 @@ class Reservations:
     # Releases of consumers.
 
     def before_release(self, consumer_uuid: str, providers: Iterable[str]) -> None:
-        """Before a consumer releases providers, reserve those that their drivers clean afterwards.
+        """Before a release, reserve each of the ``providers`` that its driver cleans afterwards.
 
         Call ``after_release`` when the allocations are deleted, or ``cancel_release`` if they stay.
         """
@@ -389,7 +389,7 @@ class Reservations:
     # One provider.
 
     def _reserve(self, provider: ProviderSummary, **values: Any) -> Reservation:
-        """Store a new reservation of a provider, and reserve the provider fully."""
+        """Store and return a new reservation of a provider, and reserve the provider fully."""
         held, is_written = self._create(provider, **values)
         if not is_written:
             self._fill(provider)
@@ -461,7 +461,10 @@ class Reservations:
 
     @retry_on(*_CONFLICTS)
     def _end(self, uuid: str, provider: ProviderSummary) -> tuple[str, ...]:
-        """End a reservation; return the reasons why the provider is still reserved, as texts."""
+        """End a reservation; return the reasons why the provider is still reserved, as texts.
+
+        Raises ObjectNotFound if the reservation has already ended.
+        """
         try:
             stored = self._read(provider)
         except NotFound:
@@ -628,7 +631,7 @@ class Reservations:
         )
 
     def _cleaned(self, uuids: Iterable[str]) -> list[ProviderSummary]:
-        """Return those of the providers that their drivers clean after a release.
+        """Return each provider with one of these uuids that its driver cleans after a release.
 
         A record counts whatever host it names: an old release that takes a node over changes the
         host in the node's row before it changes the host in the records.

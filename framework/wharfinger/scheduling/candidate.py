@@ -26,7 +26,7 @@ class Candidate:
     def sources(self, suffix: str) -> Iterable[str]:
         """Return the uuids of the providers that serve a group.
 
-        Without mappings, return those of all groups.
+        Without mappings, return the providers of all groups.
         """
         return self.mappings[suffix] if self.mappings else self.allocations
 

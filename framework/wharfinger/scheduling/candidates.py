@@ -41,8 +41,8 @@ class Candidates:
     """The candidates found, in Placement's order.
 
     ``dropped`` counts the candidates that each filter refused, by name of the filter.
-    "group_policy" in it counts those that break the group policy, where Placement cannot apply the
-    policy itself.
+    "group_policy" in it counts candidates that break the group policy, where Placement cannot apply
+    the policy itself.
     """
 
     candidates: tuple[Candidate, ...]

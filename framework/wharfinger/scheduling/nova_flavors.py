@@ -106,7 +106,7 @@ def _moved(
 ) -> dict[str, str]:
     """Return the extra specs that move each contested class into a new group with a suffix.
 
-    Each new group forbids the traits that the group without a suffix forbids, since those apply to
+    Each new group forbids the traits that the group without a suffix forbids, since they apply to
     all its providers. Raises InvalidRequest if the move would change the request.
     """
     stays = len(group.resources) > len(contested)

@@ -104,7 +104,7 @@ def details(
 
 
 def reserved(context: Context) -> list[Reserved]:
-    """Return all reservations: first those in the database, then those that drivers report.
+    """Return all reservations: first from the database, then as drivers report them.
 
     It takes two SQL statements. Raises ObjectError, StateError.
     """
@@ -220,7 +220,7 @@ def _reserved_by_others(
 ) -> tuple[dict[str, frozenset[str]], set[str]]:
     """Return, by uuid, the classes that are fully reserved, but not by a driver instance.
 
-    Also return the uuids of those providers of which a driver instance publishes such a class.
+    Also return the uuids of the providers of which a driver instance publishes such a class.
     """
     releasable = set()
     others = {uuid: full_reservation.foreign(live, Record()) for uuid, live in inventories.items()}

@@ -102,7 +102,7 @@ class Claims:
         self.host: Final = host
 
     def instance_claim(self, instance: Instance, node: str) -> Claim:
-        """Put an instance, with its flavor, on a node of this host.
+        """Put an instance, with its flavor, on a node of this host; return the claim.
 
         The instance may be on this node already. For an instance on another node, raise
         ClaimRefused: it needs ``move_claim``.
@@ -133,9 +133,9 @@ class Claims:
     ) -> Claim:
         """Claim a node of this host for an instance that moves there and has ``new_flavor`` there.
 
-        The instance counts in the usage of both nodes until one of the two claims is dropped.
-        Without a ``migration``, begin a new one of ``migration_type``. If the node disappears
-        meanwhile, the new migration fails, but a given ``migration`` continues.
+        Return the claim. The instance counts in the usage of both nodes until one of the two claims
+        is dropped. Without a ``migration``, begin a new one of ``migration_type``. If the node
+        disappears meanwhile, the new migration fails, but a given ``migration`` continues.
         """
         self._check_node(node)
         is_new = migration is None

@@ -239,7 +239,7 @@ def _figures_of(row: ComputeNode) -> _Figures | None:
 
 
 def _set(row: ComputeNode, figures: _Figures, before: _Figures | None = None) -> None:
-    """Set those figures of a row that differ from the figures ``before``; without them, set all."""
+    """Set the figures of a row that differ from ``before``; without ``before``, set all."""
     for name, value in figures._asdict().items():
         if before is None or getattr(before, name) != value:
             is_devices = name == "pci_stats" and value is not None
