@@ -53,6 +53,8 @@ class Cyborg(OpenStackService):
     Placement must already have a root provider with the name of each host. The first host has the
     devices ``hardware``, and is the default host of the methods. The agents report during the
     set-up, then at each ``discover``, and every ``reports_every`` seconds if that is set.
+
+    The methods raise LabError if Cyborg answers with an error, or if they wait too long.
     """
 
     name = "cyborg"
@@ -99,7 +101,7 @@ class Cyborg(OpenStackService):
         return described
 
     def deployable(self, bus: str, name: str = "r0", host: str | None = None) -> dict[str, Any]:
-        """Return one deployable of a device as Cyborg's API shows it."""
+        """Return one deployable of a device as Cyborg's API shows it; raise LabError if missing."""
         named = f"{host or self.host}_{bus}_{name}"
         for described in self.deployables():
             if described["name"] == named:
@@ -228,7 +230,7 @@ class Cyborg(OpenStackService):
         return uuid
 
     def programmed(self, bus: str, host: str | None = None) -> str | None:
-        """Return the uuid of the image that the simulated device has; None before the first."""
+        """Return the uuid of the device's image; None if it has never been programmed."""
         with suppress(FileNotFoundError):
             return (self.directory / "holds" / self._device(bus, host)).read_text()
         return None
@@ -242,7 +244,7 @@ class Cyborg(OpenStackService):
         ]
 
     def underway(self, bus: str, host: str | None = None) -> list[dict[str, Any]]:
-        """Return the starts of those programmings of a device that have not ended."""
+        """Return the starts of those programmings of a device that are in progress now."""
         events = self.programmings(bus, host)
         over = {event["programming"] for event in events if event["event"] == "end"}
         return [

@@ -65,7 +65,7 @@ def _read(name: str) -> Any:
 
 
 class LabDriver(FPGADriver):  # type: ignore[misc]
-    """Cyborg's driver for the devices of one host; by default, of the agent being created."""
+    """Cyborg's driver for the devices of one host; by default, of the agent that is set up now."""
 
     VENDOR = "lab"
 
@@ -77,7 +77,10 @@ class LabDriver(FPGADriver):  # type: ignore[misc]
         return [self._describe(device) for device in self._devices()]
 
     def program(self, controlpath_id: Mapping[str, Any], image: str) -> bool:
-        """Simulate loading an image file into a device; return whether it succeeds."""
+        """Simulate loading an image file into a device, with the result that ``programming`` says.
+
+        Return whether it succeeds, or raise RuntimeError.
+        """
         bus = controlpath_id["cpid_info"]["bus"]
         (device,) = (device for device in self._devices() if device["bus"] == bus)
         facts = {"host": self._host, "bus": bus, "image": Path(image).name[:_UUID]}

@@ -109,7 +109,7 @@ class CyborgHarness(ServiceHarness):
         self._have_hardware(*(had for had in self._cyborg.hardware() if _thing(had) != thing))
 
     def put_back(self, thing: str) -> None:
-        """Add a removed FPGA again. Its uuids in Cyborg are new; that of its provider is not."""
+        """Add a removed FPGA again, with new uuids in Cyborg and the old uuid of its provider."""
         self._have_hardware(*self._cyborg.hardware(), self._removed.pop(thing))
 
     def make_busy(self, thing: str) -> None:
@@ -162,7 +162,7 @@ class CyborgHarness(ServiceHarness):
         self._wait_until_bound(thing, request)
 
     def image(self, thing: str) -> tuple[str, str]:
-        """Create an image in Glance with a function that no device has had; return both."""
+        """Create an image in Glance with a new function; return its uuid and the function."""
         function = next(self._functions)
         image = self._cyborg.create_image(function)
         self._images[image] = function
@@ -171,7 +171,7 @@ class CyborgHarness(ServiceHarness):
     def _end_binding(self, thing: str) -> None:
         """Free a busy thing whose provider is gone from Placement.
 
-        Create the provider for that time, since Cyborg needs it to end a binding.
+        Create the provider before and delete it after that: Cyborg needs it to end a binding.
         """
         provider = str(self._described(thing)["rp_uuid"])
         self.placement.client.create_provider(provider, thing, _ROOT)

@@ -195,7 +195,7 @@ def install_hardware(directory: Path) -> None:
 
 
 def configure(directory: Path, port: int) -> None:
-    """Configure Cyborg with the options of this module, and those of ``directory`` over them."""
+    """Configure Cyborg with the options of this module; `cyborg.conf` overrides them."""
     for name, template in {
         "defaults.conf": _DEFAULTS,
         "api-paste.ini": _PIPELINE,
@@ -275,19 +275,19 @@ class Control:
             try:
                 self._agents[host].report()
             except Exception as error:
-                LOG.exception("No report of %s", host)
+                LOG.exception("The agent of %s cannot report its devices", host)
                 start_response("500 No Report", [])
                 return [f"{type(error).__name__}: {error}".encode()]
         start_response("200 OK", [])
         return []
 
     def report(self) -> None:
-        """Let each agent report; log an error and go on."""
+        """Let each agent report. If a report fails, log the error, and go on."""
         for host, agent in self._agents.items():
             try:
                 agent.report()
             except Exception:
-                LOG.exception("No report of %s", host)
+                LOG.exception("The agent of %s cannot report its devices", host)
 
     def report_every(self, seconds: float) -> None:
         """Let all agents report at this interval for ever."""

@@ -99,7 +99,7 @@ class Daemon(fixtures.Fixture):
             raise cause from None
 
     def stop(self, by: signal.Signals | None = None) -> None:
-        """Stop the server before the clean-up, with this signal. Its directory stays."""
+        """Stop the server before the clean-up, with the signal ``by``. Its directory stays."""
         self._stopped = True
         self.process.send_signal(by or self.ended_by)
         self.process.wait(TIMEOUT)
@@ -145,7 +145,7 @@ class Daemon(fixtures.Fixture):
             raise LabError(self._tell(f"{command[0]} failed with {process.returncode}"))
 
     def start(self, *command: str) -> None:
-        """Start the server, and return when it is ready."""
+        """Start the server, and return when it is ready; raise LabError if it does not start."""
         self._command, self._stopped = command, False
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
             listener.bind("")  # the kernel chooses a name outside of the file system
@@ -180,7 +180,7 @@ class Daemon(fixtures.Fixture):
             )
 
     def _gets_ready(self, listener: socket.socket) -> bool:
-        """Wait until the server reports that it is ready, or ends; return whether it is ready."""
+        """Wait until the server is ready, ends, or takes too long; return whether it is ready."""
         end = os.pidfd_open(self.process.pid)
         try:
             with selectors.DefaultSelector() as selector:

@@ -79,7 +79,7 @@ class Ironic(OpenStackService):
         self._succeed("PUT", path, {"target": target, **body})
 
     def make_available(self, *uuids: str) -> None:
-        """Power enrolled nodes off, and let Ironic clean them and make them available."""
+        """Power enrolled nodes off, let Ironic clean them, and wait until they are available."""
         for uuid in uuids:
             self.provision(uuid, "manage")
         for uuid in uuids:
@@ -113,7 +113,7 @@ class Ironic(OpenStackService):
         (self.directory / "go" / uuid).touch()
 
     def clear_goes(self) -> None:
-        """Cancel the calls of ``go`` for nodes that have not continued since."""
+        """Cancel earlier calls of ``go``, except for nodes that have continued."""
         for go in (self.directory / "go").iterdir():
             go.unlink()
 
@@ -121,7 +121,8 @@ class Ironic(OpenStackService):
         """Wait until a node is in this provision state; return the node.
 
         Unless the state ends in -ing, also wait until Ironic has unlocked the node, so that it
-        accepts the next request. Raise LabError with Ironic's error if the node fails.
+        accepts the next request. Raise LabError with Ironic's error if the node fails, or does not
+        reach the state in time.
         """
 
         def arrived(node: Mapping[str, Any]) -> bool:

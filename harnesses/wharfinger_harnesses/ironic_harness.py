@@ -52,7 +52,7 @@ class IronicHarness(ServiceHarness):
         self._numbered = 0
 
     def start(self) -> None:
-        """Start an Ironic, which takes seconds, and create the node that others are copies of."""
+        """Start an Ironic, which takes seconds, and create a node; all other nodes are copies."""
         self._ironic = Ironic()
         self._serve(self._ironic)
         node = self._ironic.create_node(None)
@@ -128,7 +128,7 @@ timeout = {_TIMEOUT}
         self._ironic.rows.write(self._removed.pop(thing), [{"updated_at": now}])
 
     def make_busy(self, thing: str) -> None:
-        """Start the cleaning of a node, which does not end before ``make_free``."""
+        """Let Ironic begin to clean a node; the cleaning does not end before ``make_free``."""
         self._ironic.provision(thing, "manage")
         self._ironic.wait_for(thing, "manageable")
         self._ironic.provision(thing, "provide")

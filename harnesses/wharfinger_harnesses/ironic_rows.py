@@ -51,7 +51,7 @@ class Rows:
             )
 
     def write(self, row: Row, nodes: Sequence[Mapping[str, Any]]) -> None:
-        """Insert a copy of a node for each of ``nodes``, which has the columns that differ."""
+        """Insert a copy of ``row`` for each item of ``nodes``, with the item's columns replaced."""
         if nodes:
             with self._engine.begin() as connection:
                 connection.execute(insert(self._nodes), [{**row.columns, **node} for node in nodes])

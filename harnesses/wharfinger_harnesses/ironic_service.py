@@ -109,7 +109,7 @@ def load_hardware() -> None:
 
 
 def configure(directory: Path, port: int) -> None:
-    """Configure Ironic with the options of this module, and those of ``directory`` over them."""
+    """Configure Ironic with the options of this module; `ironic.conf` overrides them."""
     defaults = directory / "defaults.conf"
     defaults.write_text(_DEFAULTS.format(directory=directory))
     files = [path for path in (defaults, directory / "ironic.conf") if path.exists()]

@@ -86,7 +86,10 @@ class Gpu:
 
 
 def host_xml(gpus: Iterable[Gpu], domains: Mapping[str, Iterable[str]]) -> str:
-    """Return the XML of a host with these GPUs, and with the mdevs of each domain by its uuid."""
+    """Return the XML of a host with these GPUs and domains.
+
+    ``domains`` has the mdevs of each domain, by the uuid of the domain.
+    """
     return (
         f"<node><cpu><mhz>2900</mhz><model>x86</model><active>{CPUS}</active>"
         f"<nodes>1</nodes><sockets>1</sockets><cores>{CPUS}</cores><threads>1</threads></cpu>"

@@ -65,7 +65,7 @@ class Snapshot:
 
 
 class Accelerators:
-    """All accelerators; if a request fails, the data of the last successful one stay.
+    """All accelerators; if a request fails, the last complete snapshot stays.
 
     A mark consists of the id of this object and the number of the last list request. ``seen`` has
     the uuids of all deployables that this process has read, by provider uuid.
@@ -82,7 +82,7 @@ class Accelerators:
         self.snapshot = Snapshot()
 
     def refresh(self) -> None:
-        """Read all accelerators. Raises BackendError if the list may be incomplete."""
+        """Read all accelerators. Raises BackendError if a request fails or returns none."""
         started = monotonic()
         try:
             snapshot = self._read()
@@ -103,8 +103,8 @@ class Accelerators:
     def changed_since(self, mark: str) -> tuple[set[str], str]:
         """Return the uuids of the providers that have changed since a mark, and the next mark.
 
-        It reads all accelerators again unless the last list request was a short time ago. Raises
-        BackendError.
+        For a mark of another process, return all providers. Read all accelerators again unless the
+        last list request was a short time ago. Raises BackendError.
         """
         if monotonic() >= self._pause_ends:
             self.refresh()

@@ -151,8 +151,8 @@ class Cyborg:
         """Load an image into a deployable; Cyborg answers when the device has the image.
 
         Raises ProgrammingRefused, ProgrammingFailed, and BackendError if the result is unknown. A
-        4xx means that the request was refused, for example because Glance does not have the image:
-        no driver in Cyborg raises such an error after it has started (seen in Cyborg 17).
+        4xx, except 408, means that Cyborg refused the request, for example because Glance does not
+        have the image: no driver in Cyborg 17 raises such an error after it has begun to program.
         """
         operation = f"programming {deployable.name}"
         path = f"/deployables/{deployable.uuid}/program"

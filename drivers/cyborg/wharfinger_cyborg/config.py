@@ -46,8 +46,8 @@ OPTIONS: Final = (
 class CyborgSection:
     """The validated options of a driver instance, without keystoneauth's options.
 
-    ``credentials`` is the name of the section with the credentials: this section, or the one that
-    auth_section names. ``program_timeout`` is in seconds.
+    ``credentials`` is the name of the section with the credentials: this section, or the section
+    that auth_section names. ``program_timeout`` is in seconds.
     """
 
     name: str

@@ -52,7 +52,7 @@ class Deployable(msgspec.Struct, frozen=True):
 
     @property
     def traits(self) -> frozenset[str]:
-        """Return the traits of the provider; raises ValueError if Placement would refuse one."""
+        """Return the traits of the provider; raises ValueError if Placement rejects a trait."""
         given = (value for key, value in self._attributes() if key.startswith(_TRAIT))
         return frozenset(map(check_trait, given))
 

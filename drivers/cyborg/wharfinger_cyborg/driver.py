@@ -50,7 +50,7 @@ class CyborgDriver(ComputeDriver):
 
     @classmethod
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> list[str]:
-        """Return the section that auth_section names, if it names one."""
+        """Return the name of the section that auth_section names, if it is set."""
         credentials = CyborgSection.read(conf, name).credentials
         return [credentials] if credentials != name else []
 
@@ -60,7 +60,10 @@ class CyborgDriver(ComputeDriver):
         self._accelerators = Accelerators(self._cyborg, self.name)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """Return the hosts that have devices; raises BackendError if Cyborg lists none."""
+        """Return the hosts that have devices; with ``refresh``, read all accelerators first.
+
+        Raises BackendError, also if Cyborg lists no accelerators.
+        """
         accelerators = self._connected()
         if refresh:
             accelerators.refresh()
@@ -93,7 +96,7 @@ class CyborgDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Overlay or publish the host's accelerators, and reserve those that Cyborg is binding.
+        """Overlay or publish the host's accelerators; reserve devices that Cyborg is binding.
 
         While Cyborg binds a part of a device to an instance of nova, it may program the device. No
         other consumer may then get the rest of the device.
@@ -146,7 +149,7 @@ class CyborgDriver(ComputeDriver):
             self._host_by_provider[uuid] = nodename
 
     def get_problems(self) -> list[str]:
-        """Return why deployables are not published or overlaid, one message for each."""
+        """Return one message for each deployable that is not published or not overlaid."""
         snapshot = self._connected().snapshot
         is_overlay = self._section.publish is PublishingMode.OVERLAY
         why = self._not_overlaid if is_overlay else self._not_published
@@ -174,7 +177,7 @@ class CyborgDriver(ComputeDriver):
         return self._unpublished.get(uuid)
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        """Return the hosts with changed deployables, and the next mark.
+        """Return the hosts whose deployables have changed since a mark, and the next mark.
 
         Cyborg can only list all deployables. The driver spends at most a tenth of the time on such
         lists: the slower Cyborg answers, the longer it waits before the next one.
@@ -197,8 +200,8 @@ class CyborgDriver(ComputeDriver):
     def current_function(self, provider_uuid: str) -> str | None:
         """Return the function that Cyborg's agent found; most of Cyborg's drivers report none.
 
-        Cyborg does not report when its agent found the function. So if this process has programmed
-        the device, it does not trust the value. Raises BackendError if the function is unknown.
+        Raises BackendError if Cyborg reports none, or if this process has programmed the device:
+        Cyborg does not report when its agent found the function.
         """
         deployable = self._deployable(provider_uuid)
         operation = f"looking for the function of {deployable.name}"

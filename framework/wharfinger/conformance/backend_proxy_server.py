@@ -63,7 +63,8 @@ _OWN_ANSWERS: Final = {
 class Relay(ThreadingHTTPServer):
     """Listens on a free port for calls to ``backend``, which is "host:port".
 
-    Each call asks ``fate``, in a thread of its own, with its method and path as one text.
+    Each call has a thread of its own. ``fate`` returns the fault of a call, which it gets as a text
+    such as "GET /v1/nodes".
     """
 
     request_queue_size = 128

@@ -56,7 +56,7 @@ class _Clock:
 
 
 class _Shift:
-    """The seconds by which the clocks are ahead, and the clocks, which the first use finds."""
+    """The clocks, empty until the first ``advance``, and the seconds by which they are ahead."""
 
     def __init__(self) -> None:
         self.seconds = 0

@@ -93,7 +93,7 @@ def is_quadratic(figures: Sequence[float], most: float, slack: float) -> bool:
 
 
 def takes_quadratic_time(times: Sequence[float]) -> bool:
-    """Return whether times, each with twice as many things as the last, grow quadratically.
+    """Return whether times grow quadratically, each with twice as many things as the one before.
 
     Only the last three times count.
     """

@@ -23,7 +23,7 @@ _KIT: Final = "the kit"
 
 
 class RunningCalls:
-    """Writes the calls to the driver and to the harness that are in progress to the page."""
+    """Writes to the page which calls to the driver and to the harness are in progress."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:

@@ -59,7 +59,7 @@ class Driving(Protocol):
         """
 
     def stop(self) -> None:
-        """Stop the driver, unless it does not run."""
+        """Stop the driver if it runs."""
 
 
 class Here:
@@ -82,7 +82,7 @@ class Here:
             return [str(error)]
 
     def stop(self) -> None:
-        """Stop the driver, unless it does not run."""
+        """Stop the driver if it runs."""
         publishing, self._publishing = self._publishing, None
         if publishing is not None:
             publishing.stop()
@@ -154,7 +154,7 @@ class Reference:
 
     @property
     def fewer_steps(self) -> int:
-        """Return the number of steps that are enough: all, or half of them for a slow harness."""
+        """Return the number of steps to play: all, or half of them for a slow harness."""
         count = len(self.steps)
         return count // 2 if self.is_slow else count
 
@@ -245,9 +245,9 @@ class History:
         self._feeds = subject.capabilities.supports("change_feed")
 
     def play(self, first: int | None = None) -> Reference:
-        """Play all steps, or the ``first`` ones; raise Violation if the reference differs.
+        """Play all steps, or only this number of ``first`` steps; return the result.
 
-        Return the steps and the contents of this play.
+        Raise Violation if the contents of Placement differ from those of the reference.
         """
         harness = self._subject.harness
         with self._waiting():
@@ -316,14 +316,14 @@ class History:
         return len(self._subject.harness.calls) > case.at
 
     def meet(self, case: Case) -> None:
-        """Act on a fault that was just met: release the call if it hangs."""
+        """Release the call of a case if it hangs; to be called when it has met the fault."""
         if case.fault is Fault.HANG:
             self._subject.harness.expect()
 
     # Cycles.
 
     def _cycle(self, cycle_type: str, case: Case | None) -> None:
-        """Run a cycle, which meets the fault of a case unless an earlier one has.
+        """Run a cycle, which meets the fault of a case unless an earlier cycle has met it.
 
         Keep the problems of the cycle. Deliver a late answer if the driver waits for it.
         """
@@ -372,10 +372,10 @@ class History:
         time.sleep(_TAKES_IN)
 
     def _polls(self, number: int, case: Case | None) -> Contents:
-        """Poll until Placement has the change; return its contents then.
+        """Poll until Placement has the change of this step; return the contents of Placement.
 
-        In the reference any change counts. Return nothing if the feed names none in time, or if
-        there is no feed.
+        Raise Violation if polls do not bring the change in time. In the reference, any change
+        counts; return {} if no change comes in time. Return {} also without a feed.
         """
         if not self._feeds:
             return {}
@@ -405,7 +405,7 @@ class History:
     def _wanted(self, number: int) -> Contents:
         """Return the providers that polls changed in this step of the reference.
 
-        Return none if a poll may get a stale answer: the feed need not name the change then.
+        Return no provider if a poll may get a stale answer: then the feed need not name a change.
         """
         if self._reference is None or Fault.STALE in self._faults:
             return {}
@@ -447,8 +447,8 @@ class History:
     def _see_kept(self, number: int, old: Contents, now: Contents) -> None:
         """Raise Violation if a provider is gone that the reference has throughout the step.
 
-        The same holds for a provider that is no longer reserved, if the reference has it reserved
-        throughout the step.
+        Raise it also if a provider is no longer reserved that the reference has reserved throughout
+        the step. ``old`` and ``now`` are the contents before and after a cycle of this play.
         """
         assert self._reference is not None
         all_the_while = (
@@ -471,8 +471,8 @@ class History:
 
         A fault is over one step after it, a late answer two. A step that differs gets more full
         cycles, since a driver may believe a change only when it has seen it several times. After
-        that, only the end of the history is compared. There are no more cycles after a late
-        answer: a driver that takes each answer for that of its next request must not catch up.
+        that, only the end of the history is compared. After a late answer, there are no such
+        cycles: a driver that takes each answer for that of its next request must not catch up.
         """
         if self._reference is None or self._is_slow or not self.met:
             return
@@ -500,7 +500,7 @@ class History:
         return difference(self._comparable(expected), now)
 
     def _comparable(self, contents: Contents) -> Contents:
-        """Return contents of the reference in the form of ``_alike``."""
+        """Return contents of the reference in the form that ``_alike`` gives those of this play."""
         if self._reference is None or self._reference.is_repeatable:
             return contents
         return _alike(contents, {})
@@ -637,11 +637,11 @@ def try_faults(
 def tries(
     subject: Subject, make: Make, queues: list[list[Case]], *, seconds: float, apart: int
 ) -> str:
-    """Play the history again and again, each time with other cases of the queues.
+    """Play the history repeatedly, each time with other cases of the queues.
 
     ``queues`` has the cases of each step. In one play, every ``apart``-th step meets a case;
     ``apart`` is at least two, for late answers three. If a play breaks the rule, each of its cases
-    is played alone, so that the Violation names the right one. With ``Subject.thorough`` every
+    is played alone, so that the Violation names the right case. With ``Subject.thorough`` every
     case is played alone.
 
     Start no play after ``seconds`` of processor time and of waiting for the harness, or after

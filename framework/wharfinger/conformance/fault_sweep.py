@@ -72,8 +72,8 @@ class Breaking:
         """Let each call meet the fault in turn: after a backend change, then as a driver starts.
 
         One thing is busy all the time, if the harness supports it. Raise Violation if a published
-        tree is neither that of before nor that of after the change. After a cycle that reports
-        success it has to be the new one. Raise NotShown if no fault has an effect.
+        tree is neither the tree before nor the tree after the change. After a cycle without a
+        problem, it has to be the new tree. Raise NotShown if no fault has an effect.
         """
         with self._subject.publishing() as publishing:
             publishing.settle()
@@ -145,7 +145,10 @@ class Breaking:
         return attempt
 
     def _while_changing(self, publishing: Publishing) -> None:
-        """Add a thing and make another busy, and let each call of the next cycle fail in turn."""
+        """Add a thing and make another thing busy; let each call of the next cycle fail in turn.
+
+        Raise Violation if a published tree is neither the old nor the new one.
+        """
         at: int | None = 0
         while at is not None:
             usual = self._subject.placement.contents()
@@ -177,7 +180,7 @@ class Breaking:
     def _each(
         self, cycle: Callable[[], CycleResult], kind: str, old: Contents, first: int = 0
     ) -> tuple[list[_Seen], int | None]:
-        """Run a cycle again and again; each time the next call fails, from the call ``first`` on.
+        """Run a cycle repeatedly; each time the next call fails, beginning with call ``first``.
 
         Stop when a cycle publishes something in spite of the fault, or has no more calls. Return
         the contents of Placement of each attempt, and the index of the next call or None.
@@ -195,13 +198,13 @@ class Breaking:
             seen += [_Seen(when, one) for one in hung]
             seen.append(_Seen(when, after, is_well=not attempt.failed))
             if attempt.call is None:
-                self._feel(attempts)
+                self._note_effect(attempts)
                 return seen, None
             if after != old:
                 return seen, at + 1
         raise NotShown(f"a cycle makes more than {_MOST} calls")
 
-    def _feel(self, attempts: Sequence[Attempt]) -> None:
+    def _note_effect(self, attempts: Sequence[Attempt]) -> None:
         """Note whether a fault had an effect. The last attempt has met none."""
         *broken, usual = attempts
         if self._fault is Fault.HANG:
@@ -249,7 +252,7 @@ def _remembered(
 ) -> dict[str, DesiredProvider]:
     """Return the providers that the driver describes without a new listing.
 
-    Skip nodes for which the driver raises. A provider that a description lacks is empty.
+    Skip nodes for which the driver raises. A provider that a description lacks counts as empty.
     """
     known = {**live, **as_contents(before)}
     found: dict[str, DesiredProvider] = {}

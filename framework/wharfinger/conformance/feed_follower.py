@@ -73,7 +73,7 @@ class Follower:
 
 
 class Changes:
-    """Changes things of the backend: makes them busy, or else changes their figures.
+    """Changes things of the backend: makes them busy or, if they cannot be, changes their figures.
 
     The caller changes each thing only once. Raise Unproven if the harness can do neither.
     """
@@ -104,7 +104,7 @@ class Changes:
 
 
 def soon(holds: Callable[[], bool], within: float, pause: float = 0.1) -> bool:
-    """Return whether a condition holds now or within some seconds; check it repeatedly."""
+    """Wait until a condition holds; return False if it does not hold within these seconds."""
     deadline = clock_shift.real_seconds() + within
     while not holds():
         if clock_shift.real_seconds() > deadline:

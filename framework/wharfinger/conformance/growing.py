@@ -16,11 +16,11 @@ _LONGEST: Final = 12.0
 
 
 def sizes(subject: Subject, *, least: int = 0, most: int, cheap: float = 2.0) -> Iterator[int]:
-    """Let the harness double its things again and again up to ``most``; yield each number.
+    """Let the harness double its things repeatedly, up to ``most``; yield each number of things.
 
-    End early after a size for which the harness and the caller took more than ``cheap`` seconds,
-    or if the harness cannot make more things. Raise NotShown if it cannot make ``least``. Time in
-    which the process waits for a processor does not count, so a busy machine does not end it.
+    End early after a number for which the harness and the caller took more than ``cheap`` seconds,
+    or if the harness cannot make more things. Raise NotShown if it cannot make ``least`` things.
+    Time in which the process waits for a processor does not count.
     """
     size = _FIRST
     while size < 2 * most:

@@ -98,13 +98,13 @@ class Harness(abc.ABC):
         """Restore the first state: no fault, and two or more things, none of them busy.
 
         The number of things is the same each time. Placement is empty before this call. Create the
-        providers there that the driver needs and does not publish itself. If there are more than
-        16 things, the kit removes the others before each rule, except the rule of many things.
+        providers there that the driver needs and does not publish itself. The kit keeps only the
+        first 16 things before each rule, except the rule of many things.
         """
 
     @abc.abstractmethod
     def configuration(self, instance: str) -> str:
-        """Return the sections of the driver's configuration file, [<instance>] first.
+        """Return the sections of the driver's configuration file; [<instance>] is the first.
 
         The text must stay valid until ``stop``.
         """
@@ -138,7 +138,7 @@ class Harness(abc.ABC):
         raise NotImplementedError
 
     def make_free(self, thing: str) -> None:
-        """Make a busy thing usable again: the repair, say, has ended."""
+        """Make a busy thing usable again, as after the end of a repair."""
         raise NotImplementedError
 
     @abc.abstractmethod
@@ -193,7 +193,9 @@ class Harness(abc.ABC):
         raise NotImplementedError
 
     def use(self, thing: str) -> None:
-        """Let an instance use a part of a thing. The thing's totals stay, and it is not busy.
+        """Let a consumer, such as an instance of nova, use a part of a thing.
+
+        The totals of the thing stay, and the thing is not busy.
 
         Before this call, the kit has allocated a part of the thing in Placement. Without this
         method, a driver passes that publishes only the part that is not in use.
@@ -213,15 +215,15 @@ class Harness(abc.ABC):
     # Methods for drivers with the capability in brackets.
 
     def use_old_layout(self) -> OldLayout:
-        """Let instances use a node whose inventory has to move, and return its old layout.
+        """Let consumers use a node whose inventory has to move, and return its old layout.
 
         The driver raises ReshapeNeeded when it finds this node (``reshape``).
         """
         raise NotImplementedError
 
     def image(self, thing: str) -> tuple[str, str]:
-        """Return the uuid of an image for a thing, and the function in it (``programming``).
+        """Return the uuid of an image for a thing, and the function of the image (``programming``).
 
-        The thing does not have this function yet.
+        The thing must not have this function yet.
         """
         raise NotImplementedError

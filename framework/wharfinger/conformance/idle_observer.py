@@ -31,7 +31,10 @@ _LIBRARY: Final = sysconfig.get_path("stdlib")
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """The state of a waiting thread at a moment. Equal to a later one if it did not run between."""
+    """The state of a waiting thread at a moment.
+
+    Two states are equal if the thread did not run between them.
+    """
 
     call: int
     frame: int
@@ -41,10 +44,10 @@ class _Look:
 
 
 class IdleObserver:
-    """Finds the lines in which calls to a driver wait, although none to the backend is open.
+    """Finds the lines in which calls to a driver wait while no call to the backend is in progress.
 
-    Four kinds of waits do not count: for a child process, in ``cleanup_host``, in one of the
-    methods ``free``, and while ``is_off``.
+    Four kinds of waits do not count: for a child process, in ``cleanup_host``, in the methods whose
+    names are in ``free``, and while ``is_off``.
     """
 
     def __init__(self, backend: BackendFrames, free: Set[str]) -> None:
@@ -69,7 +72,7 @@ class IdleObserver:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Let another thread look at the calls during the block."""
+        """In the block, let another thread look at the thread of the call repeatedly."""
         over = threading.Event()
         looking = threading.Thread(target=self._run, args=(over,), name="idle", daemon=True)
         looking.start()

@@ -117,7 +117,7 @@ class _Found:
 
 
 def _see_writes_and_calls(subject: Subject, forks: Forks, reference: Reference) -> _Found:
-    """Play two steps in another process; return whether it writes files and makes counted calls.
+    """Play two steps in another process; return whether it writes files and its calls are counted.
 
     Raise Unproven if that process publishes something else than a driver in this process.
     """

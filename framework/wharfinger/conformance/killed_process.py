@@ -1,8 +1,8 @@
 """A driver that publishes from another process, which the kit can kill.
 
-Both sides are here. The kit uses Forks and Elsewhere. Run as a program, this module reads lines of
-JSON from its standard input. For each line it forks a process with a driver, which is quicker than
-to start Python again, and prints the process id.
+The kit uses Forks and Elsewhere. Run as a program, this module reads lines of JSON from its
+standard input. For each line it forks a process with a driver, which is quicker than to start
+Python again, and prints the process id.
 
 Such a process reads orders from a named pipe, and writes the results to another one. It can kill
 itself at a file that the driver writes: after the file is opened, and before data is written.

@@ -1,4 +1,4 @@
-"""Search for leaks of a driver: repeat its calls until no resource grows any more."""
+"""Search for leaks of a driver: repeat its calls, and see which resources grow without end."""
 
 import gc
 import logging
@@ -118,7 +118,7 @@ class _Search:
         """Return whether a path exists in a directory that programs share.
 
         These are the directory of temporary files, the home directory and the working directory.
-        A path that the configuration names does not count, and nor does Python's compiled code.
+        Paths in the configuration do not count, nor does Python's compiled code.
         """
         shared = (Path(tempfile.gettempdir()), Path.home(), Path.cwd())
         configured = "".join(file.read_text() for file in self._subject.files())
@@ -131,7 +131,7 @@ class _Search:
 
     @contextmanager
     def _unobserved(self) -> Iterator[None]:
-        """Remove the observers and log handlers in the block: they may keep what they see."""
+        """Remove the observers and log handlers in the block, since they may keep objects."""
         observers, handlers = self._subject.observers, logging.root.handlers
         kept, kept_handlers = [*observers], [*handlers]
         observers.clear()

@@ -1,4 +1,4 @@
-"""The Placement of a run: the real service, in this process. Rules begin with an empty one."""
+"""The Placement of a run: the real service, in this process. It is empty when a rule begins."""
 
 import threading
 from collections.abc import Mapping

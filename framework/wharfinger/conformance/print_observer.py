@@ -22,11 +22,12 @@ class PrintObserver:
     """Redirects stdout and stderr to files during each call to a driver.
 
     It redirects both sys.stdout and the file descriptor 1, and the same for stderr. Threads that
-    the driver has not started, such as a harness that serves HTTP, print through Python as before.
+    the driver has not started, such as a harness that serves HTTP, still print to the real streams
+    through Python.
 
     Logs and warnings are not reported: log handlers write nothing in the block of ``watching``.
-    Handlers of the driver's own loggers are reported. The names of these loggers begin with
-    ``logger``.
+    But text from handlers of the driver's own loggers is reported. The names of these loggers
+    begin with ``logger``.
     """
 
     def __init__(self, process: ProcessObserver, logger: str) -> None:

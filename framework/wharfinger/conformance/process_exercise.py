@@ -60,7 +60,7 @@ class _Exercise:
     def run(self) -> None:
         """Make all calls to one instance, then the calls without changes to a second instance.
 
-        If calls wait without reason, do that again, and record only the lines that wait both times.
+        If calls wait without reason, repeat all calls; record only the lines that wait both times.
         """
         observers = self._subject.observers
         kept, before = [*observers], process_state.snapshot()
@@ -123,7 +123,7 @@ class _Exercise:
             self._ask()
 
     def _fail(self) -> None:
-        """Call the driver's methods while every call to the backend fails, and then without."""
+        """Call the driver's methods while every call to the backend fails, then without faults."""
         harness = self._subject.harness
         for fault in _FAULTS:
             harness.expect(None, fault)

@@ -95,9 +95,9 @@ def restore(found: Sequence[Change]) -> None:
 
 
 def _counts(aspect: Aspect, before: Any, after: Any) -> bool:
-    """Return whether a difference is a change by the driver.
+    """Return whether a difference counts as a change by the driver.
 
-    An import of a library may add a warning filter for that library's own warnings.
+    It does not if an import of a library has added a warning filter for the library's warnings.
     """
     if aspect.name != _FILTERS:
         return True

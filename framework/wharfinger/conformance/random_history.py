@@ -68,7 +68,7 @@ class History(RuleBasedStateMachine):
 
     @rule(step=_WHICH, which=_WHICH, cycle_type=strategies.sampled_from([*_CYCLE_TYPES]))
     def happens(self, step: int, which: int, cycle_type: str) -> None:
-        """Change the backend, and perhaps run a cycle; or else run an event of the driver.
+        """Change the backend, and perhaps run a cycle; or run or restart the driver.
 
         The drawn numbers ``step`` and ``which`` select the event and its thing.
         """
@@ -132,7 +132,7 @@ class History(RuleBasedStateMachine):
         )
 
     def _publish(self, cycle_type: str) -> None:
-        """Run a cycle, then full cycles; raise Violation if Placement is wrong after one."""
+        """Run a cycle, then full cycles; raise Violation if Placement is wrong after a cycle."""
         self._tell(cycle_type)
         outcome = getattr(self._running.cycle, cycle_type)()
         # Without a new listing, a driver may report a removed thing as a problem.
@@ -147,9 +147,10 @@ class History(RuleBasedStateMachine):
         self._settle()
 
     def _fail_at(self, how: str) -> None:
-        """Run a cycle in which a call fails, then full ones; ``how`` has the fault and the call.
+        """Run a cycle in which a call fails, then full cycles without a fault.
 
-        Raise Violation if the failed cycle has published something else than the full ones.
+        ``how`` has the fault and the index of the call. Raise Violation if a tree after the first
+        cycle is neither the tree before it nor the tree after the full cycles.
         """
         fault, at = how.split(" ")
         self._tell(f"call {at} meets {fault}")
@@ -164,7 +165,10 @@ class History(RuleBasedStateMachine):
     # Checks.
 
     def _see_kept(self) -> None:
-        """Raise Violation if a thing has changed in Placement that was busy, or free, all along."""
+        """Check the things that have stayed busy, or free, since the last full cycles.
+
+        Raise Violation if a busy thing is not reserved, or if the provider of a free one differs.
+        """
         contents = self._subject.placement.contents()
         for thing in self._listed_busy & self._busy & contents.keys():
             self._see_reserved(contents[thing])

@@ -26,7 +26,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def main(start: Any) -> None:
-    """Set up the driver; check the rules that are asked for, until an empty question or the end.
+    """Set up the driver; check each rule that the pipe asks for, until it ends or says to stop.
 
     ``start`` has the options, the directory, the broken rules and the pipes.
     """

@@ -156,8 +156,8 @@ class Examination:
 def judged(result: Result, known: Mapping[str, str]) -> Result:
     """Return the result in the light of the declared failures ``known``.
 
-    A declared failure becomes a known failure. If the rule passes or is exempt, that becomes an
-    unexpected pass.
+    A declared failure becomes a known failure. If a rule with a declared failure passes or is
+    exempt, the result becomes an unexpected pass.
     """
     reason = known.get(result.rule.id)
     if reason is None:

@@ -52,7 +52,7 @@ class Run:
     def __exit__(self, kind: object, *_: object) -> None:
         """End the process. If it ends before it has stopped the harness, raise NotShown.
 
-        If the harness was not running then, that is the driver's fault, and the last rule fails.
+        If no call to the harness was in progress then, the last rule fails: the driver is at fault.
         """
         try:
             if self._process is not None and kind is None:

@@ -89,7 +89,10 @@ class Asked:
 
 
 def add_options(add: Callable[..., Any], prefix: str = "") -> None:
-    """Add the options to a parser. ``add`` is its method, and ``prefix`` begins their names."""
+    """Add the options of a run to a parser, with ``prefix`` before most names.
+
+    ``add`` is the method of the parser that adds an option.
+    """
     add(
         "--driver-config",
         metavar="FILE",

@@ -84,7 +84,7 @@ def watching_files() -> Iterator[set[str]]:
     """Yield a set that gets the paths of the files and directories that the block creates.
 
     If the set is full, it loses the paths that no longer exist. If it is still full, it gets no
-    others.
+    further paths.
     """
     made: set[str] = set()
 

@@ -66,7 +66,7 @@ class SleepObserver:
 
     A sleep is a call such as time.sleep, or a wait that ends by its time-out. Three kinds do not
     count: a sleep in a method of the harness or of one of its objects, which the driver has called
-    as its backend; a sleep in one of the methods ``free``; and any sleep while ``is_off``.
+    as its backend; a sleep in a method whose name is in ``free``; and any sleep while ``is_off``.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class SleepObserver:
 
     @contextmanager
     def watching_select(self) -> Iterator[None]:
-        """Record calls of select.select without any file in the block: they are sleeps."""
+        """In the block, record calls of select.select without any file, since they are sleeps."""
         real = select.select
 
         @wraps(real)

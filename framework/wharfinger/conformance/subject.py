@@ -331,7 +331,7 @@ class Publishing:
         self.driver: ComputeDriver
 
     def start(self) -> None:
-        """Load a new instance. It uses the state directory of earlier ones, as after a restart."""
+        """Load and start a new instance, with the state directory of earlier instances."""
         instance = self._subject.load()
         self.publisher = instance.publisher
         self._invariants = self._invariants or TreeInvariants(

@@ -52,8 +52,8 @@ def progress(result: Result) -> str:
 def summary(asked: Asked, verdicts: Sequence[Verdict], results: Iterable[Result]) -> Iterator[str]:
     """Yield the lines at the end of a run, before the verdict.
 
-    These are the broken rules that are known failures or no MUST, the reasons why rules were not
-    run or are unproven, and the table of results.
+    These are the broken rules that are known failures or not of level MUST, the reasons why rules
+    were not run or are unproven, and the table of results.
     """
     results = [*results]
     if asked.driver is not None:

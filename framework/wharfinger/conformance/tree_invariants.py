@@ -26,8 +26,8 @@ _FIGURES: Final = {
 class TreeInvariants:
     """Remembers the providers of one driver instance since it began to publish.
 
-    ``theirs`` has the contents of Placement before that. With
-    ``renames``, a provider may change its name.
+    ``theirs`` has the contents of Placement before that. With ``renames``, a provider may change
+    its name.
     """
 
     def __init__(self, theirs: Contents, publisher: Publisher, *, renames: bool) -> None:
@@ -113,7 +113,7 @@ def _see_whose(node: ComputeNode, name: str, host: str) -> None:
 
 
 def see_agreement(node: ComputeNode, root: Provider) -> None:
-    """Raise Violation if a ComputeNode differs from the root provider of its tree."""
+    """Raise Violation if a ComputeNode has another uuid or other figures than its root provider."""
     name = root.name
     if "uuid" in node and node.uuid != root.uuid:
         raise Violation(f"{name}: the ComputeNode has uuid {node.uuid}", f"uuid {root.uuid}")
