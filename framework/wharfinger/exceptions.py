@@ -168,7 +168,7 @@ class CommandFailed(WharfingerError):
 
 
 class AgentError(WharfingerError):
-    """A problem of the agent itself, such as its status that cannot be read."""
+    """A problem of the agent itself; for example, its status cannot be read."""
 
 
 class ConfigurationRefused(WharfingerError):
@@ -643,7 +643,7 @@ class ObjectExists(ObjectError):
 class ConcurrentSave(ObjectError):
     """Another process has saved objects since they were read, so nothing was written.
 
-    ``keys`` are the keys of these objects. Read them again and decide again.
+    ``keys`` are the keys of these objects. Read the objects again, and decide again.
     """
 
     template = (

@@ -113,7 +113,7 @@ class Places(RequestFilter):
 
 
 def _roots(candidate: Candidate) -> set[str]:
-    """Return the root uuids of a candidate; sharing providers count only if there are no others."""
+    """Return the root uuids of a candidate; sharing providers count only if it has no others."""
     providers = [candidate.providers[uuid] for uuid in candidate.allocations]
     own = [one for one in providers if SHARES not in one.traits]
     return {one.root_provider_uuid for one in own or providers}

@@ -109,7 +109,7 @@ def is_custom(name: str) -> bool:
 def root_uuid(name: str) -> str:
     """Return the uuid for a root whose driver gives no uuid.
 
-    It is the name if that is a uuid; otherwise it is derived from the name.
+    If the name is a uuid, return the name; otherwise derive a uuid from the name.
     """
     return _canonical_uuid(name) if is_uuid_like(name) else str(uuid_module.uuid5(_ROOTS, name))
 

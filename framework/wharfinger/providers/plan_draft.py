@@ -131,7 +131,7 @@ class TreeDraft:
             )
 
     def keep_record(self, uuid: str) -> None:
-        """Keep the record of a child that is not in Placement, since it has the uuid of the device.
+        """Keep the record of a child that is not in Placement: a later child needs the same uuid.
 
         The kept record does not prove that a later provider with this uuid is ours.
         """

@@ -69,7 +69,7 @@ class Removals:
 
 
 def orphan(uuid: str, name: str) -> PendingRemoval:
-    """Return the report on a provider with our trait that is neither desired nor in our records."""
+    """Return the report on a provider that has our trait, but is neither desired nor recorded."""
     return PendingRemoval(
         uuid=uuid,
         name=name,

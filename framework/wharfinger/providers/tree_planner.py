@@ -55,9 +55,9 @@ def plan_trees(
     ``is_planned`` returns whether the tree with this root is planned.
 
     The steps of a tree have this order. Each provider, parents first, is created, moved, tagged and
-    put into aggregates. Then inventories shrink, and then others grow, so that nothing is offered
-    twice. Then absent providers are deleted, children first. If a new provider needs the name of a
-    deleted one, it waits for the next cycle.
+    put into aggregates. Then inventories shrink, and then other inventories grow, so that nothing
+    is offered twice. Then absent providers are deleted, children first. If a new provider needs the
+    name of a deleted one, it waits for the next cycle.
     """
     start = partial(
         TreeDraft,

@@ -64,8 +64,8 @@ class Availability:
     def keep(self, uuids: Iterable[str]) -> dict[str, str]:
         """Ask about these providers; return the reasons to keep some of them, by uuid.
 
-        The driver still has such a provider, or it does not answer. All providers have to be in
-        ``live``. The order is random: so questions that time out do not prevent the same other
+        A provider is kept if the driver still has it, or does not answer. All providers have to be
+        in ``live``. The order is random: so questions that time out do not prevent the same other
         questions in each cycle.
         """
         reasons: dict[str, str] = {}
@@ -86,7 +86,7 @@ class Availability:
         return reasons
 
     def _name_if_available(self, provider: Provider, listed: Set[str]) -> str | None:
-        """Ask the driver for the provider and its node; return the name of the one that exists.
+        """Ask the driver for the provider and its node; return the name of the first that exists.
 
         Return None if it has neither. Do not ask for a node if another listed node has its name:
         the driver would answer for the listed node, so the other node counts as gone. Raises

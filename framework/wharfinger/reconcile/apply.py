@@ -1,8 +1,8 @@
 """Apply: the one writer of providers. It writes intents, sends requests, and writes results.
 
 An intent is a record of the provider that a plan is about to write. Trees are written in batches.
-One database transaction stores the intents of a batch, another one its results. After a crash
-between two requests, the next cycle reads the intents and repairs the state.
+One database transaction stores the intents of a batch, another transaction stores its results.
+After a crash between two requests, the next cycle reads the intents and repairs the state.
 
 The requests of a batch have this order: create, move and tag providers; set inventories, many in
 one request; delete absent providers. Trees are independent of each other.

@@ -569,7 +569,7 @@ class Reconciler:
     # Parts of the cycles.
 
     def _disable(self, state: CycleState, on_step: OnStep) -> Iterator[WharfingerError]:
-        """Add COMPUTE_STATUS_DISABLED to all roots of a disabled service; yield the errors.
+        """If our service is disabled, add COMPUTE_STATUS_DISABLED to all roots; yield the errors.
 
         A full cycle does only this if the driver cannot list its nodes.
         """

@@ -119,7 +119,7 @@ class CycleState:
     def block(self, roots: Set[str], *problems: WharfingerError) -> Self:
         """Return the state in which the trees with these roots stay as they are.
 
-        A root that is now below another root blocks that tree, too.
+        If such a root is now below another root, the tree of the other root stays, too.
         """
         moved = {self.live[uuid].root_uuid for uuid in roots if uuid in self.live}
         return replace(

@@ -95,9 +95,9 @@ def collect_desired(
     """Return the state with the trees that the driver reports.
 
     For each node, the driver edits the tree that Placement has. If that fails, only the tree of
-    this node is blocked. If the service is disabled, the roots get COMPUTE_STATUS_DISABLED; if its
-    status is unknown, the roots keep this trait. Raises PlacementUnavailable, PermissionRefused,
-    NotFound.
+    this node is blocked. If the service of this host is disabled, the roots get
+    COMPUTE_STATUS_DISABLED; if its status is unknown, the roots keep this trait. Raises
+    PlacementUnavailable, PermissionRefused, NotFound.
     """
     live, records = state.live, state.records
     answers = _Answers(
@@ -179,7 +179,7 @@ def collect_desired(
 
 
 def _set_service_status(state: CycleState, answers: _Answers) -> None:
-    """Add COMPUTE_STATUS_DISABLED to the roots of a disabled service.
+    """Add COMPUTE_STATUS_DISABLED to the roots if the service of this host is disabled.
 
     If the status of the service is unknown, roots that have the trait from us keep it.
     """

@@ -1,4 +1,4 @@
-"""Calls of driver methods that isolate the framework from errors, and checks of the answers."""
+"""Call driver methods, isolate the framework from their errors, and check the answers."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager

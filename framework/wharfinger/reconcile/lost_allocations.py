@@ -89,7 +89,7 @@ class LostAllocations:
         )
 
     def _ask(self, wanted: Mapping[str, ClaimedInstance]) -> _Found:
-        """Read the allocations of instances, and the rows again where the allocations differ.
+        """Read the allocations of instances; if they differ from a row, read the row again.
 
         A claim, a move or a release changes the row, or stores a migration, before it changes
         allocations. So if the row is still the same, another program has changed the allocations.

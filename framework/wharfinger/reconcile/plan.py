@@ -96,7 +96,7 @@ def _removals(state: CycleState, policy: RemovalPolicy) -> Removals:
 def _blocked_trees(
     state: CycleState, publisher: Publisher, policy: RemovalPolicy
 ) -> tuple[TreePlan, ...]:
-    """Plan reservations, and the trait of a disabled service, in blocked trees.
+    """Return plans of blocked trees, only with reservations and COMPUTE_STATUS_DISABLED.
 
     These need no answer of the driver. Everything else in a blocked tree stays as it is.
     """

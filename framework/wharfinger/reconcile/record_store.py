@@ -50,7 +50,7 @@ class RecordStore:
 
     @classmethod
     def of(cls, context: Context, host: str, instance: str, rows: Iterable[ProviderRecord]) -> Self:
-        """Return a store with the records of these rows, which reads no others."""
+        """Return a store that has the records of these rows, and reads no other records."""
         store = cls(context, host, instance)
         store._is_loaded = True
         store._take(rows)

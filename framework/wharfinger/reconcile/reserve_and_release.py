@@ -4,9 +4,10 @@ This module also ends reservations for lost allocations, which cycles store, and
 traits of programmable devices.
 
 A reservation is stored before the provider is fully reserved in Placement. It is deleted after the
-own figures (the ``reserved`` figures from before the reservation) are restored there. So after a
-crash the provider stays reserved, and the next cycle of its driver instance completes the work. All
-writes go through ``apply.Writer``, with the record of the instance that publishes the provider.
+own figures (the ``reserved`` figures from before the reservation) are restored in Placement. So
+after a crash the provider stays reserved, and the next cycle of its driver instance completes the
+work. All writes go through ``apply.Writer``, with the record of the instance that publishes the
+provider.
 """
 
 from collections import Counter
@@ -73,7 +74,7 @@ def retry_on(
     attempts: int = 5,
     wait: wait_base = _WAIT,
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Return a decorator that calls a function again if it raises one of these errors."""
+    """Return a decorator that repeats a call, up to a limit, if it raises one of these errors."""
     return retry(
         retry=retry_if_exception_type(errors),
         stop=stop_after_attempt(attempts),
@@ -678,8 +679,8 @@ class Reservations:
     def _reserve_for_cleaning(self, provider: ProviderSummary, consumer_uuid: str) -> None:
         """Reserve a provider for the time of a consumer's release and of the cleaning after it.
 
-        A reservation from an earlier release of the same consumer may still be stored. It is used
-        again, from the first phase.
+        A reservation from an earlier release of the same consumer may still be stored. Then
+        this reservation begins again with the first phase.
         """
         holder = _release_of(consumer_uuid)
         for held in self._held(provider_uuid=provider.uuid, holder=holder):

@@ -1,6 +1,7 @@
 """A tree's plan, the database rows to write with it, and the progress of its write.
 
-An intent is the record that is stored before the first request, a result the one after the last.
+An intent is the record that is stored before the first request. A result is the record that is
+stored after the last request.
 """
 
 from collections import Counter

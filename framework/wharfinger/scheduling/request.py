@@ -219,7 +219,7 @@ def invalid(key: str, value: object, problem: str) -> InvalidRequest:
 
 @contextmanager
 def about(subject: str) -> Iterator[None]:
-    """Add the source of the request, such as a flavor, to an InvalidRequest that has none."""
+    """Add the source of the request, such as a flavor, to an InvalidRequest without a source."""
     try:
         yield
     except InvalidRequest as error:
