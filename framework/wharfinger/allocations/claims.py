@@ -306,7 +306,7 @@ class AllocationClaims:
         return held
 
     def _undo_repair(self, instance: Instance, lost: Iterable[Reservation]) -> None:
-        """Delete the allocations of a failed repair; if that fails, log how to repair again."""
+        """Delete the allocations of a failed repair; if that fails, log when to repair again."""
         try:
             for one in lost:  # reserve before the deletion, so that no consumer takes the units
                 self._reservations.keep(one.uuid, one.provider_uuid)

@@ -63,11 +63,11 @@ def program(
 ) -> DeviceJob:
     """Load an image into a device, which stays reserved meanwhile; return the finished job.
 
-    The driver has to publish the device on this host, and to have a snapshot. ``image`` is a uuid.
-    ``function`` is the function of the image. If it is None, and the driver does not know the
-    function either, the provider gets no function trait. The job waits up to ``wait_for_idle``
-    seconds until the device has no allocations. If the job does not report for ``down_time``, it
-    counts as interrupted.
+    The driver has to publish the device on this host, and to have a snapshot of its backend.
+    ``image`` is a uuid. ``function`` is the function of the image. If it is None, and the driver
+    does not know the function either, the provider gets no function trait. The job waits up to
+    ``wait_for_idle`` seconds until the device has no allocations. If the job does not report for
+    ``down_time``, it counts as interrupted.
 
     Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused or ProgrammingFailed if
     the device is unchanged and free again; JobUnresolved if it stays reserved until ``resolve`` is

@@ -78,7 +78,7 @@ def with_function(
     """Return a device's desired provider with the trait of the job's function.
 
     If the function is ``superseded``, remove the trait. Also remove the traits of earlier
-    functions; from another program's provider, only those that this instance has set.
+    functions; from another program's provider, only traits that this instance has set.
     """
     mine = wanted.provider
     known = {held.trait} if held.trait else set[str]()
@@ -132,7 +132,7 @@ def with_functions(
 def with_claims(
     records: Mapping[str, Record], held: Mapping[str, HeldFunction]
 ) -> Mapping[str, Record]:
-    """Return the records, with the function traits that jobs have set added to ``applied``.
+    """Return the records; their ``applied`` also has the function traits that jobs have set.
 
     So the planner removes these traits when they are no longer desired.
     """

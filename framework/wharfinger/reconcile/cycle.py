@@ -243,11 +243,11 @@ class Reconciler:
 
     @same_request()
     def poll(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
-        """Run a poll: publish nodes that the driver's change feed names, or consumers released.
+        """Run a poll: publish nodes that the change feed names, or that consumers have released.
 
         Without such nodes, the poll reads neither Placement nor the database. A driver without a
         change feed names no nodes. If there is no earlier list of nodes, run a full cycle instead.
-        After a lasting failure, the next drift cycle tries the node again.
+        After a lasting failure, the next drift cycle writes the node.
         """
         before = self._nodes
         if before is None:
@@ -604,7 +604,7 @@ class Reconciler:
         return driver_calls.changed_nodes(self._driver, since)
 
     def _nodes_released(self, state: CycleState, nodes: NodeList) -> frozenset[str]:
-        """Return the nodes that consumers released after the driver's snapshot.
+        """Return the names of the nodes that consumers released after the driver's snapshot.
 
         The next poll asks the driver for them.
         """

@@ -144,7 +144,10 @@ def running(
 
 @contextmanager
 def connected(driver: ComputeDriver) -> Iterator[None]:
-    """Connect a driver to its backend, and disconnect it at the end; raises BackendError."""
+    """Connect a driver to its backend, and disconnect it at the end.
+
+    Raises BackendError if it cannot be connected; logs the error if it cannot be disconnected.
+    """
     guarded(
         driver.name,
         "init_host",

@@ -24,9 +24,9 @@ def exclusive(directory: Path, instance: str) -> Iterator[None]:
     """Hold the lock of a driver instance for the duration of a block.
 
     This keeps a process from writing records that another process has loaded. The lock is a file in
-    the state directory ``directory`` that contains the process id. Raises StateError at once if
-    another process has the lock, or if the file is not a lock file of ours: such a file stays as it
-    is.
+    the state directory (``directory``). The file contains the process id. Raises StateError at once
+    if another process has the lock, or if the file is not a lock file of ours: such a file stays as
+    it is.
     """
     path = directory / f"{instance}.lock"
     try:

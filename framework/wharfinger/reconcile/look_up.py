@@ -206,7 +206,7 @@ class LookUp:
         return found
 
     def _published_before(self, state: CycleState) -> set[str]:
-        """Return the roots with our record that the driver does not report and that have no row."""
+        """Return the roots in our records that have no row, and that the driver does not report."""
         return {
             uuid
             for uuid, record in state.records.items()

@@ -133,7 +133,7 @@ class Observer:
     def _late_reservations(
         self, state: CycleState, live: Mapping[str, Provider]
     ) -> Iterable[Reservation]:
-        """Read the reservations of our providers that are fully reserved without a known reason.
+        """Read the reservations of each provider of ours that is fully reserved without a reason.
 
         Such a reservation was stored after the rows were read, or our record of the provider is
         lost.

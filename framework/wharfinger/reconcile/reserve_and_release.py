@@ -191,7 +191,7 @@ class Reservations:
         return bool(self._held(uuid=uuid))
 
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
-        """End a holder's reservation. With the last one, restore the own ``reserved`` figures.
+        """End a holder's reservation; after the last one, restore the own ``reserved`` figures.
 
         Return the reasons why the provider is still reserved, as texts. Raises ObjectNotFound if
         the holder has not reserved the provider.

@@ -227,7 +227,7 @@ def _live(tree: TreeWrite, uuid: str) -> Provider | None:
 
 
 def row_uuids(tree: TreeWrite) -> set[str]:
-    """Return the uuids of the providers, nodes and reservations whose rows a tree needs."""
+    """Return the uuids of all provider, node and reservation rows that a tree writes or needs."""
     rows = (*tree.new_nodes, *tree.changed_nodes)
     held = (*tree.new_reservations, *tree.changed_reservations, *tree.ended)
     return {

@@ -230,7 +230,8 @@ class TreeStage:
     """The trees that remain after the check of one condition, by uuid of their roots.
 
     If the check needs candidates of Placement, ``candidates`` is their number, ``is_all`` is False
-    if a limit cut it off, and ``dropped`` has the numbers that request filters dropped, by filter.
+    if a limit cut it off, and ``dropped`` has the numbers of candidates that request filters
+    dropped, by filter.
     """
 
     step: TreeStep
@@ -268,9 +269,9 @@ class Explanation:
 
     ``tree_misses`` are the excluded trees that have a provider for a part, the nearest to suitable
     first. ``candidates`` is the number of candidates within the request's limit; ``dropped`` has
-    the numbers that request filters dropped, by filter. ``owners`` are the owner traits of all
-    providers, if the filter ``owner`` is enabled. ``not_looked_at`` is the number of sharing
-    providers whose trees are unknown.
+    the numbers of candidates that request filters dropped, by filter. ``owners`` are the owner
+    traits of all providers, if the filter ``owner`` is enabled. ``not_looked_at`` is the number of
+    sharing providers whose trees are unknown.
     """
 
     request: ResourceRequest

@@ -51,7 +51,10 @@ def gather(
 
 
 def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """Add the inventories and usages of these providers to the facts; drop deleted providers."""
+    """Return the facts with the figures of these providers, and without deleted providers.
+
+    The figures are inventories and usages.
+    """
     stocks, providers = dict(facts.stocks), dict(facts.providers)
     for uuid in uuids:
         known = {kind: its.used for kind, its in stocks.get(uuid, {}).items()}
@@ -69,7 +72,7 @@ def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) ->
 
 
 def with_reach(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """Add to the facts the trees that these providers share resources with."""
+    """Return the facts with the trees that these providers share resources with."""
     reached: dict[str, frozenset[str]] = {}
     lists: dict[frozenset[str], frozenset[str]] = {}
     sharing = sorted(facts.sharing & frozenset(uuids) & facts.providers.keys())
@@ -127,7 +130,7 @@ def _reserved(objects: Context | None) -> dict[str, tuple[Reserved, ...]]:
 
 
 def _with_unexplained(objects: Context, parts: Iterable[Wanted], facts: Facts) -> Facts:
-    """Add to the facts the full reservations that a driver made without a reason."""
+    """Return the facts with the full reservations that a driver made without a reason."""
     classes = {kind for one in parts for kind in one.resources}
     full = {
         uuid: frozenset(kind for kind in classes if kind in its and its[kind].capacity < 1)

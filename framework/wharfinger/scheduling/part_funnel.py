@@ -115,7 +115,7 @@ def _stages(
 def _distance(one: Miss) -> tuple[int, bool, int, float, str, str]:
     """Return a sort key: providers that need the least change to become suitable come first.
 
-    Among providers with equally many reasons, reserved ones come first: a reservation may end
+    Among providers with equally many reasons, reserved providers come first: a reservation may end
     without any change.
     """
     is_reserved = one.step is Step.NOT_RESERVED

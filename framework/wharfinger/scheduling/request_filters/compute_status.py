@@ -26,7 +26,7 @@ class ComputeStatusFilter(RequestFilter):
         self._placement: Final = surroundings.placement
 
     def apply(self, request: ResourceRequest) -> ResourceRequest:
-        """Return the request with the trait forbidden on the root provider.
+        """Return the request, which also forbids COMPUTE_STATUS_DISABLED on the root provider.
 
         Before Placement 1.35, the request stays as it is, and only ``objection`` applies the rule.
         Raises InvalidRequest if the request requires the trait.
@@ -42,7 +42,7 @@ class ComputeStatusFilter(RequestFilter):
         return replace(request, root=request.root & OF_ROOTS)
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return which root provider of the candidate has the trait, None if none has it."""
+        """Return a text that names a disabled root of the candidate; None if there is none."""
         for uuid in candidate.allocations:
             root = candidate.providers[uuid].root_provider_uuid
             if _DISABLED in candidate.providers[root].traits:

@@ -56,7 +56,7 @@ class OwnerFilter(RequestFilter):
         )
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return which provider of the candidate belongs to another owner, None if none does."""
+        """Return a text that names a provider of another owner in the candidate; None if none."""
         for group in request.groups:
             if not group.resources:
                 continue
