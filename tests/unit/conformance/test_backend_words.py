@@ -33,9 +33,9 @@ class Rack:
         return self.text
 
 
-def says(harness: object) -> bool:
+def contains(harness: object) -> bool:
     subject = SimpleNamespace(declared=harness, instance_name="rack")
-    return backend_words.says(cast(Subject, subject), UUID)
+    return backend_words.contains(cast(Subject, subject), UUID)
 
 
 @pytest.mark.parametrize(
@@ -46,30 +46,30 @@ def says(harness: object) -> bool:
         {"answers": [f'{{"uuid": "{UUID}"}}'.encode()]},
     ],
 )
-def test_says_finds_a_uuid_in_the_attributes_of_the_harness(
+def test_contains_finds_a_uuid_in_the_attributes_of_the_harness(
     attributes: dict[str, Any], tmp_path: Path
 ) -> None:
-    assert says(Rack(tmp_path, **attributes))
+    assert contains(Rack(tmp_path, **attributes))
 
 
-def test_says_finds_a_uuid_in_the_files_of_the_harness(tmp_path: Path) -> None:
+def test_contains_finds_a_uuid_in_the_files_of_the_harness(tmp_path: Path) -> None:
     (tmp_path / "rack").mkdir()
     (tmp_path / "rack" / "system").write_text(UUID.replace("-", ""))
 
-    assert says(Rack(tmp_path))
+    assert contains(Rack(tmp_path))
 
 
-def test_says_ignores_texts_that_the_driver_has_published(tmp_path: Path) -> None:
-    assert not says(Rack(tmp_path, placement=[UUID]))
+def test_contains_ignores_texts_that_the_driver_has_published(tmp_path: Path) -> None:
+    assert not contains(Rack(tmp_path, placement=[UUID]))
 
 
-def test_says_finds_the_uuid_of_the_machine_without_a_harness(
+def test_contains_finds_the_uuid_of_the_machine_without_a_harness(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "machine-id").write_text(f"{UUID.replace('-', '')}\n")
     monkeypatch.setattr(backend_words, "_OF_MACHINE", (str(tmp_path / "machine-id"),))
 
-    assert says(None)
+    assert contains(None)
 
 
 def test_configurations_with_a_node_name_have_a_copy_with_another_name() -> None:
