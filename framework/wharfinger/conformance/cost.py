@@ -117,12 +117,14 @@ def _file_of(kind: type) -> str:
 
 @contextmanager
 def _observing(subject: Subject) -> Iterator[DriverTime]:
-    observer = DriverTime()
-    subject.observers.append(observer)
+    """Observe the time in the block, and not the process, which takes ten times as long."""
+    observer, observers = DriverTime(), subject.observers
+    kept = [*observers]
+    observers[:] = [*(one for one in kept if one is not subject.process), observer]
     try:
         yield observer
     finally:
-        subject.observers.remove(observer)
+        observers[:] = kept
 
 
 @contextmanager
