@@ -42,4 +42,5 @@ def _see(provider: Provider, expected: Expected) -> None:
             f"{provider.name}: totals {totals}", f"totals {dict(sorted(expected.totals.items()))}"
         )
     if missing := expected.traits - provider.traits:
-        raise Violation(f"{provider.name}: no {', '.join(sorted(missing))}", "these traits, too")
+        found = f"{provider.name} lacks the traits {', '.join(sorted(missing))}"
+        raise Violation(found, "these traits, too")

@@ -57,8 +57,9 @@ def said_elsewhere(
     if done.returncode != _ENDED:
         reason = (done.stderr.strip() or "it printed nothing").splitlines()[-1]
         raise Violation(
-            f"in another process: {reason}",
-            "as in this process; or a harness that declares other_processes as unsupported",
+            f"the driver fails in another process: {reason}",
+            "the same answer as in this process. If no other process reaches the backend, the "
+            "harness has to declare it (other_processes)",
         )
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer

@@ -137,7 +137,7 @@ def not_renumbered(subject: Subject) -> None:
                     other = with_each.setdefault(name, gone[0])
                     if other not in gone:
                         found = f"{name} is removed with {gone[0]}, and also with {other}"
-                        raise Violation(found, "a provider that belongs to one of the things")
+                        raise Violation(found, "a provider that is removed with only one thing")
                 publishing.restart()
             for thing in gone:
                 harness.put_back(thing)

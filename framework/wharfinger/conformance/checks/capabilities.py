@@ -68,7 +68,7 @@ def nests_not(subject: Subject) -> None:
 def reshapes_not(subject: Subject) -> None:
     """Raise Violation if the driver raises ReshapeNeeded when it describes its nodes.
 
-    Placement has no nodes, then the nodes as described, then all their inventory on the roots.
+    Placement first has no node, then the described trees, then only roots with all inventory.
     """
     with subject.driver() as driver:
         try:
@@ -135,7 +135,7 @@ def refused(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs(subject: Subject) -> None:
-    """Program the last thing and, after a reset, the first; only its function may change."""
+    """Program the last thing and, after a reset, the first; no other device may change."""
     for index in (-1, 0):
         subject.begin()
         with subject.driver() as driver:
@@ -191,7 +191,8 @@ def programs_these(subject: Subject) -> None:
             uuid = provider_of(described, thing).uuid
             scope = {*driver.programming_scope(uuid)}
             if uuid not in scope or not scope <= known:
-                raise Violation(f"{thing}: {sorted(scope)}", f"{uuid}, and others of {thing} only")
+                found = f"the programming scope of {thing} is {sorted(scope)}"
+                raise Violation(found, f"{uuid}, and only uuids of described providers")
             check_trait(driver.function_trait(uuid, harness.image(thing)[1]), thing)
 
 
@@ -293,7 +294,7 @@ def cleaned_since(subject: Subject) -> None:
 
 
 def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
-    """Return the answer of ``is_clean``; False if it raises: the framework then keeps a device."""
+    """Return the answer of ``is_clean``; False if it raises, since the device stays reserved."""
     try:
         return driver.is_clean(uuid, since)
     except Exception:
@@ -305,8 +306,8 @@ def _see_not_clean(driver: ComputeDriver, uuid: str, text: str) -> None:
     for later in _LATER:
         if _is_clean(driver, uuid, datetime.now(UTC) + later):
             raise Violation(
-                f"{text}, is reported as clean after {later} from now",
-                "False; or a harness that declares that free things need no cleaning (cleaning)",
+                f"is_clean returns True for {text}, and for a time {later} from now",
+                "False. If free things need no cleaning, the harness has to declare it (cleaning)",
             )
 
 

@@ -31,7 +31,7 @@ _AFTER: Final = (
     after=_AFTER,
 )
 def leave_nothing_behind(subject: Subject) -> str:
-    """Play the history repeatedly, with faults at different calls; compare it with a play without.
+    """Play the history repeatedly, each time with faults at other calls.
 
     After the faults, Placement must have the contents of the play without faults.
     """

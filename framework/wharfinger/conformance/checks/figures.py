@@ -56,7 +56,7 @@ def as_the_backend_has_it(subject: Subject) -> None:
     after=("WHF-303",),
 )
 def follows_changes(subject: Subject) -> None:
-    """Change the last thing, then the first; only the providers of that thing must change."""
+    """Change the last thing, then the first; each time only its providers must change."""
     harness = subject.harness
     with subject.publishing() as publishing:
         for thing in (harness.things()[-1], harness.things()[0]):
@@ -65,10 +65,10 @@ def follows_changes(subject: Subject) -> None:
             after = publishing.settle()
             its = at_and_below(before, thing)
             if all(after.get(name) == before[name] for name in its):
-                raise Violation(difference(before, after), f"another provider of {thing}")
+                raise Violation(difference(before, after), f"a change of a provider of {thing}")
             others = concerned(before, after, thing)
             if without(before, others) != without(after, others):
-                raise Violation(difference(before, after), f"changes to {thing} only")
+                raise Violation(difference(before, after), f"no change besides that of {thing}")
             see_as_expected(subject, after)
         publishing.restart()
         see_nothing_done(subject, after, publishing.cycle.sync())
@@ -92,7 +92,8 @@ def _see_first_figures_again(subject: Subject) -> None:
     for name in sorted(found.keys() & expected.keys()):
         if _figures(found[name]) != _figures(expected[name]):
             both = ({name: one[name]} for one in (expected, found))
-            raise Violation(f"figures of before a reset: {difference(*both)}", "no difference")
+            text = "after a reset, the driver still describes figures from before it"
+            raise Violation(f"{text}: {difference(*both)}", "no difference")
 
 
 def _figures(provider: Provider) -> tuple[object, object]:

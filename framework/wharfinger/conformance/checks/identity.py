@@ -43,7 +43,8 @@ def differs_on_another_host(subject: Subject) -> None:
         with subject.driver_elsewhere(host, text) as driver:
             there = _uuids(subject, driver)
         if both := sorted(here.keys() & there.keys()):
-            raise Violation(f"{', '.join(both[:3])}: on both hosts", "different names on each host")
+            found = f"both hosts have nodes or providers named {', '.join(both[:3])}"
+            raise Violation(found, "different names on each host")
         _see_others(here, there)
         return
     text = subject.harness.configuration(name)

@@ -164,7 +164,10 @@ def _see_never_free(publishing: Publishing, subject: Subject, thing: str) -> Non
     found = subject.placement.contents().get(thing)
     if found is not None and found.inventories and not is_reserved(found):
         text = difference({}, {thing: found})
-        raise Violation(f"{thing} was busy before it was listed: {text}", "all of it reserved")
+        raise Violation(
+            f"{thing}, which was busy when it was first listed, is not reserved: {text}",
+            f"all inventory of {thing} reserved",
+        )
 
 
 def _attempt(run: Callable[[], CycleResult]) -> None:

@@ -59,7 +59,7 @@ def versions_declared(subject: Subject) -> None:
     with subject.driver() as driver:
         resources = [driver.get_available_resource(node.name) for node in listed(driver).nodes]
     for kind in sorted({kind for one in resources for kind in _kinds(one)} - declared.keys()):
-        raise Violation(f"object_versions has no {kind}", f"such as {{{kind!r}: '1.0'}}")
+        raise Violation(f"object_versions has no {kind}", f"a version, as {{{kind!r}: '1.0'}}")
 
 
 def _leaving(host: str, node: str) -> Migration:
@@ -107,6 +107,6 @@ def _see_fields(resource: ComputeNode, declared: Any) -> None:
             for field in step.fields:
                 if field in resource:
                     raise Violation(
-                        f"{resource.obj_name()} {version} is declared, and {field} is set",
-                        f"{resource.obj_name()} {step.version}, which has it",
+                        f"a {resource.obj_name()} of the declared version {version} sets {field}",
+                        f"no {field}, or the declared version {step.version}",
                     )

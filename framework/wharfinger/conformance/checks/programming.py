@@ -229,7 +229,8 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
         both = {driver.function_trait(uuids[thing], one) for one in (old, function)}
         traits = describe(driver, subject.placement.contents())[thing].provider.traits
         if len(both) > 1 and both <= traits:
-            raise Violation(f"{thing} has the traits {', '.join(sorted(both))}", "only one of them")
+            found = f"{thing} has the traits of two functions: {', '.join(sorted(both))}"
+            raise Violation(found, "only the trait of the function that the device has")
     return scope
 
 

@@ -38,7 +38,8 @@ def named(subject: Subject) -> None:
     with subject.driver() as driver:
         names = [node.name for node in listed(driver).nodes]
         if (again := driver.get_available_nodes()) != names:
-            raise Violation(f"{names} with refresh, {shown(again)} without", "the same list")
+            found = f"get_available_nodes returns {names} with refresh, and {shown(again)} without"
+            raise Violation(found, "the same list")
 
 
 @rule(
@@ -158,7 +159,8 @@ def prefixed(subject: Subject) -> None:
                 name = one.provider.name
                 is_child = one.stated and one.provider.parent_uuid is not None
                 if is_child and not name.startswith(node.name):
-                    raise Violation(f"{name} in the tree of {node.name}", f"{node.name}_{name}")
+                    found = f"{name} is the name of a child in the tree of {node.name}"
+                    raise Violation(found, f"a name such as {node.name}_{name}")
 
 
 @rule(

@@ -112,7 +112,7 @@ def reasoned(subject: Subject) -> None:
         harness.make_busy(thing)
         one = describe(publishing.driver, live).get(thing)
         if one is None or not one.reservations:
-            raise Violation(f"{thing}: no reason", "reserve(name_or_uuid, reason)")
+            raise Violation(f"{thing} has no reason", "a call of reserve(name_or_uuid, reason)")
 
 
 @rule(

@@ -58,7 +58,7 @@ def conserved(subject: Subject) -> None:
     (root,) = (name for name, one in before.items() if one.uuid != _ELSEWHERE)
     if not layout.inventories.keys() - after[root].inventories.keys():
         found = f"{root} still has all classes of the old layout: {difference(before, after)}"
-        raise Violation(found, "inventory that has moved")
+        raise Violation(found, "inventory that has moved to other providers")
 
 
 @rule(

@@ -32,7 +32,8 @@ def in_memory(subject: Subject) -> None:
                 driver.capabilities_as_traits()
                 driver.get_problems()
         if harness.calls:
-            raise Violation(f"{len(harness.calls)} calls: {', '.join(harness.calls[:3])}", "none")
+            text = f"{len(harness.calls)} calls to the backend: {', '.join(harness.calls[:3])}"
+            raise Violation(text, "no calls")
         if seen:
             raise Violation(", ".join(seen[:3]), "no side effects")
 

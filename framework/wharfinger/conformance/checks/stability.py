@@ -72,7 +72,7 @@ def _see_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
                 for its, others in ((one, other), (other, one))
             )
         if one != other:
-            raise Violation(f"{name}: {one}, then {other}", "the same each time")
+            raise Violation(f"{name}: first {one}, then {other}", "the same each time")
 
 
 @rule(
@@ -120,7 +120,8 @@ def in_any_thread(subject: Subject) -> None:
     finally:
         in_thread(lambda: connection.__exit__(None, None, None))
     if as_contents(there) != as_contents(here):
-        raise Violation(f"in another thread: {difference(as_contents(here), as_contents(there))}")
+        text = difference(as_contents(here), as_contents(there))
+        raise Violation(f"the description differs in another thread: {text}")
 
 
 @rule(
