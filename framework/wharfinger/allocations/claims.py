@@ -241,8 +241,8 @@ class AllocationClaims:
             raise AllocationRefused(
                 instance=uuid,
                 problem="it still has its allocation.",
-                remedy=f"`wharfinger instance release {uuid}` releases the instance with its "
-                "allocation.",
+                remedy="To release the instance with its allocation, run `wharfinger instance "
+                f"release {uuid}`.",
             )
         return self.release(uuid)
 

@@ -100,7 +100,7 @@ class TreeWrite:
         return generation
 
     def after(self, step: Step, generation: int | None) -> dict[str, Provider | None]:
-        """Return the provider after the step, with this generation, by uuid."""
+        """Return, by uuid, the provider as the step leaves it, with this generation."""
         provider = step.result(self.now.get(step.uuid))
         return {step.uuid: provider and replace(provider, generation=generation)}
 

@@ -45,7 +45,7 @@ class Wanted:
 
     @property
     def traits(self) -> TraitConditions:
-        """Return the trait conditions on that provider.
+        """Return the trait conditions on the provider that gives the resources.
 
         Required traits of the group without a suffix are omitted if it has several classes: its
         providers have to have them together.

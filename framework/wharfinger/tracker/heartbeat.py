@@ -77,7 +77,7 @@ class Heartbeat:
             if problem and not is_failing:
                 LOG.warning(
                     "the service of %s is not reported as up: %s. After %g seconds without a "
-                    "report, other hosts take over those of its nodes that they list, too.",
+                    "report, other hosts that list its nodes take them over.",
                     self._host,
                     problem.rstrip("."),
                     self._down_time,

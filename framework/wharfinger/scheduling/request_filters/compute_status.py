@@ -42,7 +42,7 @@ class ComputeStatusFilter(RequestFilter):
         return replace(request, root=request.root & OF_ROOTS)
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return a text that names a disabled root of the candidate; None if there is none."""
+        """Return a text that names a disabled root of the candidate; None without such a root."""
         for uuid in candidate.allocations:
             root = candidate.providers[uuid].root_provider_uuid
             if _DISABLED in candidate.providers[root].traits:
