@@ -261,7 +261,10 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--nodes", type=int, default=20, help="of each instance")
     parser.add_argument(
-        "--every", type=float, default=90.0, help="seconds between two crashes and two reloads"
+        "--every",
+        type=float,
+        default=90.0,
+        help="seconds between two crashes, and between two reloads",
     )
     options = parser.parse_args()
     with TemporaryDirectory() as name, Placement() as placement:

@@ -108,7 +108,7 @@ class Demo:
         self._wharfinger("sync --driver gpus", "gpus: no change")
 
     def reserve_while_cleaning(self, starting: InBackground[Ironic]) -> None:
-        """Reserve a node until its cleaning ends."""
+        """Show that a node is reserved until its cleaning ends."""
         self._heading("2/5 Reserve a bare metal node while Ironic cleans it")
         ironic = self._ready("Ironic", starting)
         self._wharfinger("sync --driver metal", show="written")

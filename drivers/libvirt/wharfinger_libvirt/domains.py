@@ -18,7 +18,7 @@ class Domain:
 
 
 def parse_domain(xml: str) -> Domain:
-    """Parse a ``<domain>``; raises InvalidXML."""
+    """Parse libvirt's XML of a ``<domain>``; raises InvalidXML."""
     domain = parse_root(xml, "domain")
     return Domain(
         uuid=uuid_of(text_of(domain, "uuid"), "<uuid>"),

@@ -82,7 +82,7 @@ class NodeDevice:
 
 
 def parse(xml: str, *, active: bool = True) -> NodeDevice:
-    """Parse a ``<device>``; raises InvalidXML.
+    """Parse libvirt's XML of a ``<device>``; raises InvalidXML.
 
     ``active`` is not in the XML: another call of libvirt returns it.
     """

@@ -102,7 +102,7 @@ class _Filling:
         }
 
     def take_mdev(self, consumer: str, uuid: str) -> None:
-        """Move one unit to the mdev's device, if the consumer has no unit there for it yet."""
+        """Move one unit to the mdev's device, unless the consumer has one there for this mdev."""
         if self._held[consumer, uuid]:
             self._held[consumer, uuid] -= 1
         else:

@@ -92,9 +92,9 @@ class ProcessCheck:
             problems = _decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise ConfigurationRefused(
-                reason="the process that checked it has ended before it had looked at everything "
-                f"(exit code {self._process.returncode}). Find out which driver ends it: run "
-                "wharfinger config validate"
+                reason="the process that checked it has ended before the check was complete "
+                f"(exit code {self._process.returncode}). Find out which driver ends the process: "
+                "run wharfinger config validate"
             ) from None
         if problems:
             raise ConfigurationRefused(reason=printable(" ".join(problems))[:_LONGEST])

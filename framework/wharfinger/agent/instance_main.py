@@ -27,8 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="wharfinger-agent-instance")
     parser.add_argument("--instance", required=True)
     parser.add_argument("--config-file", required=True)
-    parser.add_argument("--config-name", required=True, help="name of that file in messages")
-    parser.add_argument("--report", type=int, required=True, help="descriptor of the shared page")
+    parser.add_argument(
+        "--config-name", required=True, help="name of the configuration in messages"
+    )
+    parser.add_argument("--report", type=int, required=True, help="descriptor of the shared memory")
     parser.add_argument("--stacks", type=int, required=True, help="descriptor for stacks")
     parser.add_argument("--parent", type=int, required=True, help="process id of the agent")
     parser.add_argument("--verbosity", type=int, default=0)

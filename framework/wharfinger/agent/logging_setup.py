@@ -75,7 +75,7 @@ def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_st
             key="log_file",
             value=path,
             problem=f"the file cannot be written: {error.strerror}.",
-            remedy="Create its directory, and give it to the user of the agent.",
+            remedy="Create its directory, and make the user of the agent its owner.",
         ) from error
     except RuntimeError as error:
         raise ConfigurationError(

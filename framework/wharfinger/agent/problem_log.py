@@ -47,7 +47,7 @@ class Problems:
         now = self._all()
         for key, text in before.items():
             if key not in now:
-                LOG.warning("%s: over: %s", self._subject, text)
+                LOG.warning("%s: solved: %s", self._subject, text)
 
     def also_found(self, by: Hashable, errors: Iterable[BaseException]) -> None:
         """Add problems of a check that did not examine everything; log new ones."""
@@ -62,7 +62,7 @@ class Problems:
             text = _text(error)
             key = outage_of(error, is_whole=is_whole) or _identity(error, text)
             if key in known or key in found:
-                LOG.debug("%s: still: %s", self._subject, text)
+                LOG.debug("%s: still unsolved: %s", self._subject, text)
                 found.setdefault(key, known.get(key, text))
             else:
                 fault = None if isinstance(error, WharfingerError) else error

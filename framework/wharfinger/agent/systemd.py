@@ -97,8 +97,8 @@ class SystemdNotifier:
 def _unsent(address: str, error: OSError) -> WharfingerError:
     return AgentError(
         reason=f"a notification to the socket {shown(address)} of NOTIFY_SOCKET failed: {error}. "
-        "The agent goes on, and tries again with the next notification. systemd may take it for "
-        "dead, and restart it. Check the socket; outside of systemd, unset NOTIFY_SOCKET."
+        "The agent goes on, and tries again with the next notification. systemd may consider the "
+        "agent dead, and restart it. Check the socket; outside of systemd, unset NOTIFY_SOCKET."
     )
 
 

@@ -87,8 +87,8 @@ class _CandidateCommand(ObjectCommand):
             flavor = find_flavor(self.objects, parsed_args.flavor)
             if parsed_args.device_profile is not None and DEVICE_PROFILE in flavor.extra_specs:
                 self._parser.error(
-                    f"argument --device-profile: flavor {printable(flavor.name)} has its own "
-                    f"device profile: {shown(flavor.extra_specs[DEVICE_PROFILE])}"
+                    f"argument --device-profile: flavor {printable(flavor.name)} already has the "
+                    f"device profile {shown(flavor.extra_specs[DEVICE_PROFILE])}: omit the argument"
                 )
             request = from_flavor(flavor, profile)
             self._of_flavor = requested_names.of_flavor(flavor, request)

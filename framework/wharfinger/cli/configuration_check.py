@@ -11,8 +11,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Check a configuration, and send its problems to the agent."""
     parser = argparse.ArgumentParser(prog="wharfinger-agent-check")
     parser.add_argument("--config-file", required=True)
-    parser.add_argument("--config-name", required=True, help="name of that file in messages")
-    parser.add_argument("--answer", type=int, required=True, help="descriptor for the problems")
+    parser.add_argument(
+        "--config-name", required=True, help="name of the configuration in messages"
+    )
+    parser.add_argument("--answer", type=int, required=True, help="descriptor to write problems to")
     parser.add_argument("--parent", type=int, required=True, help="process id of the agent")
     arguments = parser.parse_args(argv)
     parent_process.end_with(arguments.parent)

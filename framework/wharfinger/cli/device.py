@@ -68,7 +68,7 @@ class _DeviceCommand(ObjectCommand):
         others = "; ".join(f"instance {name} on host {where} does" for where, name in publishers)
         raise CommandFailed(
             reason=f"{full_name(provider)}: no driver instance of this host ({host}) publishes it"
-            f"{f': {others}. Run this there.' if others else '. Publish it first.'}"
+            f"{f': {others}. Run the command there.' if others else '. Publish it first.'}"
         )
 
 

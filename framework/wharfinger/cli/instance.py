@@ -183,7 +183,7 @@ class InstanceList(ObjectLister):
                 f"--{name}",
                 metavar=name.upper(),
                 type=text(),
-                help=f"only instances on this {name}",
+                help=f"only instances on {name.upper()}",
             )
         return parser
 

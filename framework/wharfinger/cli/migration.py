@@ -17,10 +17,10 @@ class MigrationList(ObjectLister):
 
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--host", metavar="HOST", type=text(), help="only moves from or to this host"
+            "--host", metavar="HOST", type=text(), help="only moves from or to HOST"
         )
         parser.add_argument(
-            "--node", metavar="NODE", type=text(), help="only moves from or to this node"
+            "--node", metavar="NODE", type=text(), help="only moves from or to NODE"
         )
         parser.add_argument(
             "--instance", metavar="UUID", type=uuid, help="only moves of this instance"

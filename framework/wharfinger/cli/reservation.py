@@ -235,7 +235,7 @@ class ProviderRelease(ObjectCommand):
                 raise
             raise CommandFailed(
                 reason=f"{full_name(provider)}: the reservation has ended, but Placement may still "
-                f"have it. The next cycle (`wharfinger sync`) writes that. {error}"
+                f"have it. The next cycle (`wharfinger sync`) ends it there. {error}"
             ) from error
         self._print(provider, left)
 

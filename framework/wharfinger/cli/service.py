@@ -43,11 +43,9 @@ class ServiceList(ObjectLister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
+        parser.add_argument("--host", metavar="HOST", type=text(), help="only services on HOST")
         parser.add_argument(
-            "--host", metavar="HOST", type=text(), help="only services on this host"
-        )
-        parser.add_argument(
-            "--binary", metavar="BINARY", type=text(), help="only services of this program"
+            "--binary", metavar="BINARY", type=text(), help="only services of the program BINARY"
         )
         return parser
 

@@ -116,7 +116,7 @@ def _wrong_urls(section: str, values: Mapping[str, Any]) -> Iterator[Configurati
                 section=section,
                 key=key,
                 value=MASK,
-                problem="its host and port cannot be read.",
+                problem="the host and the port of this URL cannot be read.",
                 remedy="In a user's name or a password, write / as %2F, ? as %3F, # as %23, @ as "
                 "%40 and : as %3A.",
             )
@@ -152,7 +152,11 @@ def _problems(
             f"Use {', '.join(sorted(_INTERFACES))}.",
         )
     if values["version"] and (values["min_version"] or values["max_version"]):
-        yield wrong("version", "it excludes min_version and max_version.", "Remove one of them.")
+        yield wrong(
+            "version",
+            "it cannot be combined with min_version or max_version.",
+            "Remove one of them.",
+        )
     if values["timeout"] is not None and not values["timeout"] > 0:  # also true for NaN
         yield wrong("timeout", "it leaves no time for an answer.", "Set a number above 0.")
     override = values["endpoint_override"] or ""

@@ -217,7 +217,7 @@ def test_failing_instance_is_started_again_and_other_instances_go_on(
     assert not metal.calls("update_provider_tree")
 
     del metal.acts[call]
-    running.log.wait_for(f"metal: over: driver metal: {call}")
+    running.log.wait_for(f"metal: solved: driver metal: {call}")
     running.log.wait_for("metal: 6 changes written")
 
 
@@ -228,7 +228,7 @@ def test_instance_locked_by_another_process_starts_after_the_lock_is_released(
     with exclusive(running.state, "metal"):
         running.start("[none]\ndriver = nothing-like-it\n", drivers=["none"], drift=0.1)
         running.log.wait_for("is at work on driver instance metal")
-        running.log.wait_for("none: driver nothing-like-it: entry point: found none")
+        running.log.wait_for("driver nothing-like-it cannot be loaded: entry point: found none")
         assert_spare_publishes(running, placement, spare)
         assert contents(placement).keys() == {"spare-1"}
 
@@ -241,7 +241,7 @@ def test_listing_that_fails_later_is_logged_once_and_polls_go_on(
 ) -> None:
     metal.acts["get_available_nodes"] = first(OSError("away"))
     running.start(drift=0.05, full=0.05)
-    running.log.wait_for("metal: over: driver metal: get_available_nodes failed: OSError: away")
+    running.log.wait_for("metal: solved: driver metal: get_available_nodes failed: OSError: away")
     metal.acts["get_available_nodes"] = fails(OSError("away again"))
     running.log.wait_for("away again")
     metal.await_calls("get_available_nodes", 5)
@@ -250,7 +250,7 @@ def test_listing_that_fails_later_is_logged_once_and_polls_go_on(
     running.log.wait_for("reserved: metal-1")
 
     assert len(running.log.lines("metal: driver metal: get_available_nodes")) == 2
-    assert len(running.log.lines("over: ")) == 1
+    assert len(running.log.lines("solved: ")) == 1
 
 
 def test_failing_node_is_logged_once_by_all_cycle_types_and_other_nodes_are_published(
@@ -267,10 +267,10 @@ def test_failing_node_is_logged_once_by_all_cycle_types_and_other_nodes_are_publ
     running.log.wait_for("reserved: metal-1")
 
     del metal.nodes[""]
-    running.log.wait_for("over: ")
+    running.log.wait_for("solved: ")
 
     first, over = running.log.lines("provider : ")
-    assert over == first.replace("metal: ", "metal: over: ", 1)
+    assert over == first.replace("metal: ", "metal: solved: ", 1)
 
 
 def test_problem_of_a_poll_ends_when_a_full_cycle_does_not_find_it(
@@ -286,11 +286,11 @@ def test_problem_of_a_poll_ends_when_a_full_cycle_does_not_find_it(
         metal.await_calls("get_available_nodes")
 
     del metal.acts["update_provider_tree"]
-    running.log.wait_for("over: ")
+    running.log.wait_for("solved: ")
 
     named = [line for line in running.log.lines("no node") if "metal-1" in line]
     assert len(named) == 2
-    assert named[1] == named[0].replace("metal: ", "metal: over: ", 1)
+    assert named[1] == named[0].replace("metal: ", "metal: solved: ", 1)
 
 
 @pytest.mark.parametrize("kind", [KeyError, SystemExit])
@@ -305,7 +305,7 @@ def test_unexpected_exception_is_logged_with_its_traceback_and_the_next_cycle_go
     with monkeypatch.context() as patch:
         patch.setattr(Reconciler, "poll", fault)
         running.log.wait_for(f"metal: {kind.__name__}: ")
-    running.log.wait_for(f"metal: over: {kind.__name__}: ")
+    running.log.wait_for(f"metal: solved: {kind.__name__}: ")
     metal.change("metal-1", "cleaning")
     running.log.wait_for("reserved: metal-1")
 
@@ -334,7 +334,7 @@ def test_outage_during_a_drift_cycle_ends_with_the_next_drift_cycle(
         running.start(drift=SOON)
         for _ in range(3):
             assert failed.acquire(timeout=TIMEOUT)
-    running.log.wait_for("metal: over: Placement: GET /traits: no answer")
+    running.log.wait_for("metal: solved: Placement: GET /traits: no answer")
 
     assert len(running.log.lines("metal: Placement: GET /traits: no answer")) == 1
 

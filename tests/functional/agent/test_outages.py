@@ -379,14 +379,14 @@ def test_outage_logs_two_lines_and_removes_nothing_and_changes_are_published_aft
         away.begin()
         if away.fleet is not None:
             away.fleet.change("metal-1", "cleaning")
-        wait_for(running.log, f"{subject}: still: ", 2)
+        wait_for(running.log, f"{subject}: still unsolved: ", 2)
         assert without_reserved(everything()) == without_reserved(before)
         away.end()
-        running.log.wait_for(f"{subject}: over: ")
+        running.log.wait_for(f"{subject}: solved: ")
         wait_for_full_cycle(running, subject)
 
         first, last = running.lines_of(subject)
-        assert last == first.replace(f"{subject}: ", f"{subject}: over: ", 1)
+        assert last == first.replace(f"{subject}: ", f"{subject}: solved: ", 1)
         after = everything()
         if away.fleet is not None:
             assert after["metal-1"]["inventories"] == {"CUSTOM_GOLD": (1, 1)}

@@ -37,7 +37,7 @@ def totals() -> set[int]:
     ("driver", "said"),
     [
         ("missing", "no_such_module"),
-        ("ending", "has ended before it had looked at everything (exit code 0)"),
+        ("ending", "has ended before the check was complete (exit code 0)"),
         ("none", "found none"),
     ],
 )

@@ -93,7 +93,7 @@ def test_program_of_unprogrammable_device_fails(
         failed(device(published, "resolve", name, "--unchanged"), name)
     failed(program("theirs"), "Publish it first.")
     kept.write("provider_records", {"host": "elsewhere"}, provider_uuid=gpu.uuid)
-    failed(program(GPU), "instance gpus on host elsewhere does", "Run this there.")
+    failed(program(GPU), "instance gpus on host elsewhere does", "Run the command there.")
 
     assert figures(client, gpu) == FIGURES
     assert listed(published) == []

@@ -695,7 +695,7 @@ def test_agent_waits_for_services_and_writes_reservations_during_outages_of_keys
             cloud.at_keystone.go_away()
             agent.wait_for("Service Unavailable (HTTP 503)")
             cloud.listen()
-            agent.wait_for("over: ")
+            agent.wait_for("solved: ")
             with cloud.maintenance("services", "it moves"):
                 agent.wait_for(f"reserved: {node}")
             agent.wait_for(f"released: {node}")

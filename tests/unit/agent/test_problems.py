@@ -46,10 +46,10 @@ def test_problem_is_logged_once_and_so_is_its_end(
     assert told(caplog) == []
 
     problems.found("poll", [error("no node")])
-    assert told(caplog) == [("WARNING", "metal: over: no answer")]
+    assert told(caplog) == [("WARNING", "metal: solved: no answer")]
 
     problems.found("poll")
-    assert told(caplog) == [("WARNING", "metal: over: no node")]
+    assert told(caplog) == [("WARNING", "metal: solved: no node")]
 
 
 def test_lines_of_a_problem_end_with_its_code(
@@ -61,7 +61,7 @@ def test_lines_of_a_problem_end_with_its_code(
     text = "driver metal: changed_nodes failed: refused [BackendError]"
     assert [one.getMessage() for one in caplog.records] == [
         f"metal: {text}",
-        f"metal: over: {text}",
+        f"metal: solved: {text}",
     ]
 
 
@@ -74,7 +74,7 @@ def test_problem_that_returns_is_logged_again(
 
     assert told(caplog) == 2 * [
         ("WARNING", "metal: no answer"),
-        ("WARNING", "metal: over: no answer"),
+        ("WARNING", "metal: solved: no answer"),
     ]
 
 
@@ -87,7 +87,7 @@ def test_problem_of_several_cycle_types_ends_when_none_of_them_finds_it(
     assert told(caplog) == [("WARNING", "metal: no answer")]
 
     problems.found("poll")
-    assert told(caplog) == [("WARNING", "metal: over: no answer")]
+    assert told(caplog) == [("WARNING", "metal: solved: no answer")]
 
 
 def test_also_found_without_a_problem_ends_no_problem(
@@ -102,8 +102,8 @@ def test_also_found_without_a_problem_ends_no_problem(
     problems.found("cycles", [error("no answer")])
     problems.found("cycles")
     assert told(caplog) == [
-        ("WARNING", "metal: over: no node"),
-        ("WARNING", "metal: over: no answer"),
+        ("WARNING", "metal: solved: no node"),
+        ("WARNING", "metal: solved: no answer"),
     ]
 
 
@@ -173,7 +173,7 @@ def test_outage_is_one_problem_for_all_requests_and_errors(
     assert told(caplog) == [("WARNING", f"metal: {outage[0]}")]
 
     problems.found("poll")
-    assert told(caplog) == [("WARNING", f"metal: over: {outage[0]}")]
+    assert told(caplog) == [("WARNING", f"metal: solved: {outage[0]}")]
 
 
 def test_errors_of_parts_are_separate_problems_except_outages(
@@ -205,5 +205,5 @@ def test_outages_of_two_dependencies_begin_and_end_independently(
     assert [text for _, text in told(caplog)] == [
         f"metal: {refused}",
         f"metal: {away}",
-        f"metal: over: {refused}",
+        f"metal: solved: {refused}",
     ]
