@@ -358,7 +358,8 @@ class Moves:
         """Restore the former allocations; raise AllocationRefused if Placement refuses them.
 
         ``had`` is the consumer of the migration, with the former allocations, and ``has`` the
-        consumer of the instance.
+        consumer of the instance. After a refusal, the move waits again for a confirm or revert, if
+        the node of the new allocations is known.
         """
         lost = [one for one in has.allocations if one not in had.allocations]
         self._reservations.before_release(instance.uuid, lost)
@@ -384,7 +385,8 @@ class Moves:
         """Raise AllocationRefused if a reverted instance lacks its former allocations.
 
         Another program may have deleted them. If both ends of the move are on one node, the amounts
-        show to which flavor the allocations of the instance (``has``) belong.
+        show to which flavor the allocations of the instance (``has``) belong. After the error, the
+        move waits again for a confirm or revert.
         """
         source = (migration.source_compute, migration.source_node)
         if source == (migration.dest_compute, migration.dest_node):

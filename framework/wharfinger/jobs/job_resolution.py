@@ -125,7 +125,7 @@ def _note_held(
     """
     owners = {one.uuid: ownership.owners(client.get_traits(one.uuid).traits) for one in scope}
     for one in scope:
-        if not reservations.is_ours(one):
+        if not reservations.is_published(one):
             raise JobRefused(
                 provider=one.name,
                 uuid=one.uuid,

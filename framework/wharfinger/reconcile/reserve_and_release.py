@@ -380,7 +380,7 @@ class Reservations:
             record = replace(record, applied=replace(record.applied, traits=frozenset(ours)))
         self._apply(stored, record, _change(SetTraits, stored.live, frozenset(wanted)))
 
-    def is_ours(self, provider: ProviderSummary) -> bool:
+    def is_published(self, provider: ProviderSummary) -> bool:
         """Return whether a driver instance still publishes a provider.
 
         If no record of the provider is left, an instance trait proves it. Raises NotFound.

@@ -53,7 +53,7 @@ class Details:
     ``owners`` are the owner traits of the provider; it should have exactly one. ``usages`` are
     amounts by resource class. ``reserved_by_others`` are the classes that are fully reserved
     without a reservation that we know. ``is_releasable`` is whether ``provider release --foreign``
-    can end that.
+    can end such a full reservation.
     """
 
     summary: ProviderSummary
