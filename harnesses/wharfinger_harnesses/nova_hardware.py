@@ -60,7 +60,10 @@ class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
     def update_provider_tree(
         self, provider_tree: Any, nodename: str, allocations: Any = None
     ) -> None:
-        """Describe a node and its child; reshape a node that still has the child's inventory."""
+        """Describe a node and its child; move the child's allocations from the root if given.
+
+        Raise ReshapeNeeded without ``allocations`` if the root still has the child's inventory.
+        """
         node, child = self._fleet[nodename], f"{nodename}-magic"
         root = provider_tree.data(nodename)
         if MAGIC in root.inventory and allocations is None:

@@ -63,8 +63,8 @@ _OWN_ANSWERS: Final = {
 class Relay(ThreadingHTTPServer):
     """Listens on a free port for calls to ``backend``, which is "host:port".
 
-    Each call has a thread of its own. ``fate`` returns the fault of a call, which it gets as a text
-    such as "GET /v1/nodes".
+    Each call has a thread of its own. ``fate`` takes the text of a call, such as "GET /v1/nodes",
+    and returns the fault of the call.
     """
 
     request_queue_size = 128

@@ -437,7 +437,7 @@ class History:
     # Comparison with the reference.
 
     def _look(self, number: int) -> Contents:
-        """Compare Placement after a cycle with the reference, and return the contents."""
+        """Return the contents of Placement after a cycle; compare them with the reference first."""
         before, self._last = self._last, self._subject.placement.contents()
         if self._reference is not None and number:
             old, now = self._alike(before), self._alike(self._last)

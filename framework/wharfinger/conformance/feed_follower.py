@@ -50,7 +50,8 @@ class Follower:
         """
         names, following = driver_calls.changed_nodes(self._driver, mark)
         if self._uuids and (others := names - self.nodes):
-            raise Violation(f"the feed names {', '.join(sorted(others))}", "only existing nodes")
+            found = f"the feed names nodes that do not exist: {', '.join(sorted(others))}"
+            raise Violation(found, "only existing nodes")
         return names, following
 
     def poll(self) -> frozenset[str]:

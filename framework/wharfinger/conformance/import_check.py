@@ -61,7 +61,7 @@ def _main(driver: str) -> None:
 def _libraries(driver: str) -> Sequence[str]:
     """Return the modules of other packages that a driver imports.
 
-    A child process imports the driver to find them, so that this process has not imported it yet.
+    A child process imports the driver to find them, since this process must not import it yet.
     """
     reader, writer = os.pipe()
     if not os.fork():

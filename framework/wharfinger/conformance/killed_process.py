@@ -135,7 +135,7 @@ class Elsewhere:
         return problems
 
     def kill(self) -> None:
-        """Kill the process. A ``run`` that waits for its answer returns a problem."""
+        """Kill the process. A ``run`` that waits for an answer then returns a problem."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._process[0], signal.SIGKILL)

@@ -133,7 +133,7 @@ def _umask() -> bytes:
 
 @cache
 def _status(pid: int) -> int:
-    """Return a descriptor of the status file that stays open, since opening takes longest."""
+    """Return an open descriptor of /proc/PID/status, opened once, since opening takes longest."""
     return os.open(f"/proc/{pid}/status", os.O_RDONLY)
 
 

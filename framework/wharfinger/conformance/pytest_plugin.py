@@ -78,7 +78,7 @@ def conformance_run(pytestconfig: pytest.Config) -> Iterator[Run]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Exit with the verdict's code unless that is 0; then with pytest's own code."""
+    """Exit with the code of the verdict, or with that of pytest if the verdict's code is 0."""
     if not session.config.option.collectonly and exitstatus not in _NO_VERDICT:
         session.exitstatus = exit_code(_verdicts(session.config)) or exitstatus
 

@@ -15,7 +15,7 @@ from sqlalchemy import Pool, QueuePool, event
 
 @contextmanager
 def staying_open() -> Iterator[list[Pool]]:
-    """Keep connections to SQLite files open that oslo.db opens in the block.
+    """In the block, let oslo.db keep its new connections to SQLite files open.
 
     Without this, oslo.db connects anew for each transaction. Yield the list of the connections'
     pools.

@@ -111,7 +111,7 @@ class RuleProcess:
         return Result(rule, **self._read(self._answer()))
 
     def end(self) -> None:
-        """Let the process stop the harness, and kill it after that.
+        """Let the process stop the harness; then kill the process.
 
         Raise NotShown if the harness cannot be stopped, Lost if the process ends before.
         """

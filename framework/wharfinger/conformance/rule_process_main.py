@@ -26,7 +26,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def main(start: Any) -> None:
-    """Set up the driver; check each rule that the pipe asks for, until it ends or says to stop.
+    """Set up the driver; check each rule that the pipe names, until the pipe ends or says to stop.
 
     ``start`` has the options, the directory, the broken rules and the pipes.
     """
@@ -79,7 +79,7 @@ def _answer_all(start: Any, directory: Path) -> None:
 
 
 def _tell(start: Any, answer: dict[str, Any]) -> None:
-    """Send an answer with the id of this process, since a fork of it by a driver may answer."""
+    """Send an answer with the id of this process: a process that it has forked may answer, too."""
     os.write(start["answers"], json.dumps({**answer, "pid": os.getpid()}).encode() + b"\n")
 
 

@@ -241,7 +241,8 @@ def feeds_what_is(subject: Subject) -> None:
         named: set[str] = set()
         _soon(has_asked)
         if gone := named - {node.name for node in listed(driver).nodes}:
-            raise Violation(f"the feed names {', '.join(sorted(gone))}", "only existing nodes")
+            found = f"the feed names nodes that are gone: {', '.join(sorted(gone))}"
+            raise Violation(found, "only existing nodes")
 
 
 @rule(

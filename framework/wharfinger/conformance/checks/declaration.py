@@ -63,7 +63,7 @@ def options_listed(subject: Subject) -> None:
     others = {option.dest for option in (*FRAMEWORKS, *_of_plugins())}
     missing = registered - others - {*_listed(subject.name)}
     if missing:
-        raise Violation(f"no entry point lists {', '.join(sorted(missing))}")
+        raise Violation(f"no entry point lists the options {', '.join(sorted(missing))}")
 
 
 def _of_plugins() -> Iterator[cfg.Opt]:

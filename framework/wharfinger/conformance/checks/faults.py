@@ -161,7 +161,7 @@ def gives_up(subject: Subject) -> None:
     """Let the first call of a listing hang; the listing must end within the harness's patience."""
     if not _unanswered(subject).has_ended:
         patience = subject.harness.patience
-        raise Violation(f"the driver still waits after {patience:g} s", "a time-out")
+        raise Violation(f"get_available_nodes has not ended after {patience:g} s", "a time-out")
 
 
 @rule(

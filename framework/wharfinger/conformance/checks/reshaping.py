@@ -54,7 +54,8 @@ def conserved(subject: Subject) -> None:
             found = f"consumer {consumer} has {elsewhere} of the provider of another program"
             raise Violation(found, str(_OF_OTHERS))
         if (sums := _sums(held)) != Counter(amounts):
-            raise Violation(f"consumer {consumer} has {dict(sums)}", str(dict(amounts)))
+            found = f"consumer {consumer} has allocations of {dict(sums)}"
+            raise Violation(found, str(dict(amounts)))
     (root,) = (name for name, one in before.items() if one.uuid != _ELSEWHERE)
     if not layout.inventories.keys() - after[root].inventories.keys():
         found = f"{root} still has all classes of the old layout: {difference(before, after)}"
@@ -179,7 +180,7 @@ def moved_to_its_own(subject: Subject) -> None:
         }
         used = {thing: {**amounts} for thing, amounts in layout.uses.get(consumer, {}).items()}
         if held != used:
-            raise Violation(f"consumer {consumer} has {held}", str(used))
+            raise Violation(f"consumer {consumer} has the allocations {held}", str(used))
 
 
 @rule(
