@@ -126,7 +126,7 @@ nova_config = {self.directory / "nova.conf"}
         self._write()
 
     def use(self, thing: str) -> None:
-        """Note an instance of a node in the list. The compute driver ignores the note."""
+        """Note in the list that a node has an instance. The compute driver ignores the note."""
         self._nodes[thing]["instances"] = 1
         self._write()
 

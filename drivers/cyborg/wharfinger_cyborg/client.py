@@ -57,7 +57,7 @@ class _Deployables(msgspec.Struct, frozen=True):
 
 
 class AcceleratorRequest(msgspec.Struct, frozen=True):
-    """An accelerator request (ARQ) of an instance, with the field names of Cyborg's API."""
+    """An accelerator request (ARQ) of an instance of nova, with the field names of Cyborg's API."""
 
     uuid: str
     state: str

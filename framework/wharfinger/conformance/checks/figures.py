@@ -111,7 +111,7 @@ def _figures(provider: Provider) -> tuple[object, object]:
     after=("WHF-303",),
 )
 def counts_what_is_used(subject: Subject) -> None:
-    """Allocate a part of every provider, and let instances use two things; nothing may change.
+    """Allocate a part of every provider, and let consumers use two things; nothing may change.
 
     Without ``Harness.use``, only allocate.
     """

@@ -24,7 +24,7 @@ class FleetHarness(Harness):
     patience = 6.0  # more than the driver's timeout in the configuration below
 
     def __init__(self, directory: Path, placement: Placement) -> None:
-        """Make no machine yet."""
+        """Begin without machines: the kit calls ``reset`` for the first ones."""
         super().__init__(directory, placement)
         self.machines: dict[str, dict[str, Any]] = {}
         self.removed: dict[str, dict[str, Any]] = {}
@@ -134,12 +134,12 @@ class FleetHarness(Harness):
         }
 
     def change(self, thing: str) -> None:
-        """Add free slots to a machine."""
+        """Add slots to a machine, which makes its total larger."""
         self.machines[thing]["slots"] += 16
         self.machines[thing]["free_slots"] += 16
 
     def use(self, thing: str) -> None:
-        """Let an instance use one slot of a machine."""
+        """Let a consumer, such as an instance of nova, use one slot of a machine."""
         self.machines[thing]["free_slots"] -= 1
 
     def second_host(self, instance: str) -> str:
