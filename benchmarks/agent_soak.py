@@ -169,7 +169,7 @@ class Soak:
         return {"supervisor": agent}
 
     def disturb(self, agent: int, over: Event) -> None:
-        """Change nodes, end a process, reload the configuration, send requests; until ``over``."""
+        """Change nodes, end a process, reload and send requests until the event ``over`` is set."""
         turn = 0
         while not over.wait(1.0):
             turn += 1

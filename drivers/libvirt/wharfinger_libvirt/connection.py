@@ -40,7 +40,10 @@ class HostFigures:
 
 
 class Connection:
-    """An open connection to libvirt. Every method raises BackendError for an error of libvirt."""
+    """An open connection to libvirt. All methods raise BackendError for an error of libvirt.
+
+    If a device or domain disappears while it is read, they raise Vanished instead.
+    """
 
     def __init__(self, handle: Any, instance: str) -> None:
         """Wrap the virConnect ``handle``; ``instance`` is the driver instance, for errors."""

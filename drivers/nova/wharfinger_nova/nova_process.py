@@ -42,14 +42,14 @@ class NoDatabase:
     def object_class_action_versions(
         self, context: object, kind: str, method: str, *arguments: object
     ) -> NoReturn:
-        """Refuse to read objects from the database."""
+        """Refuse to read objects from the database; raises RuntimeError."""
         raise RuntimeError(
             f"the compute driver needs nova's database ({kind}.{method}), and nova_config has "
             "none: set [DEFAULT] transport_url for nova's conductor, or [database] connection"
         )
 
     def object_action(self, context: object, instance: Any, method: str, *_: object) -> NoReturn:
-        """Refuse to change an object in the database."""
+        """Refuse to change an object in the database; raises RuntimeError."""
         self.object_class_action_versions(context, instance.obj_name(), method)
 
 

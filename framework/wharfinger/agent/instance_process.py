@@ -224,7 +224,7 @@ class ProcessRunner:
         self._signal(signal.SIGTERM)
 
     def _after_end(self, end: str, event: str = "its process has ended") -> None:
-        """Store that the process has ended, and when it will be restarted; log both."""
+        """Store that the process has ended; unless the instance stops, plan and log its restart."""
         now = time.monotonic()
         status = self.status()
         self._log_stacks()

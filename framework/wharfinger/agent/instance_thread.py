@@ -43,7 +43,7 @@ class ThreadRunner:
         self._thread.start()
 
     def check(self) -> None:
-        """Log once if a call to the driver does not return, and once when it has returned."""
+        """Update the state; log once if a driver call does not return, and once when it has."""
         call, began = self._latest.call()
         now = time.monotonic()
         hangs = began is not None and now - began >= self._hang_timeout

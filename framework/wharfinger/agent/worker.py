@@ -41,9 +41,10 @@ class Reporter(driver_calls.CallObserver, Protocol):
 class Worker:
     """Runs the cycles of a driver instance, one after the other, until it is stopped.
 
-    It logs each failure and tries again. Meanwhile, no other process may run this driver instance.
-    The worker loads the instance again only if it could not be loaded or connected. ``client`` is
-    only for this instance. ``reporter`` gets each new report, and observes the calls to the driver.
+    It logs each failure and tries again. No other process may run this driver instance at the same
+    time. The worker loads the instance again only if it could not be loaded or connected.
+    ``client`` is only for this instance. ``reporter`` gets each new report, and observes the calls
+    to the driver.
     """
 
     def __init__(

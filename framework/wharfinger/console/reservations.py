@@ -34,7 +34,7 @@ def is_overdue(end: datetime | str | None, now: datetime) -> bool:
 
 
 def lines(provider: Details, now: datetime) -> Iterator[str]:
-    """Yield one line for each reservation of a provider."""
+    """Yield a line for each reservation of a provider, and one line for those of other programs."""
     for one in provider.reservations or ():
         yield printable(
             f"reserved: {one.reason}, {age(one.since, now)}{_until(one, now)} ({one.holder})"

@@ -35,7 +35,7 @@ class IndirectionAPI(Protocol):
     def object_action(
         self, context: Any, objinst: Any, objmethod: str, args: Any, kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
-        """Call a method of an object in that process.
+        """Call a method of an object in the process that has the database open.
 
         Return the object's changes, and the result.
         """
@@ -49,7 +49,7 @@ class IndirectionAPI(Protocol):
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """Call a class method in that process.
+        """Call a class method in the process that has the database open.
 
         Return its result, with objects in these versions.
         """

@@ -91,7 +91,8 @@ class HostState(WharfingerObject):
         """Read the state in one transaction.
 
         ``known`` has the revisions that the caller has: ``nodes`` and ``instances`` by uuid,
-        ``records`` by provider uuid. ``binary`` is the program of the service.
+        ``records`` by provider uuid. ``with_jobs`` requests the programming jobs, too. ``binary``
+        is the program of the service.
         """
         kinds = [Service, ComputeNode, Instance, Migration, ProviderRecord, Reservation]
         tables = [kind.TABLE for kind in kinds] + ([DeviceJob.TABLE] if with_jobs else [])
