@@ -300,7 +300,7 @@ class History:
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Add the time of the block to ``waited``."""
+        """Add the seconds that the block takes to ``waited``."""
         begin = time.monotonic()
         try:
             yield

@@ -70,13 +70,13 @@ class KilledHistory(History):
         return super().is_met(case)
 
     def meet(self, case: Case) -> None:
-        """Kill the process, and release its call."""
+        """Kill the process, then release the call that hangs in the harness."""
         self.elsewhere.kill()
         super().meet(case)
 
 
 def try_kills(subject: Subject, *, seconds: float) -> str:
-    """Play the history with kills again and again; limits and result as in ``tries``."""
+    """Repeat the history, with other kills each time; limits and result as in ``tries``."""
     with Forks.of(subject) as forks:
         return _try_kills(subject, forks, seconds)
 

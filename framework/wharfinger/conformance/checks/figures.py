@@ -128,7 +128,7 @@ def counts_what_is_used(subject: Subject) -> None:
 
 
 def _parts(subject: Subject, contents: Contents) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield the uuid of each provider of a thing, and the smallest amounts of it by class."""
+    """Yield the uuid of each provider of a thing, and its least allocatable amounts by class."""
     names = {name for thing in subject.harness.things() for name in at_and_below(contents, thing)}
     for name in sorted(names):
         one = contents[name]
