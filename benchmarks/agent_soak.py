@@ -7,9 +7,9 @@ disturbed, so its process lives as long as the agent. Clients request each page 
 socket, and some of them close the connection without reading the answer.
 
 It prints a line for each minute and process: minutes, process, its id, MiB of resident memory,
-descriptors and threads. At the end, it prints the first and last figures, and whether Placement
-agrees with the backends. No thresholds: a person compares. A process with another id at the end was
-restarted.
+descriptors and threads. At the end, it prints the first and last figures, the differences between
+Placement and the backends, and the faults in the agent's log. No thresholds: a person compares. A
+process with another id at the end was restarted.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Compute the health and readiness of the agent from its status. Pure.
 
-A result relies only on what the last completed cycles showed. A check passes if nothing is known
-against it. Texts of drivers and services are omitted, since they may contain names of hosts:
+A result relies only on what the last completed cycles showed. A check passes unless the status
+shows a fault. Texts of drivers and services are omitted, since they may contain names of hosts:
 ``wharfinger agent status`` shows them.
 
 The format is that of draft-inadarei-api-health-check-06, as in nova's specification

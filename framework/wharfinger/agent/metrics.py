@@ -158,7 +158,7 @@ def _agent_metrics(status: AgentStatus, offset: float) -> Iterator[Metric]:
 
 
 def _health(status: AgentStatus, now: float) -> Metric:
-    """Return the results of the checks of /health, so that alerts follow the same rules."""
+    """Return a metric with the results of the checks of /health, so that alerts can use them."""
     family = GaugeMetricFamily(
         "wharfinger_health_check",
         "1 for the status of a check of /health, 0 for its other statuses.",

@@ -120,7 +120,7 @@ class BoundedTransport(TCPKeepAliveAdapter):
         self.poolmanager.pool_classes_by_scheme = request_deadline.POOLS
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
-        """Return the pools of connections for a proxy, which observe the deadline, too."""
+        """Return the pools of connections for a proxy; only SOCKS proxies ignore the deadline."""
         manager = super().proxy_manager_for(proxy, **kwargs)
         if not proxy.lower().startswith("socks"):
             manager.pool_classes_by_scheme = request_deadline.POOLS
