@@ -56,7 +56,9 @@ class ProcessCheck:
             self._answer: Final = open(os.memfd_create("wharfinger-check"), "rb")  # noqa: PTH123, SIM115
             self._process: Final = self._start(command)
         except OSError as error:
-            raise ConfigurationRefused(reason=f"its check could not be started: {error}") from error
+            raise ConfigurationRefused(
+                reason=f"the check of the configuration could not be started: {error}"
+            ) from error
 
     def _start(self, command: Sequence[str]) -> "subprocess.Popen[bytes]":
         descriptor = self._answer.fileno()

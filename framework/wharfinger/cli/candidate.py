@@ -243,7 +243,7 @@ class CandidateExplain(_CandidateCommand):
 
 
 class _Cell(FormattableColumn[Any]):
-    """Text in a table, data in the other formats."""
+    """Cell of the output: a text in a table, data in other formats such as JSON."""
 
     def __init__(self, data: Any, text: str) -> None:
         super().__init__(data)

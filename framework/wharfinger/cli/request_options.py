@@ -171,7 +171,7 @@ def whole(
 
 
 class _Group(argparse.Action):
-    """Starts a group of the request."""
+    """Action of an option that starts a request group; the options after it belong to the group."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any

@@ -1,4 +1,4 @@
-"""Argument types of trait conditions, and errors for names that Placement does not know."""
+"""Argument types of trait conditions, and errors for unknown traits and resource classes."""
 
 import argparse
 from collections.abc import Iterable, Iterator

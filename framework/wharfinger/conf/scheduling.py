@@ -23,8 +23,9 @@ OPTIONS: Final = (
             ("forbid", "no, except for providers that share through an aggregate"),
             ("allow", "yes"),
         ],
-        help="Whether requests for an owner's resources also get providers without an owner trait. "
-        "They always do while a service of the owner does not tag all its providers.",
+        help="Whether a request for an owner's resources may use providers without an owner trait. "
+        "Even with forbid, it may use them while a service of the owner does not tag all its "
+        "providers.",
     ),
     cfg.IntOpt(
         "cache_time",

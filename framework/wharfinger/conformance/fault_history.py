@@ -220,7 +220,11 @@ def happenings(
 
 
 class History:
-    """One play of the history: of the reference itself, or with ``cases`` to compare with it."""
+    """One play of the fixed sequence of backend changes and driver cycles.
+
+    Without ``cases``, it has no faults and is the reference. With ``cases``, it injects these
+    faults and compares Placement with the reference.
+    """
 
     def __init__(
         self,

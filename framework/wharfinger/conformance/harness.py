@@ -180,15 +180,15 @@ class Harness(abc.ABC):
         """Return the present figures of each thing that is not busy, read from the backend.
 
         Without this method, the kit compares figures only with earlier figures of the same driver.
-        Then a driver passes that publishes a constant, or the figures of another device.
+        Then it does not find a driver that publishes a constant, or another device's figures.
         """
         raise NotImplementedError
 
     def change(self, thing: str) -> None:
         """Change a total or a trait of a thing in place, to a value that it did not have before.
 
-        Without this method, a driver passes that reads a thing once and remembers it. If all things
-        are alike, a driver also passes that confuses them.
+        Without this method, the kit does not find a driver that reads a thing once and remembers
+        it. If all things are alike, the kit does not find a driver that confuses two things either.
         """
         raise NotImplementedError
 
@@ -198,7 +198,7 @@ class Harness(abc.ABC):
         The totals of the thing stay, and the thing is not busy.
 
         Before this call, the kit has allocated a part of the thing in Placement. Without this
-        method, a driver passes that publishes only the part that is not in use.
+        method, the kit does not find a driver that publishes only the part that is not in use.
         """
         raise NotImplementedError
 
@@ -207,8 +207,8 @@ class Harness(abc.ABC):
 
         The text has the form of ``configuration``. No thing has the same name on both hosts.
 
-        Without this method, the kit only gives this host another name. Then a driver passes whose
-        names and uuids depend on the backend alone, and are the same on all hosts.
+        Without this method, the kit only gives this host another name. Then it does not find a
+        driver whose names and uuids depend on the backend alone, and are the same on all hosts.
         """
         raise NotImplementedError
 

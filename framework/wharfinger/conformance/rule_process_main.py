@@ -1,6 +1,6 @@
 """The program of the process in which the rules run.
 
-It reads the id of a rule from a pipe, checks the rule, and writes the result to another pipe.
+For each rule, it reads the id from a pipe, checks the rule, and writes the result to another pipe.
 """
 
 import ctypes

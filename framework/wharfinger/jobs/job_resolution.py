@@ -75,7 +75,7 @@ def resolve(
             problem=f"process {job.process_id} on {job.host} is working on it, and last reported "
             f"at {job.seen_at.isoformat()}.",
             remedy="Wait until the job ends. If the process is dead, wait until "
-            f"{down_time.total_seconds():g} s after its last report.",
+            f"{max(down_time, _LEAST).total_seconds():g} s after its last report.",
         )
     uuids = job.scope if job else (provider_uuid,)
     held = ReservationList.get_by_filters(context, provider_uuid=uuids, holder=HOLDER)

@@ -296,7 +296,7 @@ class RowList(base.ObjectList[_Row]):
         except ValueError as error:
             raise InvalidObject(
                 subject=f"a list of {cls.KIND.obj_name()}",
-                problem=f"it cannot be filtered: {error}.",
+                problem=f"a filter has an invalid value: {error}.",
                 remedy="Use a value that the field accepts.",
             ) from error
         return cls._select(context, **where)

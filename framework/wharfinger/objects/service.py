@@ -98,7 +98,7 @@ class Service(KeptObject):
     @classmethod
     @base.remotable
     def get_minimum_version_multi(cls, context: Context, binaries: Iterable[str]) -> dict[str, int]:
-        """Return the lowest version of all services of each program, 0 without services."""
+        """Return the lowest version of the services of each program; 0 if it has no service."""
         versions: dict[str, list[int]] = {binary: [] for binary in binaries}
         for service in ServiceList.get_by_filters(context, binary=list(versions)):
             versions[service.binary].append(service.version)

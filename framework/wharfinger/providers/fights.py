@@ -68,7 +68,10 @@ def waits(remembered: Record, live: Provider, after: Provider) -> bool:
 
 
 def has_begun(before: Record, after: Record) -> bool:
-    """Return whether a provider has a fight that it did not have before."""
+    """Return whether a fight over another value of a provider has begun.
+
+    In a fight, another program undoes our writes of a value repeatedly.
+    """
     return not fights(after).keys() <= fights(before).keys()
 
 

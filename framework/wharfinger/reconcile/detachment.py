@@ -1,8 +1,8 @@
-"""Detached providers: children of ours that are roots themselves until their node has a new root.
+"""Detached providers: our child providers that are roots until their node has a new root.
 
-Another program cannot delete its root while a child of ours has allocations. So an operator may
-detach the child. A stored reservation marks the child as detached: it keeps the child fully
-reserved, and its holder names the former root, below which the child is not published again.
+A program cannot delete a root while a child of ours below it has allocations. So an operator may
+detach the child. A stored reservation then keeps the child fully reserved. The field ``holder`` of
+the reservation names the former root. The child is not published below that root again.
 """
 
 import re

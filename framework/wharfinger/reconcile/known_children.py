@@ -60,9 +60,10 @@ def of_node(known: KnownChildren, name: str, root_uuid: str) -> dict[str, list[s
 def replaced(
     desired: Iterable[DesiredProvider], children: Mapping[str, list[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return known uuids of children whose driver reports another uuid for the same name.
+    """Return the known uuids of children that another device has replaced, by the new uuid.
 
-    The result is by the reported uuid. A driver that reports uuids itself means another device.
+    A child is replaced if the driver itself reports another uuid for its name. Without a uuid from
+    the driver, a child keeps its known uuid.
     """
     found = {}
     for wanted in desired:

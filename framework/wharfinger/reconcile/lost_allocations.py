@@ -35,7 +35,7 @@ _Allocations = Mapping[str, Mapping[str, int]]
 
 
 class _Found(NamedTuple):
-    """Allocations that Placement has, and the instances whose database rows differ from them."""
+    """The allocations that Placement has, and our rows of the instances that have other ones."""
 
     #: Allocations in Placement, by instance uuid.
     allocations: dict[str, _Allocations]

@@ -289,7 +289,7 @@ class Reservations:
         return list(filter(is_lost, self._held(holder=lost_by(instance_uuid))))
 
     def end_lost(self, instance_uuid: str) -> None:
-        """End the reservations for the lost allocations of an instance.
+        """End the reservations for allocations of an instance that another program deleted.
 
         Call this when the instance has its allocations again, or is released.
         """
@@ -584,7 +584,10 @@ class Reservations:
     def _stored(
         self, provider: ProviderSummary, traits: Traits, inventories: Inventories | None = None
     ) -> _Stored:
-        """Read the rows of a provider; return them with the traits and inventories."""
+        """Read the records, reservations and nodes of a provider from the database.
+
+        ``traits`` and ``inventories`` were just read from Placement, and are part of the result.
+        """
         generation = (inventories or traits).resource_provider_generation
         rows = ProviderState.get(self._context, [provider.uuid], [provider.root_provider_uuid])
         by_instance = {(one.host, one.driver_instance): one for one in rows.records}

@@ -370,5 +370,8 @@ def _errors_of(
 
 
 def _has(record: ProviderRecord, side: str) -> bool:
-    """Return whether a record has a value in the field ``side``, even if it cannot be read."""
+    """Return whether the field of a record is set; a value that cannot be read counts as set.
+
+    ``side`` is the name of the field: intended or applied.
+    """
     return side not in record or getattr(record, side) is not None

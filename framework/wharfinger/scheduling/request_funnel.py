@@ -123,7 +123,11 @@ def _excluded_roots(request: ResourceRequest, facts: Facts) -> frozenset[str]:
 
 
 def _together(request: ResourceRequest) -> RequestGroup | None:
-    """Return the group whose required traits several providers have to have together, or None."""
+    """Return the unnumbered group if several providers may share its required traits, else None.
+
+    This is so if the group has traits and several resource classes: each class may come from
+    another provider, and each trait must be on one of these providers.
+    """
     for group in request.groups:
         if group.suffix == UNNUMBERED and len(group.resources) > 1 and group.traits.wanted:
             return group

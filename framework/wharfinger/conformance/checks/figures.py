@@ -1,4 +1,4 @@
-"""Rules on totals and traits: the driver publishes those of each thing in the backend."""
+"""Rules on totals and traits: the driver publishes the totals and traits that the backend has."""
 
 from collections.abc import Iterator
 from contextlib import suppress
