@@ -192,7 +192,7 @@ def test_reshape_without_service_role_is_refused_with_its_reason(
 
     assert isinstance(problem, PermissionRefused)
     assert "POST /reshaper (cn): 403" in str(problem)
-    assert "takes the service role" in str(problem)
+    assert "it needs the service role" in str(problem)
     found = contents(placement)
     assert found["cn"] == before["cn"]
     assert found["gpu"]["inventories"] == {}

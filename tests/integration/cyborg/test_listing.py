@@ -52,7 +52,7 @@ def test_empty_list_is_rejected_and_an_empty_list_of_requests_accepted(
     for at, name in ((0, "deployables"), (2, "devices")):
         for _ in range(2):  # a repeated empty list is rejected, too
             harness.between.replace(at, emptied(name))
-            assert "it lists none" in fails(cards)
+            assert "Cyborg lists none" in fails(cards)
     harness.between.replace(1, emptied("arqs"))
     assert not cards.sync().steps
 
@@ -61,7 +61,7 @@ def test_cyborg_that_lost_all_devices_is_rejected(harness: Harness, cards: Cards
     cyborg = harness.cyborg
     cyborg.set_hardware()
     cyborg.discover()
-    assert "it lists none" in fails(cards)
+    assert "Cyborg lists none" in fails(cards)
     cyborg.set_hardware(*DEVICES)
     cyborg.discover()
     assert len(cards.sync().steps) == 3

@@ -26,7 +26,7 @@ def test_error_of_ironic_is_raised_with_its_reason(ironic: Ironic) -> None:
     ironic.provision(uuid, "manage")
     ironic.wait_for(uuid, "manageable")
     ironic.provision(uuid, "provide")
-    with pytest.raises(LabError, match=r"not available but clean failed(.|\n)*has clean fail"):
+    with pytest.raises(LabError, match=r"not available but clean failed(.|\n)*makes clean fail"):
         ironic.wait_for(uuid, "available")
 
 

@@ -427,7 +427,7 @@ def test_user_that_may_not_list_the_nodes_fails_and_changes_nothing(
     partly = cloud.ironic.ask("GET", "/v1/nodes?fields=name", None, **hand)
     assert {node["name"] for node in partly.json()["nodes"]} == TENANTS
     here.configure({**cloud.credentials("hand"), "node_owner": TENANT})
-    assert "id of their project" in told(here.run("sync"))
+    assert "id of the user's project" in told(here.run("sync"))
     here.configure()
     with cloud.without_elevation():
         line = told(here.run("sync"))

@@ -105,7 +105,7 @@ def test_idle_observer_finds_a_wait_for_a_socket_and_none_for_the_backend() -> N
             ("refresh", backend.answer),
             ("get_available_nodes", wait),
         ):
-            for _ in range(5):
+            for _ in range(3):
                 observer.before(method)
                 work()
                 observer.after(method)

@@ -114,7 +114,7 @@ def test_failed_report_is_logged_once_and_tried_again(
     failed, over = log.lines
     assert failed.startswith("the service of rack-7 is not reported as up: ")
     assert text in failed
-    assert "other hosts take over" in failed
+    assert "other hosts that list its nodes take them over" in failed
     assert over == "the service of rack-7 is reported as up again"
 
 
