@@ -24,7 +24,8 @@ def _texts(*suffixes: str) -> Iterator[tuple[Path, str]]:
     """Yield the files with text, with what they contain."""
     nested = (path for name in _DIRECTORIES for path in (ROOT / name).rglob("*"))
     for path in (*ROOT.glob("*"), *nested):
-        if path.is_file() and path.suffix in suffixes and not _BUILT.intersection(path.parts):
+        is_built = _BUILT.intersection(path.parts) or path.parent.suffix == ".egg-info"
+        if path.is_file() and path.suffix in suffixes and not is_built:
             yield path, path.read_text()
 
 
