@@ -54,6 +54,8 @@ class IdleObserver:
         self.is_off = False
         self._backend: Final = backend
         self._free: Final = free | {"cleanup_host"}
+        #: The ids of the child processes that were there before the driver.
+        self._children_before: frozenset[str] = frozenset()
         self._calls = 0
         #: The number of the call in progress, and the ids of its thread in Python and in Linux.
         self._call: tuple[int, int, int] | None = None
@@ -73,6 +75,8 @@ class IdleObserver:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """In the block, let another thread look at the thread of the call repeatedly."""
+        tasks = Path("/proc/self/task").iterdir()
+        self._children_before = frozenset().union(*map(_children_of, tasks))
         over = threading.Event()
         looking = threading.Thread(target=self._run, args=(over,), name="idle", daemon=True)
         looking.start()
@@ -118,11 +122,18 @@ class IdleObserver:
             if (
                 is_waiting
                 and frame is not None
-                and not (task / "children").read_text()
+                and _children_of(task) <= self._children_before
                 and not self._backend.is_asked()
             ):
                 return _Look(number, id(frame), frame.f_lasti, ran, _line_of(frame))
         return None
+
+
+def _children_of(task: Path) -> frozenset[str]:
+    """Return the ids of the child processes that a thread has started; none if it has ended."""
+    with suppress(OSError):
+        return frozenset((task / "children").read_text().split())
+    return frozenset()
 
 
 def _line_of(frame: FrameType) -> str:

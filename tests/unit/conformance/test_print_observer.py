@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -98,7 +99,8 @@ def test_idle_observer_finds_a_wait_for_a_socket_and_none_for_the_backend() -> N
     backend = Backend()
     observer = IdleObserver(BackendFrames(backend, Backend), {"program"})  # type: ignore[arg-type]
     found = {}
-    with observer.watching():
+    other_child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    with other_child, observer.watching():
         for method, work in (
             ("program", wait),
             ("cleanup_host", wait),
