@@ -21,11 +21,17 @@ from weakref import WeakKeyDictionary
 
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.placement_diff import Contents, difference
+from wharfinger.conformance.placement_diff import (
+    Contents,
+    at_and_below,
+    difference,
+    is_reserved,
+)
 from wharfinger.conformance.rules import can_be_busy
 from wharfinger.conformance.subject import Publishing, Subject
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import Provider
+from wharfinger.providers.full_reservation import reserve_fully
 
 #: Seconds in which polls of the change feed must name a change: in the reference, and in a play
 #: with faults.
@@ -466,40 +472,39 @@ class History:
             self._reference.steps[number - 1].end,
             *self._reference.steps[number].seen,
         )
+        freed = self._freed_providers(now)
         for name in sorted(set(old).intersection(*all_the_while)):
             if name not in now:
                 raise self._violation(f"{name} is removed", f"{name} stays")
-            is_kept_busy = all(_is_full(one[name]) for one in (old, *all_the_while))
-            is_kept_busy = is_kept_busy and not self._is_freed(name, now)
+            is_kept_busy = name not in freed and all(
+                is_reserved(one[name]) for one in (old, *all_the_while)
+            )
             # A driver cannot know that an answer is stale.
-            if is_kept_busy and Fault.STALE not in self._faults and not _is_full(now[name]):
+            if is_kept_busy and Fault.STALE not in self._faults and not is_reserved(now[name]):
                 differences = difference({name: old[name]}, {name: now[name]})
                 raise self._violation(
                     f"{name} is busy, and free: {differences}", f"all of {name} reserved"
                 )
 
-    def _is_early(self, expected: Contents) -> bool:
-        """Return whether Placement differs only in things that are free earlier than expected."""
+    def _is_as_or_early(self, expected: Contents) -> bool:
+        """Return whether Placement is as expected, apart from things that are free earlier."""
         now, expected = self._alike(self._subject.placement.contents()), self._comparable(expected)
+        freed = self._freed_providers(now)
         return now.keys() == expected.keys() and all(
-            one == now[name] or (_is_full(one) and self._is_freed(name, now))
+            one == now[name] or (name in freed and one == _reserved(now[name]))
             for name, one in expected.items()
         )
 
-    def _is_freed(self, name: str, contents: Contents) -> bool:
-        """Return whether a provider or a provider above it is a thing that has become free.
+    def _freed_providers(self, contents: Contents) -> set[str]:
+        """Return the names of the providers of things that were busy and are free now.
 
-        Such a provider may be free earlier than in the reference: a driver that waits for a second
-        listing may have been killed, and have forgotten that it waits.
+        They may be free earlier than in the reference: a driver that waits for a second listing may
+        have been killed, and have forgotten that it waits.
         """
         assert self._reference is not None
         names = zip(self._things, self._reference.things, strict=False)
-        freed = {theirs for ours, theirs in names if {ours, theirs} & self._freed}
-        above = {one.uuid: one for one in contents.values()}
-        provider: Provider | None = contents[name]
-        while provider is not None and provider.name not in freed:
-            provider = above.get(provider.parent_uuid or "")
-        return provider is not None
+        freed = [theirs for ours, theirs in names if ours in self._freed]
+        return {name for thing in freed for name in at_and_below(contents, thing)}
 
     def _see_step(self, number: int) -> None:
         """Raise Violation if a step differs from the reference although the fault is over.
@@ -521,7 +526,7 @@ class History:
             self._is_slow = True
             self._cycle("sync", None)
             self._last = self._subject.placement.contents()
-        if not self._is_as(expected) and not self._is_early(expected):
+        if not self._is_as_or_early(expected):
             raise self._violation(
                 f"after the step {self.steps[-1].name!r}: {self._difference(expected)}",
                 "no difference",
@@ -555,9 +560,9 @@ class History:
         return Violation(f"{cases}: {found}{problem}", expected)
 
 
-def _is_full(provider: Provider) -> bool:
-    inventories = provider.inventories.values()
-    return bool(inventories) and all(one.is_fully_reserved for one in inventories)
+def _reserved(provider: Provider) -> Provider:
+    """Return a provider with the same inventories, fully reserved."""
+    return replace(provider, inventories=reserve_fully(provider.inventories))
 
 
 def _alike(contents: Contents, names: Mapping[str, str]) -> Contents:
