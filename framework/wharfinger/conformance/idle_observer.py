@@ -20,7 +20,7 @@ from wharfinger.conformance.backend_frames import BackendFrames
 
 #: Seconds between two looks, and after which a look is too late to say what was between.
 _PACE: Final = 0.005
-_LATE: Final = 0.1
+_LATE: Final = 0.02
 #: The shortest wait that counts, and the seconds of all waits in one line that are too many.
 _LEAST: Final = 0.05
 _MOST: Final = 0.1
