@@ -255,7 +255,7 @@ class AllocationClaims:
                 problem="it has no allocation, and its move is in progress.",
                 remedy="Confirm or revert the move first.",
             )
-        had = instance.claimed_allocations if "claimed_allocations" in instance else None
+        had: Allocations | None = instance.known("claimed_allocations")
         if instance.node is None or not had:
             raise AllocationRefused(
                 instance=uuid,

@@ -65,7 +65,7 @@ def state_of(instance: Instance) -> str | None:
 
 def is_recent(one: Instance | Migration, time: timedelta) -> bool:
     """Return whether a process has saved an instance or a migration within the given time."""
-    saved_at = one.updated_at if "updated_at" in one else None
+    saved_at = one.known("updated_at")
     if saved_at is None and isinstance(one, Migration):
         saved_at = one.created_at
     return saved_at is not None and now() - saved_at < time

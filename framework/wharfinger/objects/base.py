@@ -168,6 +168,10 @@ class WharfingerObject:
             raise AttributeError(f"{self.obj_name()} has no field {shown(attrname)}")
         return attrname in self._values
 
+    def known(self, name: str) -> Any:
+        """Return the value of a field, or None if it is unset or cannot be read."""
+        return self._values.get(name)
+
     def obj_set_defaults(self, *attrs: str) -> None:
         """Set unset fields to copies of their defaults.
 

@@ -3,7 +3,7 @@
 These pure functions compute the figures. Other modules decide whether a provider is reserved.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from wharfinger.providers.inventory import Inventory
@@ -75,14 +75,6 @@ def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventor
         else inventory
         for name, inventory in live.items()
     }
-
-
-def figures_of(reservations: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Merge the figures to restore that reservations have stored; earlier ones take precedence."""
-    figures: dict[str, int] = {}
-    for remembered in reservations:
-        figures = {**remembered, **figures}
-    return figures
 
 
 def disputed(records: Collection[Record]) -> frozenset[str]:

@@ -42,7 +42,7 @@ class Detached(NamedTuple):
 
 def former_root(held: Reservation) -> FormerRoot | None:
     """Return the former root that a reservation names; None if it marks no detached provider."""
-    found = _HOLDER.match(held.holder) if "holder" in held else None
+    found = _HOLDER.match(held.known("holder") or "")
     return FormerRoot(found["name"], found["uuid"]) if found else None
 
 

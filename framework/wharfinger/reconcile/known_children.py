@@ -92,7 +92,7 @@ def problems_of_replaced(state: CycleState) -> dict[str, ChildReplaced]:
 
 def _release_command(held: Reservation) -> str:
     """Return the command line with which the operator ends a reservation."""
-    holder = held.holder if "holder" in held else "HOLDER"
+    holder = held.known("holder") or "HOLDER"
     if holder == JOB_HOLDER:
         return f"wharfinger device resolve {held.provider_uuid}"
     option = "" if holder == "operator" else f" --holder {shlex.quote(holder)}"

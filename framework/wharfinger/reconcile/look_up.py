@@ -328,7 +328,9 @@ class LookUp:
         """Return the providers that are programmed together with a provider that a job reserves."""
         found: set[str] = set()
         for uuid, reservations in rows.items():
-            if uuid not in state.desired or not any(map(_is_of_job, reservations)):
+            if uuid not in state.desired or all(
+                one.known("holder") != JOB_HOLDER for one in reservations
+            ):
                 continue
             scope = partial(self._driver.programming_scope, uuid)
             try:
@@ -444,10 +446,6 @@ def _asked(
         raise
     except PlacementError as error:
         return state.block({root_uuid}, error), None
-
-
-def _is_of_job(held: Reservation) -> bool:
-    return "holder" in held and held.holder == JOB_HOLDER
 
 
 def allocations_of(client: PlacementClient) -> Callable[[Iterable[str]], Allocations]:

@@ -5,9 +5,10 @@ in placement/objects/allocation.py, read in 16.0). So a list of providers does n
 deletion. A full cycle asks for the allocations of each claimed instance, with one request each.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
-from typing import Final, NamedTuple
+from itertools import chain
+from typing import Final
 
 from wharfinger import request_id
 from wharfinger.exceptions import (
@@ -17,13 +18,7 @@ from wharfinger.exceptions import (
     PlacementUnavailable,
     WharfingerError,
 )
-from wharfinger.objects import (
-    Context,
-    Instance,
-    InstanceList,
-    MigrationList,
-    Reservation,
-)
+from wharfinger.objects import Context, Instance, InstanceList, MigrationList, Reservation
 from wharfinger.objects.field_types import now
 from wharfinger.objects.migration import IN_PROGRESS
 from wharfinger.placement.client import PlacementClient
@@ -32,17 +27,6 @@ from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.tracker.claimed_instances import ClaimedInstance, claimed_instance
 
 _Allocations = Mapping[str, Mapping[str, int]]
-
-
-class _Found(NamedTuple):
-    """The allocations that Placement has, and our rows of the instances that have other ones."""
-
-    #: Allocations in Placement, by instance uuid.
-    allocations: dict[str, _Allocations]
-    #: Rows that differ from the allocations, by instance uuid. They were read after the
-    #: allocations, and no process claims, moves or releases these instances.
-    at_rest: dict[str, Instance]
-    problems: tuple[WharfingerError, ...] = ()
 
 
 class LostAllocations:
@@ -64,73 +48,42 @@ class LostAllocations:
         such reservations; and with instance rows to save, whose allocations have changed.
         """
         wanted = dict(_relevant(state, instances))
-        found = self._ask(wanted)
+        with request_id.thread_pool(self._client.connections) as pool:
+            answers = dict(zip(wanted, pool.map(self._read, wanted), strict=True))
+        problems: list[WharfingerError] = []
+        allocations: dict[str, _Allocations] = {}
+        for uuid, answer in answers.items():
+            if isinstance(answer, WharfingerError):
+                problems.append(answer)
+            else:
+                allocations[uuid] = answer
+        different = {
+            uuid: wanted[uuid]
+            for uuid, present in allocations.items()
+            if present != (wanted[uuid].allocations or {})
+        }
+        at_rest = self._at_rest(different)
         lost: list[Reservation] = []
-        problems: list[WharfingerError] = list(found.problems)
-        for uuid in found.at_rest:
-            if not found.allocations[uuid] and (
-                new := list(self._reservations(state, uuid, wanted[uuid]))
-            ):
+        noted: list[Instance] = []
+        for uuid, row in at_rest.items():
+            if present := allocations[uuid]:
+                if "claimed_allocations" in row:
+                    row.claimed_allocations = {one: dict(has) for one, has in present.items()}
+                    noted.append(row)
+            elif new := list(self._reservations(state, uuid, wanted[uuid])):
                 lost += new
-                problems.append(_problem(state, found.at_rest[uuid], new))
-        noted = []
-        for uuid, row in found.at_rest.items():
-            if found.allocations[uuid] and "claimed_allocations" in row:
-                row.claimed_allocations = {
-                    provider: dict(amounts) for provider, amounts in found.allocations[uuid].items()
-                }
-                noted.append(row)
+                problems.append(_problem(state, row, new))
+        unclear = different.keys() - at_rest.keys()
         return replace(
             state,
             lost=tuple(lost),
-            settled=self._settled(state, wanted, found),
+            settled=self._settled(state, allocations, unclear),
             noted_instances=tuple(noted),
             other_problems=(*state.other_problems, *problems),
         )
 
-    def _ask(self, wanted: Mapping[str, ClaimedInstance]) -> _Found:
-        """Read the allocations of instances; if they differ from a row, read the row again.
-
-        A claim, a move or a release changes the row, or stores a migration, before it changes
-        allocations. So if the row is still the same, another program has changed the allocations.
-        """
-        answers: dict[str, _Allocations] = {}
-        problems: list[WharfingerError] = []
-        for uuid, answer in self._answers(wanted):
-            if isinstance(answer, WharfingerError):
-                problems.append(answer)
-            else:
-                answers[uuid] = answer
-        different = sorted(
-            uuid
-            for uuid, allocations in answers.items()
-            if allocations != (wanted[uuid].allocations or {})
-        )
-        if not different:
-            return _Found(answers, {}, tuple(problems))
-        rows = InstanceList.get_by_filters(self._context, uuid=different)
-        moves = MigrationList.get_by_filters(
-            self._context, instance_uuid=different, status=IN_PROGRESS
-        )
-        moving = {one.instance_uuid for one in moves}
-        at_rest = {
-            one.uuid: one
-            for one in rows
-            if one.uuid not in moving and claimed_instance(one) == wanted[one.uuid]
-        }
-        return _Found(answers, at_rest, tuple(problems))
-
-    def _answers(
-        self, wanted: Iterable[str]
-    ) -> Iterator[tuple[str, _Allocations | WharfingerError]]:
-        """Yield the uuid of each instance with its allocations, or with the error of the read."""
-        uuids = list(wanted)
-        if not uuids:
-            return
-        with request_id.thread_pool(self._client.connections) as pool:
-            yield from zip(uuids, pool.map(self._allocations, uuids), strict=True)
-
-    def _allocations(self, uuid: str) -> _Allocations | WharfingerError:
+    def _read(self, uuid: str) -> _Allocations | WharfingerError:
+        """Return the allocations of an instance, or the error of the read."""
         try:
             allocations = self._client.get_allocations(uuid)["allocations"]
         except (PlacementUnavailable, PermissionRefused):
@@ -138,6 +91,25 @@ class LostAllocations:
         except PlacementError as error:
             return error
         return {provider: part["resources"] for provider, part in allocations.items()}
+
+    def _at_rest(self, known: Mapping[str, ClaimedInstance]) -> dict[str, Instance]:
+        """Return the rows of instances that no process claims, moves or releases, by uuid.
+
+        A claim, a move or a release changes the row, or stores a migration, before it changes
+        allocations. So if the row is still as ``known``, another program has changed the
+        allocations. The rows have to be read after the allocations.
+        """
+        if not known:
+            return {}
+        uuids = sorted(known)
+        rows = InstanceList.get_by_filters(self._context, uuid=uuids)
+        moves = MigrationList.get_by_filters(self._context, instance_uuid=uuids, status=IN_PROGRESS)
+        moving = {one.instance_uuid for one in moves}
+        return {
+            one.uuid: one
+            for one in rows
+            if one.uuid not in moving and claimed_instance(one) == known[one.uuid]
+        }
 
     def _reservations(
         self, state: CycleState, uuid: str, claimed: ClaimedInstance
@@ -149,7 +121,7 @@ class LostAllocations:
         holder = lost_by(uuid)
         for provider in sorted(claimed.allocations or ()):
             known = state.reservations.get(provider, ())
-            if not _is_ours(state, provider) or any(_holder(one) == holder for one in known):
+            if not _is_ours(state, provider) or any(one.known("holder") == holder for one in known):
                 continue
             live, record = state.live.get(provider), state.records[provider]
             yield Reservation(
@@ -166,21 +138,20 @@ class LostAllocations:
             )
 
     def _settled(
-        self, state: CycleState, wanted: Mapping[str, ClaimedInstance], found: _Found
+        self, state: CycleState, allocations: Mapping[str, _Allocations], unclear: Set[str]
     ) -> dict[str, str | None]:
         """Return the next phases of earlier reservations for lost allocations, by reservation uuid.
 
-        The reservation ends (None) if the instance has an allocation again. If the instance was
-        deleted while the reservation was being stored, the provider may still have to be cleaned.
+        The reservation ends (None) if the instance has an allocation again, unless a process still
+        works on the instance (``unclear``). If the instance was deleted while the reservation was
+        being stored, the provider may still have to be cleaned.
         """
         settled: dict[str, str | None] = {}
         unknown: dict[str, list[str]] = {}
-        for one in (one for its in state.reservations.values() for one in its):
-            if not is_lost(one):
-                continue
+        for one in filter(is_lost, chain.from_iterable(state.reservations.values())):
             uuid = one.consumer_uuid or ""
-            if found.allocations.get(uuid):
-                if uuid in found.at_rest or found.allocations[uuid] == wanted[uuid].allocations:
+            if allocations.get(uuid):
+                if uuid not in unclear:
                     settled[one.uuid] = None
             elif uuid not in state.rows.instance_revisions:
                 unknown.setdefault(uuid, []).append(one.uuid)
@@ -199,9 +170,8 @@ def lost_by(instance_uuid: str) -> str:
 def is_lost(one: Reservation) -> bool:
     """Return whether a reservation is for a lost allocation, and not for cleaning after it."""
     return (
-        "consumer_uuid" in one
-        and one.consumer_uuid is not None
-        and _holder(one) == lost_by(one.consumer_uuid)
+        (consumer := one.known("consumer_uuid")) is not None
+        and one.known("holder") == lost_by(consumer)
         and "phase" in one
         and one.phase is None
     )
@@ -211,7 +181,7 @@ def _relevant(
     state: CycleState, instances: Mapping[str, ClaimedInstance]
 ) -> Iterator[tuple[str, ClaimedInstance]]:
     """Yield the claimed instances on providers of this driver instance that do not move."""
-    moving = {one.instance_uuid for one in state.rows.migrations if "instance_uuid" in one}
+    moving = {one.known("instance_uuid") for one in state.rows.migrations}
     for uuid, claimed in instances.items():
         if uuid in moving:
             continue
@@ -228,10 +198,6 @@ def _is_ours(state: CycleState, uuid: str) -> bool:
     if record is None or not record.is_ours or record.root_uuid in state.released_roots:
         return False
     return record.mode is PublishingMode.OWN or record.root_uuid != uuid
-
-
-def _holder(one: Reservation) -> str | None:
-    return one.holder if "holder" in one else None
 
 
 def _problem(

@@ -43,7 +43,7 @@ def delete_jobs(context: Context, host: str, instance: str, uuids: Iterable[str]
     ]
     scope = sorted({uuid for one in found for uuid in one.scope})
     records = ProviderRecordList.get_by_filters(context, provider_uuid=scope) if scope else ()
-    known = {record.provider_uuid for record in records if "provider_uuid" in record}
+    known = {record.known("provider_uuid") for record in records}
     for one in found:
         if known.isdisjoint(one.scope):
             with suppress(*_CONFLICTS):

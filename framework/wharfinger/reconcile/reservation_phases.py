@@ -5,12 +5,13 @@ driver that begin after the allocation was deleted show when cleaning begins and
 states that the provider needs no cleaning.
 """
 
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import datetime
 from types import MappingProxyType
 
 from wharfinger.objects import Reservation
-from wharfinger.providers import DesiredProvider, full_reservation
+from wharfinger.providers import DesiredProvider
 
 #: Reservations with their new phases; None: the reservation ends.
 Phases = tuple[tuple[Reservation, str | None], ...]
@@ -19,9 +20,9 @@ Phases = tuple[tuple[Reservation, str | None], ...]
 def stored_figures(rows: Iterable[Reservation]) -> dict[str, int]:
     """Return the ``reserved`` figures to restore that the reservations of a provider have stored.
 
-    The result is by resource class.
+    The result is by resource class. Earlier reservations take precedence.
     """
-    return full_reservation.figures_of(one.own_reserved for one in rows if "own_reserved" in one)
+    return dict(ChainMap(*(one.own_reserved for one in rows if "own_reserved" in one)))
 
 
 def next_phases(
@@ -46,12 +47,12 @@ def next_phases(
     for uuid, its in rows.items():
         wanted = desired.get(uuid)
         for one in its:
-            before = after = _phase(one)
-            is_settled = "uuid" in one and one.uuid in settled
+            before = after = one.known("phase")
+            is_settled = one.known("uuid") in settled
             if is_settled:
                 after = settled[one.uuid]
             elif wanted is not None and wanted.stated and _key(one) in before_snapshot:
-                consumer = one.consumer_uuid if "consumer_uuid" in one else None
+                consumer = one.known("consumer_uuid")
                 match before, bool(wanted.reservations):
                     case "releasing", _ if consumer and is_released(uuid, consumer):
                         after = "released"
@@ -75,13 +76,9 @@ def released_since(
     return frozenset(
         uuid
         for uuid, its in rows.items()
-        if any(_phase(one) and _key(one) not in before_snapshot for one in its)
+        if any(one.known("phase") and _key(one) not in before_snapshot for one in its)
     )
 
 
-def _phase(one: Reservation) -> str | None:
-    return one.phase if "phase" in one else None
-
-
-def _key(one: Reservation) -> tuple[str, int] | None:
-    return (one.uuid, one.revision) if "uuid" in one and "revision" in one else None
+def _key(one: Reservation) -> tuple[str | None, int | None]:
+    return one.known("uuid"), one.known("revision")

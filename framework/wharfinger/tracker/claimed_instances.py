@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from wharfinger.objects import HostState, Instance
-from wharfinger.tracker.usage import known
 
 #: Amounts by resource class, by provider uuid.
 _Allocations = Mapping[str, Mapping[str, int]]
@@ -38,8 +37,7 @@ class ClaimedInstances:
 
 def claimed_instance(one: Instance) -> ClaimedInstance | None:
     """Return a ClaimedInstance; None if the instance is on no node, or in a claim or release."""
-    node = known(one, "node")
-    if node is None or known(one, "task_state") is not None or "revision" not in one:
+    node, revision = one.known("node"), one.known("revision")
+    if node is None or revision is None or one.known("task_state") is not None:
         return None
-    has_noted = "claimed_allocations" in one
-    return ClaimedInstance(node, one.revision, one.claimed_allocations if has_noted else None)
+    return ClaimedInstance(node, revision, one.known("claimed_allocations"))

@@ -26,7 +26,7 @@ from wharfinger.providers import Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider_record import Record
 from wharfinger.tracker.reported_node import Node, PciStats, pci_stats_of
-from wharfinger.tracker.usage import HostUsage, known
+from wharfinger.tracker.usage import HostUsage
 
 
 class _Figures(NamedTuple):
@@ -162,8 +162,8 @@ class NodeRows:
 
         Do so only if the field ``host`` has this host. ``names`` are the new names by old name.
         """
-        name = names.get(known(one, node) or "")
-        if name is not None and known(one, host) == self._host:
+        name = names.get(one.known(node) or "")
+        if name is not None and one.known(host) == self._host:
             setattr(one, node, name)
 
     def _forget(self, uuids: Iterable[str]) -> None:
@@ -232,7 +232,7 @@ def _figures_of(row: ComputeNode) -> _Figures | None:
         return _Figures(
             **{name: getattr(row, name) for name in _Figures._fields if name not in special},
             pci_stats=pci_stats_of(row),
-            last_seen=row.last_seen if "last_seen" in row else None,
+            last_seen=row.known("last_seen"),
         )
     except FieldUnset:
         return None

@@ -48,6 +48,5 @@ def pci_stats_of(node: ComputeNode) -> PciStats | None:
     if kinds is None:
         return None
     return tuple(
-        (one.vendor_id, one.product_id, one.numa_node if "numa_node" in one else None, one.count)
-        for one in kinds
+        (one.vendor_id, one.product_id, one.known("numa_node"), one.count) for one in kinds
     )

@@ -78,26 +78,18 @@ def usage_of_node(context: Context, host: str, name: str) -> Usage:
     return _sum(host, _places(instances), moves).get(name, _NOTHING)
 
 
-def known(owner: Instance | Migration, field: str) -> str | None:
-    """Return the value of a field, or None if it is unset or cannot be read."""
-    value: str | None = getattr(owner, field) if field in owner else None
-    return value
-
-
 def _places(instances: Iterable[Instance]) -> dict[str, _Place]:
-    return {
-        one.uuid: (known(one, "node"), _of(one, "flavor")) for one in instances if "uuid" in one
-    }
+    return {one.uuid: (one.known("node"), _of(one, "flavor")) for one in instances if "uuid" in one}
 
 
 def _sum(host: str, places: Mapping[str, _Place], moves: Iterable[Migration]) -> dict[str, Usage]:
     usages: defaultdict[str, list[Usage]] = defaultdict(list)
     moving = set()
     for migration in moves:
-        moving.add(known(migration, "instance_uuid"))
+        moving.add(migration.known("instance_uuid"))
         for end, flavor in (("source", "old_flavor"), ("dest", "new_flavor")):
-            node = known(migration, f"{end}_node")
-            if known(migration, f"{end}_compute") == host and node is not None:
+            node = migration.known(f"{end}_node")
+            if migration.known(f"{end}_compute") == host and node is not None:
                 usages[node].append(_of(migration, flavor))
     for uuid, (node, usage) in places.items():
         if node is not None and uuid not in moving:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.full_reservation import (
     disputed,
-    figures_of,
     foreign,
     own_reserved,
     release,
@@ -193,11 +192,6 @@ def test_provider_without_classes_is_reserved_and_released() -> None:
     assert foreign({}, Record()) == frozenset()
     assert own_reserved({}, Record()) == {}
     assert reserve_fully({}) == release({}, Record()) == {}
-
-
-def test_amounts_of_several_reservations_are_those_of_the_first_in_each_class() -> None:
-    assert figures_of([]) == {}
-    assert figures_of([{"VCPU": 1}, {"VCPU": 8, "VGPU": 2}, {"VGPU": 4}]) == {"VCPU": 1, "VGPU": 2}
 
 
 # Several records of one provider.

@@ -10,7 +10,12 @@ import pytest
 from tests.unit.reconcile.states import root, state_of
 from wharfinger.objects import Reservation
 from wharfinger.providers import DesiredProvider
-from wharfinger.reconcile.reservation_phases import Phases, next_phases, released_since
+from wharfinger.reconcile.reservation_phases import (
+    Phases,
+    next_phases,
+    released_since,
+    stored_figures,
+)
 
 METAL: Final = root("metal")
 CONSUMER: Final = "00000000-0000-4000-8000-0000000000c1"
@@ -170,3 +175,12 @@ def test_released_since_returns_providers_released_after_the_snapshot(
 ) -> None:
     state = state_of(METAL, reservations=[stored(phase)])
     assert released_since(state.reservations, before_snapshot) == released
+
+
+def test_stored_figures_of_several_reservations_are_those_of_the_first_in_each_class() -> None:
+    rows = [
+        stored(None, own_reserved=amounts)
+        for amounts in ({"VCPU": 1}, {"VCPU": 8, "VGPU": 2}, {"VGPU": 4})
+    ]
+    assert stored_figures([]) == {}
+    assert stored_figures([stored(None), *rows]) == {"VCPU": 1, "VGPU": 2}
