@@ -18,13 +18,13 @@ from typing import Any, Final
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import TreePlan
+from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider_record import Record
-from wharfinger.providers.removal import RemovalPolicy, Removals
 from wharfinger.providers.tree_planner import plan_trees
 
 SIZES: Final = (1000, 2000, 5000, 10_000)
 PUBLISHER: Final = Publisher("metal", "OWNER_NOVA")
-REMOVALS: Final = Removals(now=1000.0, policy=RemovalPolicy(delay=60.0))
+FACTS: Final = PlanFacts(publisher=PUBLISHER, now=1000.0, removal_delay=60.0)
 
 
 def build(size: int) -> ProviderTree:
@@ -50,7 +50,7 @@ def plan(
     live: Mapping[str, Provider],
     records: Mapping[str, Record],
 ) -> tuple[TreePlan, ...]:
-    return plan_trees(PUBLISHER, desired, live, records, removals=REMOVALS)
+    return plan_trees(FACTS, desired, live, records)
 
 
 @dataclass(frozen=True)

@@ -34,3 +34,11 @@ class Absence:
         if first is None or now is None or first.boot_id != now.boot_id:
             return None
         return now.seconds - first.seconds if first.seconds <= now.seconds else None
+
+    def has_lasted(self, delay: float, now: Uptime | None) -> bool:
+        """Return whether the provider has been absent for ``delay``, since an earlier listing.
+
+        Return False if the absence began before the last boot.
+        """
+        lasted = self.seconds_until(now)
+        return lasted is not None and lasted > 0 and lasted >= delay

@@ -12,6 +12,11 @@ from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.provider import Provider
 from wharfinger.providers.provider_record import Record
 
+#: Allocations by consumer uuid, in the format of the Placement API.
+Allocations = Mapping[str, Mapping[str, Any]]
+#: Allocations before and after a driver edited them, by root uuid.
+Reshapes = Mapping[str, tuple[Allocations, Allocations]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
@@ -136,8 +141,8 @@ class Reshape(Step):
     verb = "reshape"
     #: The change of the inventories of each provider.
     inventories: tuple[SetInventories, ...]
-    #: The allocations that the driver has edited, by consumer, in the format of POST /reshaper.
-    allocations: Mapping[str, Mapping[str, Any]]
+    #: The allocations that the driver has edited.
+    allocations: Allocations
 
     @property
     def touched(self) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""Draft of the plan of one tree, to which the planner, the removals and the reshape add steps."""
+"""Facts of a cycle for the planner, and the draft of the plan of one tree.
+
+The planner, the removals and the reshape add steps to the draft.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -6,7 +9,7 @@ from typing import Final
 
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import full_reservation
-from wharfinger.providers.absence_timer import Absence
+from wharfinger.providers.absence_timer import Absence, Uptime
 from wharfinger.providers.ownership import Publisher, Standing, standing
 from wharfinger.providers.plan import (
     CreateProvider,
@@ -14,6 +17,7 @@ from wharfinger.providers.plan import (
     ForeignReservation,
     Identity,
     PendingRemoval,
+    Reshapes,
     SetAggregates,
     SetInventories,
     SetTraits,
@@ -28,6 +32,46 @@ REPLACED: Final = "absent, and another provider offers its resources"
 _NOTHING = Record()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFacts:
+    """Facts about all trees of a cycle, besides their providers and records.
+
+    Mappings are by provider uuid, and sets contain such uuids, unless a comment says otherwise.
+    """
+
+    publisher: Publisher
+    #: In seconds since the epoch.
+    now: float
+    #: Whether this is a full cycle, with a complete listing. Other cycles remove no provider.
+    is_full: bool = True
+    #: Providers that are fully reserved, whatever the driver reports.
+    held: Collection[str] = frozenset()
+    #: Detached children that stay roots, although the driver wants them below a root.
+    detached: Collection[str] = frozenset()
+    #: Providers that have allocations, and are absent, are to be adopted, or change their owner.
+    allocated: Collection[str] = frozenset()
+    #: Providers in Placement that have names of desired providers, by name.
+    name_owners: Mapping[str, Provider] = field(default_factory=dict)
+    reshapes: Reshapes = field(default_factory=dict)
+
+    # About removals:
+    #: For how many seconds complete listings must have lacked a provider.
+    removal_delay: float = 0.0
+    #: Whether some nodes could not be read: absent children may have moved to such a node.
+    children_may_be_elsewhere: bool = False
+    #: Whether the root of such a node is unknown: an absent root may be the root of that node.
+    roots_may_be_elsewhere: bool = False
+    #: Providers with children that the planner does not know.
+    parents: frozenset[str] = frozenset()
+    #: Whether too many providers are absent at once, so that none is removed or reserved.
+    withheld: bool = False
+    #: The moment of the listing, None if it is unknown.
+    uptime: Uptime | None = None
+    #: Reasons to keep absent providers: the driver still has the provider when asked for it alone,
+    #: or does not answer.
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class TreeDraft:
     """The steps of one tree, its new records, and the facts that decide on them.
@@ -35,24 +79,9 @@ class TreeDraft:
     Mappings are by provider uuid, and sets contain such uuids, unless a comment says otherwise.
     """
 
-    publisher: Publisher
+    facts: PlanFacts
     root_uuid: str
 
-    # About all trees of the cycle:
-    #: In seconds since the epoch.
-    now: float = 0.0
-    #: Whether this is a full cycle.
-    is_full: bool = True
-    #: Providers that stored reservations keep fully reserved.
-    held: Collection[str] = frozenset()
-    #: Detached children that stay roots.
-    detached: Collection[str] = frozenset()
-    #: Providers that have allocations.
-    allocated: Collection[str] = frozenset()
-    #: Providers by name.
-    name_owners: Mapping[str, Provider] = field(default_factory=dict)
-
-    # About this tree:
     #: The providers that the driver wants, parents first, without those below ``refused`` roots.
     desired: list[DesiredProvider] = field(default_factory=list)
     #: The uuids of all providers that the driver wants.
@@ -87,7 +116,7 @@ class TreeDraft:
 
     def stays_root(self, uuid: str) -> bool:
         """Return whether a provider is a detached child that stays a root for now."""
-        return uuid in self.detached and uuid in self.live
+        return uuid in self.facts.detached and uuid in self.live
 
     def proven(self, uuid: str) -> Record:
         """Return the record of a provider, without its claims if nothing proves that it is ours.
@@ -102,7 +131,7 @@ class TreeDraft:
 
     def standing(self, live: Provider) -> Standing:
         """Return the relation of a provider to this driver instance."""
-        return standing(live, self.publisher, self.record(live.uuid))
+        return standing(live, self.facts.publisher, self.record(live.uuid))
 
     def is_ours(self, live: Provider) -> bool:
         """Return whether a provider belongs to this driver instance."""
@@ -152,16 +181,18 @@ class TreeDraft:
         if found := foreign_reservation(after, record):
             self.foreign.append(found)
 
-    def delete(self, live: Provider) -> None:
+    def delete(self, live: Provider, *, is_replaced: bool) -> None:
         """Add the deletion of a provider and of its record.
 
-        The record stays if a stored reservation holds the provider, and another program publishes
-        its root.
+        If the provider was replaced, first reserve it: deletions come last. The record stays if a
+        stored reservation holds the provider, and another program publishes its root.
         """
+        if is_replaced:
+            self.keep_absent(live, None, REPLACED)
         self.gone.add(live.uuid)
         self.deletions.append(DeleteProvider(**step_target(live)))
         is_own_tree = self.record(live.root_uuid).is_own
-        if live.uuid in self.held and live.parent_uuid and not is_own_tree:
+        if live.uuid in self.facts.held and live.parent_uuid and not is_own_tree:
             self.keep_record(live.uuid)
         else:
             self.records[live.uuid] = None
@@ -180,14 +211,14 @@ class TreeDraft:
         """Keep an absent provider; reserve it fully if it is held, or if there is a ``reason``."""
         known, after = self.record(live.uuid), live
         record = replace(_seen(known, live), absence=absence)
-        if reason or (live.uuid in self.held and self.is_ours(live)):
+        if reason or (live.uuid in self.facts.held and self.is_ours(live)):
             figures = full_reservation.own_reserved(live.inventories, known)
             after = replace(live, inventories=full_reservation.reserve_fully(live.inventories))
             record = replace(record, live=after, own_reserved=figures)
         if reason:
             if after != live and reason != REPLACED:
                 self.gone.add(live.uuid)
-            since = {reason: known.reserved_since.get(reason, self.now)}
+            since = {reason: known.reserved_since.get(reason, self.facts.now)}
             record = replace(record, reservations=(reason,), reserved_since=since)
         self.change(live, after, record)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from wharfinger.providers import fights, full_reservation, ownership
 from wharfinger.providers.inventory import Inventory
-from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
 from wharfinger.providers.provider_record import Record
 
@@ -30,26 +30,18 @@ def own_view(live: Provider, record: Record | None) -> Provider:
 
 
 def merge(
-    publisher: Publisher,
+    facts: PlanFacts,
     wanted: DesiredProvider,
     live: Provider | None,
     record: Record,
-    *,
-    now: float,
-    is_full: bool = True,
-    is_held: bool = False,
-    is_allocated: bool = False,
     dropped: Collection[str] = frozenset(),
 ) -> tuple[Provider, Record]:
     """Return a provider as the plan shall leave it, and its record for that state.
 
-    ``live`` is the provider in Placement, None if it does not exist. ``now`` is in seconds since
-    the epoch. ``is_full``: this is a full cycle. The provider is fully reserved if the driver wants
-    that, or if stored reservations hold it (``is_held``). ``dropped`` are classes that the driver
-    has moved to another provider: they are removed even if another program has set them.
-    ``is_allocated``: the provider has allocations; this counts only for a provider to adopt.
+    ``live`` is the provider in Placement, None if it does not exist. ``dropped`` are classes that
+    the driver has moved to another provider: they are removed even if another program has set them.
     """
-    mine = wanted.provider
+    mine, publisher = wanted.provider, facts.publisher
     is_own = wanted.mode is PublishingMode.OWN
     there = live or Provider(uuid=mine.uuid, name=mine.name, root_uuid=mine.root_uuid)
     # Another owner trait in the driver's tree is the former owner trait of this instance.
@@ -66,14 +58,14 @@ def merge(
     if (
         foreign
         and ownership.is_adoption(publisher, there, wanted, record)
-        and ownership.explains_reserved(there, wanted, is_allocated=is_allocated)
+        and ownership.explains_reserved(there, wanted, is_allocated=mine.uuid in facts.allocated)
     ):
         foreign = frozenset()
     inventories = {**full_reservation.release(others, record), **own_classes}
     for name in foreign & own_classes.keys():
         inventories[name] = replace(own_classes[name], reserved=own_classes[name].total)
     own_reserved = {}
-    if wanted.reservations or is_held:
+    if wanted.reservations or mine.uuid in facts.held:
         own_reserved = {
             name: item.reserved for name, item in inventories.items() if name not in foreign
         }
@@ -106,10 +98,10 @@ def merge(
         own_reserved=own_reserved,
         reservations=wanted.reservations,
         reserved_since={
-            reason: record.reserved_since.get(reason, now) for reason in wanted.reservations
+            reason: record.reserved_since.get(reason, facts.now) for reason in wanted.reservations
         },
         mode=wanted.mode,
-        undone=fights.note_undone(record, there, after, is_full=is_full) if live else {},
+        undone=fights.note_undone(record, there, after, is_full=facts.is_full) if live else {},
     )
 
 

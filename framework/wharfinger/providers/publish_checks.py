@@ -24,8 +24,8 @@ def problem(draft: TreeDraft, wanted: DesiredProvider, record: Record) -> Wharfi
 
     ``record`` has no claims that are unproven: see ``TreeDraft.proven``.
     """
-    mine, publisher = wanted.provider, draft.publisher
-    live, named = draft.live.get(mine.uuid), draft.name_owners.get(mine.name)
+    mine, publisher = wanted.provider, draft.facts.publisher
+    live, named = draft.live.get(mine.uuid), draft.facts.name_owners.get(mine.name)
     if live is not None:
         if conflict := _ownership(draft, wanted, live, record):
             return conflict
@@ -67,11 +67,11 @@ def _ownership(
     draft: TreeDraft, wanted: DesiredProvider, live: Provider, record: Record
 ) -> OwnershipConflict | None:
     """Return the conflict with another owner or an unknown program, or None."""
-    publisher, dropped = draft.publisher, draft.dropped.get(live.uuid, ())
+    publisher, dropped = draft.facts.publisher, draft.dropped.get(live.uuid, ())
     owners = ownership.owners(live.traits)
     other = ", ".join(sorted(owners - {publisher.owner}))
     match ownership.standing(live, publisher, record):
-        case Standing.OURS_BEFORE if live.uuid in draft.allocated:
+        case Standing.OURS_BEFORE if live.uuid in draft.facts.allocated:
             other += ", as which this instance published it before"
             remedy = (
                 "The provider changes its owner when it has no more allocations. Wait for that, or "

@@ -6,14 +6,14 @@ allocations and no children; our records have it.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from wharfinger.providers import ownership
-from wharfinger.providers.absence_timer import Absence, Uptime
+from wharfinger.providers.absence_timer import Absence
 from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import PendingRemoval
-from wharfinger.providers.plan_draft import REPLACED, TreeDraft
+from wharfinger.providers.plan_draft import REPLACED, PlanFacts, TreeDraft
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.provider_record import Record
 
@@ -31,41 +31,9 @@ class RemovalPolicy:
     #: Whether one cycle may remove any number of providers.
     allow_mass: bool = False
 
-    def is_due(self, record: Record, now: Uptime | None) -> bool:
-        """Return whether a provider has been absent for the whole delay, since an earlier listing.
-
-        Return False if the absence began before the last boot.
-        """
-        lasted = record.absence.seconds_until(now) if record.absence else None
-        return lasted is not None and lasted > 0 and lasted >= self.delay
-
     def allows(self, gone: int, providers: int) -> bool:
         """Return whether one cycle may remove ``gone`` of all ``providers`` of the instance."""
         return self.allow_mass or gone <= _FEW or gone * _FRACTION <= providers
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removals:
-    """Facts that decide whether an absent provider is removed."""
-
-    #: In seconds since the epoch.
-    now: float
-    policy: RemovalPolicy
-    #: Whether the listing is complete. Without a complete listing, no provider is removed.
-    is_listing: bool = True
-    #: Whether some nodes could not be read: absent children may have moved to such a node.
-    children_may_be_elsewhere: bool = False
-    #: Whether the root of such a node is unknown: an absent root may be the root of that node.
-    roots_may_be_elsewhere: bool = False
-    #: The uuids of providers that have children outside of the draft.
-    parents: frozenset[str] = frozenset()
-    #: Whether too many providers are absent at once, so that none is removed or reserved.
-    withheld: bool = False
-    #: The moment of the listing, None if it is unknown.
-    uptime: Uptime | None = None
-    #: Reasons to keep absent providers, by uuid: the driver still has the provider when asked for
-    #: it alone, or does not answer.
-    kept: Mapping[str, str] = field(default_factory=dict)
 
 
 def orphan(uuid: str, name: str) -> PendingRemoval:
@@ -78,24 +46,25 @@ def orphan(uuid: str, name: str) -> PendingRemoval:
     )
 
 
-def remove(draft: TreeDraft, removals: Removals) -> None:
+def remove(draft: TreeDraft) -> None:
     """Plan the removal of absent providers, children first, or note why a removal waits.
 
     Without a complete listing, all absent providers stay. Call this after the desired providers are
     planned: when a child moves away, its former parent can be removed.
     """
+    facts = draft.facts
     children = _children(draft) if draft.absent else {}
-    replaced = dict.fromkeys(_replaced(draft, removals), REPLACED)
+    replaced = dict.fromkeys(_replaced(draft), REPLACED)
     for uuid in sorted(
         draft.absent, key=lambda uuid: (-_depth(draft.live, uuid), draft.live[uuid].name)
     ):
         live, record = draft.live[uuid], draft.record(uuid)
         absence, has = record.absence, ""
-        if not removals.is_listing:
+        if not facts.is_full:
             draft.keep_absent(live, absence, replaced.get(uuid, ""))
             continue
         if draft.standing(live) is Standing.FOREIGN:
-            others = ", ".join(sorted(ownership.owners(live.traits) - {draft.publisher.owner}))
+            others = ", ".join(sorted(ownership.owners(live.traits) - {facts.publisher.owner}))
             draft.leave(uuid)
             draft.wait(live, f"it belongs to {others} now, which has to delete it")
             continue
@@ -103,39 +72,32 @@ def remove(draft: TreeDraft, removals: Removals) -> None:
             reason = "another program publishes it, and has to delete it"
         elif others := _others(draft, live, record):
             reason = f"{others}, so it may not be ours"
-        elif live.parent_uuid and removals.children_may_be_elsewhere:
+        elif live.parent_uuid and facts.children_may_be_elsewhere:
             reason = "it may have moved to a node that could not be read"
-        elif not live.parent_uuid and removals.roots_may_be_elsewhere:
+        elif not live.parent_uuid and facts.roots_may_be_elsewhere:
             reason = "it may be a node that is listed and could not be read"
-        elif not removals.policy.is_due(record, removals.uptime):
-            absence, reason = _counted(record.absence, removals)
-        elif removals.withheld:
+        elif not (absence and absence.has_lasted(facts.removal_delay, facts.uptime)):
+            absence, reason = _counted(absence, facts)
+        elif facts.withheld:
             reason = (
                 "too many providers are absent at once, so none is removed without "
                 "--allow-mass-removal"
             )
-        elif uuid in removals.kept:
-            reason = removals.kept[uuid]
-        elif uuid in draft.allocated or children.get(uuid) or uuid in removals.parents:
-            has = "allocations" if uuid in draft.allocated else "children that are not removed"
+        elif uuid in facts.kept:
+            reason = facts.kept[uuid]
+        elif uuid in facts.allocated or children.get(uuid) or uuid in facts.parents:
+            has = "allocations" if uuid in facts.allocated else "children that are not removed"
             reason = f"it has {has}: fully reserved and kept"
         else:
             children[live.parent_uuid].discard(uuid)
-            _delete(draft, live, is_replaced=uuid in replaced)
+            draft.delete(live, is_replaced=uuid in replaced)
             continue
         draft.wait(live, reason)
         reserved = f"gone, and it has {has}" if has else replaced.get(uuid, "")
         draft.keep_absent(live, absence, reserved)
 
 
-def _delete(draft: TreeDraft, live: Provider, *, is_replaced: bool) -> None:
-    """Plan to delete a provider. If it was replaced, first reserve it: deletions come last."""
-    if is_replaced:
-        draft.keep_absent(live, None, REPLACED)
-    draft.delete(live)
-
-
-def _replaced(draft: TreeDraft, removals: Removals) -> Iterator[str]:
+def _replaced(draft: TreeDraft) -> Iterator[str]:
     """Yield the absent children that other providers of the tree probably replace.
 
     The inventories of the other providers grow in the same resource classes: the device may have a
@@ -148,7 +110,7 @@ def _replaced(draft: TreeDraft, removals: Removals) -> Iterator[str]:
         if (
             live.parent_uuid is not None
             and not grown.isdisjoint(live.inventories)
-            and uuid not in removals.kept
+            and uuid not in draft.facts.kept
             and record.mode is PublishingMode.OWN
             and draft.is_ours(live)
             and not _others(draft, live, record)
@@ -158,33 +120,34 @@ def _replaced(draft: TreeDraft, removals: Removals) -> Iterator[str]:
 
 def _others(draft: TreeDraft, live: Provider, record: Record) -> str:
     """Return why an absent provider may belong to another program; empty if it does not."""
-    marks = set(filter(ownership.is_instance_trait, live.traits)) - draft.publisher.traits
+    publisher = draft.facts.publisher
+    marks = set(filter(ownership.is_instance_trait, live.traits)) - publisher.traits
     if marks:
         return f"it has the trait of another instance ({', '.join(sorted(marks))})"
-    if record.applied is None and not draft.publisher.traits <= live.traits:
+    if record.applied is None and not publisher.traits <= live.traits:
         return "it lacks our traits, and no record shows that its creation was completed"
-    if ownership.instance_trait(draft.publisher.instance) not in live.traits:
+    if ownership.instance_trait(publisher.instance) not in live.traits:
         return "it has lost the trait of this instance: another program may have replaced it"
     return ""
 
 
-def _counted(absence: Absence | None, removals: Removals) -> tuple[Absence, str]:
+def _counted(absence: Absence | None, facts: PlanFacts) -> tuple[Absence, str]:
     """Return the absence of a provider that is not removed yet, and why the removal waits.
 
     If the earlier moment cannot be compared with the uptime, for example after a reboot, the
     absence begins again.
     """
-    if removals.uptime is None:
-        return absence or Absence(removals.now), (
+    if facts.uptime is None:
+        return absence or Absence(facts.now), (
             "kept, since the duration of its absence cannot be measured: the boot id "
             "(/proc/sys/kernel/random/boot_id) or CLOCK_BOOTTIME cannot be read. Make both readable"
         )
-    counted = absence.seconds_until(removals.uptime) if absence else None
+    counted = absence.seconds_until(facts.uptime) if absence else None
     if absence is None or counted is None:
-        absence, counted = Absence(removals.now, removals.uptime), 0.0
+        absence, counted = Absence(facts.now, facts.uptime), 0.0
     return absence, (
         f"absent for {counted:.0f} s; removed when a listing at least "
-        f"{removals.policy.delay:.0f} s after the first lacks it too"
+        f"{facts.removal_delay:.0f} s after the first lacks it too"
     )
 
 

@@ -8,18 +8,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import ceil
-from typing import Any, Final
+from typing import Final
 
 from wharfinger.exceptions import InvalidTree
 from wharfinger.providers import full_reservation
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.ownership import Standing
-from wharfinger.providers.plan import Reshape, SetInventories, Step
+from wharfinger.providers.plan import Allocations, Reshape, SetInventories, Step
 from wharfinger.providers.plan_draft import TreeDraft, step_target
 from wharfinger.providers.provider import Provider, PublishingMode
-
-#: Allocations by consumer uuid, in the format of the Placement API.
-Allocations = Mapping[str, Mapping[str, Any]]
 
 #: Less than one unit, so it cannot be allocated, but more than a database's rounding error.
 _TOO_LITTLE: Final = 0.5
@@ -27,8 +24,6 @@ _TOO_LITTLE: Final = 0.5
 
 class AllocationChange:
     """Allocations of a tree before and after its driver edited them."""
-
-    __slots__ = ("_holders", "_moved", "_used", "_used_before")
 
     def __init__(self, before: Allocations, after: Allocations) -> None:
         self._moved = {uuid: new for uuid, new in after.items() if new != before.get(uuid)}
@@ -136,7 +131,7 @@ class AllocationChange:
                     f"{amount} by consumer {one}" for one, amount in sorted(wrong.items())
                 )
                 yield InvalidTree(
-                    driver=draft.publisher.instance,
+                    driver=draft.facts.publisher.instance,
                     provider=provider.name if provider else uuid,
                     problem=f"POST /reshaper would be refused: {name} would be in use ({used_by}), "
                     f"but {reason}",

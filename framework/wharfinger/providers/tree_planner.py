@@ -8,70 +8,38 @@ Pure, and linear in the number of providers.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from types import MappingProxyType
 
 from wharfinger.exceptions import ProviderMissing
 from wharfinger.providers import fights, ownership, publish_checks
 from wharfinger.providers.absence_timer import Absence
-from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import SetInventories, Step, TreePlan
-from wharfinger.providers.plan_draft import TreeDraft
+from wharfinger.providers.plan_draft import PlanFacts, TreeDraft
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
 from wharfinger.providers.provider_merge import merge
 from wharfinger.providers.provider_record import Record
-from wharfinger.providers.removal import Removals, orphan, remove
-from wharfinger.providers.reshape import AllocationChange, Allocations
-
-#: Allocations before and after a driver edited them, by root uuid.
-Reshapes = Mapping[str, tuple[Allocations, Allocations]]
+from wharfinger.providers.removal import orphan, remove
+from wharfinger.providers.reshape import AllocationChange
 
 
 def plan_trees(
-    publisher: Publisher,
+    facts: PlanFacts,
     desired: Iterable[DesiredProvider],
     live: Mapping[str, Provider],
     records: Mapping[str, Record],
-    *,
-    removals: Removals,
-    allocated: Collection[str] = frozenset(),
-    held: Collection[str] = frozenset(),
-    detached: Collection[str] = frozenset(),
-    name_owners: Mapping[str, Provider] = MappingProxyType({}),
-    reshapes: Reshapes = MappingProxyType({}),
     is_planned: Callable[[str | None], bool] = lambda _root: True,
 ) -> tuple[TreePlan, ...]:
     """Return the plans of trees; a tree in which nothing changes has no plan.
 
     ``desired`` has parents before children. ``live`` has the providers of these trees in Placement,
-    and ``records`` our records of them, both by uuid. The other arguments contain uuids:
-
-    - ``allocated``: providers that have allocations, and are absent, are to be adopted, or change
-      their owner;
-    - ``held``: providers that are fully reserved, whatever the driver reports;
-    - ``detached``: children that stay roots, although the driver wants them below a root.
-
-    ``name_owners`` are the providers in Placement, by name, that have names of desired providers.
-    ``is_planned`` returns whether the tree with this root is planned.
+    and ``records`` our records of them, both by uuid. ``is_planned`` returns whether the tree with
+    this root is planned.
 
     The steps of a tree have this order. Each provider, parents first, is created, moved, tagged and
     put into aggregates. Then inventories shrink, and then other inventories grow, so that nothing
     is offered twice. Then absent providers are deleted, children first. If a new provider needs the
     name of a deleted one, it waits for the next cycle.
     """
-    start = partial(
-        TreeDraft,
-        publisher,
-        now=removals.now,
-        is_full=removals.is_listing,
-        held=held,
-        detached=detached,
-        allocated=allocated,
-        name_owners=name_owners,
-    )
-    drafts = _partition(
-        start, list(desired), live, records, reshapes=reshapes, is_planned=is_planned
-    )
+    drafts = _partition(facts, list(desired), live, records, is_planned)
     for draft in drafts:
         _refuse_misuse(draft)
         draft.absent = _absent(draft)
@@ -81,12 +49,12 @@ def plan_trees(
     aside = _names_set_aside((one for draft in drafts for one in draft.desired), live)
     plans: list[TreePlan] = []
     for draft in drafts:
-        reshape = reshapes.get(draft.root_uuid)
+        reshape = facts.reshapes.get(draft.root_uuid)
         change = AllocationChange(*reshape) if reshape else None
         if change:
             draft.dropped = change.dropped(draft)
         _publish(draft, leaving, aside)
-        remove(draft, removals)
+        remove(draft)
         _leave_others(draft)
         plan = _tree_plan(draft, change)
         if plan.steps or plan.records or plan.pending or plan.foreign or plan.problems:
@@ -95,12 +63,10 @@ def plan_trees(
 
 
 def _partition(
-    start: Callable[[str], TreeDraft],
+    facts: PlanFacts,
     desired: Sequence[DesiredProvider],
     live: Mapping[str, Provider],
     records: Mapping[str, Record],
-    *,
-    reshapes: Reshapes,
     is_planned: Callable[[str | None], bool],
 ) -> list[TreeDraft]:
     """Return the drafts of the trees. A provider that moves is planned in its new tree.
@@ -124,11 +90,11 @@ def _partition(
         if not is_planned(roots[uuid]):
             return None
         root = first(roots[uuid])
-        return drafts.get(root) or drafts.setdefault(root, start(root or ""))
+        return drafts.get(root) or drafts.setdefault(root, TreeDraft(facts, root or ""))
 
     for uuid, root in before.items():
         ends = {roots[uuid], root} - {None}
-        if len(ends) > 1 and all(map(is_planned, ends)) and not ends & reshapes.keys():
+        if len(ends) > 1 and all(map(is_planned, ends)) and not ends & facts.reshapes.keys():
             new, old = first(roots[uuid]), first(root)
             if new != old:
                 joined[old] = new
@@ -141,14 +107,15 @@ def _partition(
             draft.live[uuid] = provider
     for uuid, record in records.items():
         if draft := draft_of(uuid):
-            draft.known[uuid] = ownership.without_lost(record, live.get(uuid), draft.publisher)
+            draft.known[uuid] = ownership.without_lost(record, live.get(uuid), facts.publisher)
     return list(drafts.values())
 
 
 def _refuse_misuse(draft: TreeDraft) -> None:
     """Report forbidden owner traits, and remove the trees with such traits from the draft."""
+    publisher, live = draft.facts.publisher, draft.live
     for one in draft.desired:
-        problem = publish_checks.misuse(draft.publisher, one, draft.live.get(one.provider.uuid))
+        problem = publish_checks.misuse(publisher, one, live.get(one.provider.uuid))
         if one.stated and problem:
             draft.problems.append(problem)
             draft.refused.add(one.provider.root_uuid)
@@ -177,13 +144,14 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
     ``leaving`` are the names of absent providers. ``aside`` are the uuids of providers that get
     their uuid as a temporary name.
     """
+    facts = draft.facts
     unpublished: set[str | None] = set()
     detached_roots: dict[str | None, str] = {}
     for wanted in draft.desired:
         mine = wanted.provider
         live, record = draft.live.get(mine.uuid), draft.proven(mine.uuid)
         if live is None and mine.uuid in draft.known:
-            record = replace(record, absence=record.absence or Absence(draft.now))
+            record = replace(record, absence=record.absence or Absence(facts.now))
         if not wanted.stated and live is not None and not record.is_ours:
             continue  # it is another program's provider, and the driver reports nothing about it
         waits = mine.parent_uuid in unpublished and not draft.stays_root(mine.uuid)
@@ -203,18 +171,9 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
             if isinstance(problem, ProviderMissing) and mine.uuid in draft.known:
                 draft.note_missing(mine.uuid, record)
         else:
-            after, remembered = merge(
-                draft.publisher,
-                wanted,
-                live,
-                record,
-                now=draft.now,
-                is_full=draft.is_full,
-                is_held=mine.uuid in draft.held,
-                is_allocated=mine.uuid in draft.allocated,
-                dropped=draft.dropped.get(mine.uuid, ()),
-            )
-            if live and not draft.is_full and fights.waits(remembered, live, after):
+            dropped = draft.dropped.get(mine.uuid, ())
+            after, remembered = merge(facts, wanted, live, record, dropped)
+            if live and not facts.is_full and fights.waits(remembered, live, after):
                 after, remembered = live, draft.waiting(live, remembered)
             placed = _placed(draft, after, detached_roots)
             if placed is not after:  # ``applied`` keeps the parent to which the provider returns
@@ -246,7 +205,7 @@ def _leave_others(draft: TreeDraft) -> None:
         draft.leave(uuid)
         provider = draft.live[uuid]
         if (
-            draft.publisher.traits <= provider.traits
+            draft.facts.publisher.traits <= provider.traits
             and uuid not in draft.wanted
             and provider.root_uuid not in draft.refused
         ):
@@ -275,8 +234,8 @@ def _is_needed(draft: TreeDraft, uuid: str) -> bool:
     ours = record.applied or record.intended
     is_child = ours is not None and ours.parent_uuid is not None
     is_own = is_child and record.mode is PublishingMode.OWN
-    is_awaited = uuid in draft.wanted or uuid in draft.held or record.root_uuid in draft.missing
-    return is_own and is_awaited
+    is_wanted = uuid in draft.wanted or uuid in draft.facts.held
+    return is_own and (is_wanted or record.root_uuid in draft.missing)
 
 
 def _names_set_aside(desired: Iterable[DesiredProvider], live: Mapping[str, Provider]) -> set[str]:

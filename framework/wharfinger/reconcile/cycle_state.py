@@ -13,8 +13,8 @@ from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import DesiredProvider, Provider
 from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.device_function_traits import HeldFunction
+from wharfinger.providers.plan import Reshapes
 from wharfinger.providers.provider_record import Record
-from wharfinger.providers.tree_planner import Reshapes
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.tracker.reported_node import Node
 

@@ -387,7 +387,8 @@ class LookUp:
         due = [
             uuid
             for uuid, record in (state.records.items() if state.is_listing else ())
-            if self._policy.is_due(record, state.uptime)
+            if record.absence
+            and record.absence.has_lasted(self._policy.delay, state.uptime)
             and uuid in state.live
             and uuid not in state.desired
             and state.live[uuid].root_uuid not in state.blocked

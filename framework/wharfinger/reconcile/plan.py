@@ -13,9 +13,9 @@ from wharfinger.providers.plan import (
     SetInventories,
     TreePlan,
 )
-from wharfinger.providers.plan_draft import foreign_reservation, step_target
+from wharfinger.providers.plan_draft import PlanFacts, foreign_reservation, step_target
 from wharfinger.providers.provider_record import Record
-from wharfinger.providers.removal import RemovalPolicy, Removals, orphan
+from wharfinger.providers.removal import RemovalPolicy, orphan
 from wharfinger.providers.tree_planner import plan_trees
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.plan_rows import phases_by_tree
@@ -38,19 +38,13 @@ def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -
         )
 
     planned = plan_trees(
-        publisher,
+        _facts(state, publisher, policy),
         state.desired.values(),
         state.live,
         state.records,
-        removals=_removals(state, policy),
-        allocated=state.allocated,
-        held=state.held,
-        detached=state.detached.keys(),
-        name_owners=state.name_owners,
-        reshapes=state.reshapes,
-        is_planned=is_planned,
+        is_planned,
     )
-    trees = {tree.root_uuid: tree for tree in (*planned, *_blocked_trees(state, publisher, policy))}
+    trees = {tree.root_uuid: tree for tree in (*planned, *_blocked_trees(state, publisher))}
 
     def tree_of(root: str) -> TreePlan:
         return trees.get(root, TreePlan(root_uuid=root))
@@ -72,12 +66,18 @@ def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -
     )
 
 
-def _removals(state: CycleState, policy: RemovalPolicy) -> Removals:
-    return Removals(
+def _facts(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -> PlanFacts:
+    return PlanFacts(
+        publisher=publisher,
         now=state.now,
-        policy=policy,
+        is_full=state.is_listing,
+        held=state.held,
+        detached=state.detached.keys(),
+        allocated=state.allocated,
+        name_owners=state.name_owners,
+        reshapes=state.reshapes,
+        removal_delay=policy.delay,
         parents=state.parents,
-        is_listing=state.is_listing,
         children_may_be_elsewhere=bool(state.problems) or state.is_partial,
         roots_may_be_elsewhere=state.every_node.has_unknown_nodes(state.records),
         uptime=state.uptime,
@@ -93,9 +93,7 @@ def _removals(state: CycleState, policy: RemovalPolicy) -> Removals:
     )
 
 
-def _blocked_trees(
-    state: CycleState, publisher: Publisher, policy: RemovalPolicy
-) -> tuple[TreePlan, ...]:
+def _blocked_trees(state: CycleState, publisher: Publisher) -> tuple[TreePlan, ...]:
     """Return plans of blocked trees, only with reservations and COMPUTE_STATUS_DISABLED.
 
     These need no answer of the driver. Everything else in a blocked tree stays as it is.
@@ -112,7 +110,7 @@ def _blocked_trees(
         and not _moves_away(state, uuid)
     }
     return plan_trees(
-        publisher,
+        PlanFacts(publisher=publisher, now=state.now, is_full=False, held=state.held),
         [
             compute_status.desired_from_record(
                 state.live[uuid], record, disabled=disabled and uuid in roots
@@ -121,8 +119,6 @@ def _blocked_trees(
         ],
         {uuid: state.live[uuid] for uuid in due},
         due,
-        removals=Removals(now=state.now, policy=policy, is_listing=False),
-        held=state.held,
     )
 
 

@@ -9,9 +9,9 @@ from wharfinger.providers import Inventory, Provider, PublishingMode, names
 from wharfinger.providers.absence_timer import Absence, Uptime
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import DeleteProvider, SetInventories
-from wharfinger.providers.plan_draft import TreeDraft
+from wharfinger.providers.plan_draft import PlanFacts, TreeDraft
 from wharfinger.providers.provider_record import Record
-from wharfinger.providers.removal import RemovalPolicy, Removals, remove
+from wharfinger.providers.removal import remove
 
 US: Final = Publisher("gpus", "OWNER_NOVA")
 OURS: Final = frozenset(["OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"])
@@ -20,7 +20,7 @@ GPU: Final = names.child_uuid(HOST, "gpu")
 BOOT: Final = "6f1e2d3c-0000-4000-8000-000000000001"
 OTHER_BOOT: Final = "6f1e2d3c-0000-4000-8000-000000000002"
 NOW: Final = Uptime(BOOT, 500.0)
-DUE: Final = Removals(now=1000.0, policy=RemovalPolicy(delay=60.0), uptime=NOW)
+DUE: Final = PlanFacts(publisher=US, now=1000.0, removal_delay=60.0, uptime=NOW)
 
 
 def since(when: float, *, boot_id: str = BOOT) -> Absence:
@@ -48,7 +48,7 @@ def child(**contents: Any) -> Provider:
 def absent(
     live: Provider,
     *others: Provider,
-    removals: Removals = DUE,
+    facts: PlanFacts = DUE,
     allocated: frozenset[str] = frozenset(),
     **remembered: Any,
 ) -> TreeDraft:
@@ -56,15 +56,13 @@ def absent(
     record = Record(**{"applied": live, "absence": since(900.0), **remembered})
     providers = {one.uuid: one for one in (live, *others)}
     draft = TreeDraft(
-        US,
+        replace(facts, allocated=allocated),
         HOST,
-        now=removals.now,
-        allocated=allocated,
         live=providers,
         known={live.uuid: record},
         absent={live.uuid: live},
     )
-    remove(draft, removals)
+    remove(draft)
     return draft
 
 
@@ -99,7 +97,7 @@ def test_absent_provider_with_a_stored_reservation_keeps_its_own_amount_from_bef
     """The reshape has left a reserved amount of 1; the driver's own amount is 0."""
     live = child(inventories={"VGPU": Inventory(total=4, reserved=1)}, generation=3)
     known = Record(applied=live, live=replace(live, generation=None), own_reserved={"VGPU": 0})
-    draft = TreeDraft(US, HOST, held=[GPU], live={GPU: live}, known={GPU: known})
+    draft = TreeDraft(replace(DUE, held=[GPU]), HOST, live={GPU: live}, known={GPU: known})
     draft.keep_absent(live, None)
     kept = draft.records[GPU]
     assert kept is not None
@@ -145,12 +143,12 @@ def test_absent_provider_without_our_instance_trait_is_kept(traits: tuple[str, .
 
 
 def test_remove_of_a_device_while_a_node_is_unknown_keeps_it() -> None:
-    removals = replace(DUE, children_may_be_elsewhere=True)
-    assert "may have moved" in waits_for(absent(child(), root(), removals=removals))
+    facts = replace(DUE, children_may_be_elsewhere=True)
+    assert "may have moved" in waits_for(absent(child(), root(), facts=facts))
 
 
 def test_absent_root_is_deleted_even_if_another_node_could_not_be_read() -> None:
-    draft = absent(root(), removals=replace(DUE, children_may_be_elsewhere=True))
+    draft = absent(root(), facts=replace(DUE, children_may_be_elsewhere=True))
     assert [step.uuid for step in draft.deletions] == [HOST]
 
 
@@ -164,14 +162,13 @@ def test_remove_before_the_delay_waits(before: Absence | None) -> None:
 
 
 @pytest.mark.parametrize(("when", "is_due"), [(940.0, True), (940.5, False), (1000.0, False)])
-def test_is_due_at_exactly_the_delay(when: float, is_due: bool) -> None:
-    assert DUE.policy.is_due(Record(absence=since(when)), NOW) is is_due
+def test_has_lasted_at_exactly_the_delay(when: float, is_due: bool) -> None:
+    assert since(when).has_lasted(60.0, NOW) is is_due
 
 
-def test_is_due_without_a_delay_needs_a_second_listing() -> None:
-    policy = RemovalPolicy(delay=0.0)
-    assert not policy.is_due(Record(absence=since(1000.0)), NOW)
-    assert policy.is_due(Record(absence=since(999.999)), NOW)
+def test_has_lasted_without_a_delay_needs_a_second_listing() -> None:
+    assert not since(1000.0).has_lasted(0.0, NOW)
+    assert since(999.999).has_lasted(0.0, NOW)
 
 
 #: Recorded absences whose length is unknown, by name.
@@ -193,17 +190,17 @@ def test_remove_with_an_absence_of_unknown_length_restarts_the_absence(what: str
 
 @pytest.mark.parametrize("wall_clock", [0.0, 1e10])
 def test_remove_measures_the_absence_in_uptime(wall_clock: float) -> None:
-    removals = replace(DUE, now=wall_clock)
+    facts = replace(DUE, now=wall_clock)
     short, long = Absence(wall_clock, Uptime(BOOT, 441.0)), Absence(1e9, Uptime(BOOT, 440.0))
-    assert waits_for(absent(child(), root(), removals=removals, absence=short)).startswith(
+    assert waits_for(absent(child(), root(), facts=facts, absence=short)).startswith(
         "absent for 59 s"
     )
-    assert absent(child(), root(), removals=removals, absence=long).deletions
+    assert absent(child(), root(), facts=facts, absence=long).deletions
 
 
 @pytest.mark.parametrize("before", [None, since(900.0), Absence(1.0)])
 def test_remove_without_a_boot_id_keeps_the_provider_with_a_reason(before: Absence | None) -> None:
-    draft = absent(child(), root(), removals=replace(DUE, uptime=None), absence=before)
+    draft = absent(child(), root(), facts=replace(DUE, uptime=None), absence=before)
     assert "/proc/sys/kernel/random/boot_id" in waits_for(draft)
     record = draft.records[GPU]
     assert record is not None
@@ -215,8 +212,8 @@ def test_remove_of_a_provider_that_the_driver_still_has_changes_nothing(
     allocated: frozenset[str],
 ) -> None:
     live = child(inventories={"VGPU": Inventory(total=4, reserved=1)})
-    removals = replace(DUE, kept={GPU: "it is still there"})
-    draft = absent(live, root(), removals=removals, allocated=allocated)
+    facts = replace(DUE, kept={GPU: "it is still there"})
+    draft = absent(live, root(), facts=facts, allocated=allocated)
     assert waits_for(draft) == "it is still there"
     assert (draft.inventories, draft.gone) == ([], set())
     record = draft.records[GPU]
@@ -271,7 +268,7 @@ def test_remove_of_a_kept_provider_records_reason_and_start() -> None:
     again = absent(
         replace(live, inventories={"VGPU": Inventory(total=4, reserved=4)}),
         root(),
-        removals=later,
+        facts=later,
         allocated=frozenset([GPU]),
         own_reserved=record.own_reserved,
         reservations=record.reservations,

@@ -7,8 +7,8 @@ import pytest
 from wharfinger.providers import DesiredProvider, Inventory, Provider, PublishingMode
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import TreePlan
+from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider_record import Record
-from wharfinger.providers.removal import RemovalPolicy, Removals
 from wharfinger.providers.tree_planner import plan_trees
 
 NODE: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
@@ -50,13 +50,10 @@ def planned(
     [(kind, inventory)] = live.inventories.items()
     said = provider(reports, kind=kind, total=inventory.total, parent=live.parent_uuid)
     [plan] = plan_trees(
-        US,
+        PlanFacts(publisher=US, now=0.0, allocated={NODE} if is_allocated else (), **more),
         [DesiredProvider(provider=said, reservations=reasons, reported=True)],
         {NODE: live},
         {NODE: record} if record else {},
-        removals=Removals(now=0.0, policy=RemovalPolicy(delay=0)),
-        allocated={NODE} if is_allocated else (),
-        **more,
     )
     assert not plan.problems
     return plan

@@ -22,6 +22,7 @@ from wharfinger.providers.device_function_traits import (
     with_function,
 )
 from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider_merge import merge
 from wharfinger.providers.provider_record import Record
 
@@ -61,7 +62,7 @@ def published(
     [record] = with_claims({DEVICE: record}, {DEVICE: held}).values()
     superseded = bool(reported_since(wanted, live, record, held))
     wanted = with_function(wanted, record, held, superseded=superseded)
-    return merge(US, wanted, live, record, now=0.0)
+    return merge(PlanFacts(publisher=US, now=0.0), wanted, live, record)
 
 
 # Names.

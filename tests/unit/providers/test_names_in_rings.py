@@ -11,12 +11,12 @@ from wharfinger.exceptions import NameTaken
 from wharfinger.providers import DesiredProvider, Inventory, Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, UpdateProvider
+from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider_record import Record
-from wharfinger.providers.removal import RemovalPolicy, Removals
 from wharfinger.providers.tree_planner import plan_trees
 
 US = Publisher("gpus", "OWNER_NOVA")
-NOW = Removals(now=1, policy=RemovalPolicy(delay=60))
+NOW = PlanFacts(publisher=US, now=1, removal_delay=60)
 NAMES = [f"node-{number}" for number in range(6)]
 INVENTORY = {"VCPU": Inventory(total=8)}
 
@@ -41,15 +41,13 @@ class World:
     def plan(self, names: dict[str, str]) -> Plan:
         """Return the plan that gives each provider the name in ``names``, by uuid."""
         trees = plan_trees(
-            US,
+            replace(NOW, name_owners={one.name: one for one in self.live.values()}),
             [
                 DesiredProvider(provider=replace(self.live[uuid], name=name), reported=True)
                 for uuid, name in names.items()
             ],
             self.live,
             self.records,
-            removals=NOW,
-            name_owners={one.name: one for one in self.live.values()},
         )
         return Plan(trees=trees)
 

@@ -1,5 +1,6 @@
 """A provider and its record while it is reserved, after a merge with Placement's state."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from wharfinger.providers import DesiredProvider, Inventory, Provider, PublishingMode
 from wharfinger.providers.full_reservation import foreign
 from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider_merge import merge, own_view
 from wharfinger.providers.provider_record import Record
 
@@ -43,12 +45,15 @@ def merged(
     *reasons: str,
     mode: PublishingMode = OWN,
     now: float = 100.0,
-    **more: Any,
+    dropped: Collection[str] = (),
+    **facts: Any,
 ) -> tuple[Provider, Record]:
     wanted = DesiredProvider(
         provider=said, mode=mode, reservations=reasons, reported=bool(said.inventories)
     )
-    return merge(US, wanted, live, record or Record(), now=now, **more)
+    return merge(
+        PlanFacts(publisher=US, now=now, **facts), wanted, live, record or Record(), dropped
+    )
 
 
 def live_of(after: Provider) -> Provider:
@@ -68,7 +73,7 @@ def test_new_provider_that_is_reserved_is_full_from_the_start(
 
 
 def test_provider_with_a_stored_reservation_is_full_without_a_drivers_reason() -> None:
-    after, record = merged(provider(VGPU=(4, 1)), None, is_held=True)
+    after, record = merged(provider(VGPU=(4, 1)), None, held=[UUID])
 
     assert figures(after) == {"VGPU": (4, 4)}
     assert record.own_reserved == {"VGPU": 1}
@@ -83,9 +88,9 @@ def test_provider_is_free_only_after_the_last_reason_and_stored_reservation(
     reasons: tuple[str, ...], is_held: bool
 ) -> None:
     said = provider(VGPU=(4, 1))
-    after, record = merged(said, None, None, "cleaning", is_held=True)
+    after, record = merged(said, None, None, "cleaning", held=[UUID])
 
-    still, record = merged(said, live_of(after), record, *reasons, is_held=is_held)
+    still, record = merged(said, live_of(after), record, *reasons, held=[UUID] if is_held else [])
     assert figures(still) == {"VGPU": (4, 4)}
     free, record = merged(said, live_of(still), record)
 

@@ -8,7 +8,7 @@ import pytest
 from wharfinger.exceptions import NameTaken, OwnershipConflict, ProviderMissing, WharfingerError
 from wharfinger.providers import DesiredProvider, Inventory, Provider, PublishingMode, names
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.plan_draft import TreeDraft
+from wharfinger.providers.plan_draft import PlanFacts, TreeDraft
 from wharfinger.providers.provider_record import Record
 from wharfinger.providers.publish_checks import misuse, problem
 
@@ -39,10 +39,13 @@ def found(
     elsewhere: Provider | None = None,
 ) -> WharfingerError | None:
     draft = TreeDraft(
-        publisher,
+        PlanFacts(
+            publisher=publisher,
+            now=0.0,
+            allocated=[want.provider.uuid] if is_allocated else [],
+            name_owners={elsewhere.name: elsewhere} if elsewhere else {},
+        ),
         HOST,
-        allocated=[want.provider.uuid] if is_allocated else [],
-        name_owners={elsewhere.name: elsewhere} if elsewhere else {},
         live={live.uuid: live} if live else {},
     )
     return problem(draft, want, record or Record())

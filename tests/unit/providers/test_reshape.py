@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from tests.unit.providers.world import planned_records
 from wharfinger.providers import Inventory, Provider, ProviderTree, PublishingMode, names
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.plan import Plan, Reshape, SetInventories
+from wharfinger.providers.plan import Allocations, Plan, Reshape, SetInventories
+from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider_merge import own_view
 from wharfinger.providers.provider_record import Record
-from wharfinger.providers.removal import RemovalPolicy, Removals
-from wharfinger.providers.reshape import Allocations, admitting
+from wharfinger.providers.reshape import admitting
 from wharfinger.providers.tree_planner import plan_trees
 
 US: Final = Publisher("gpus", "OWNER_NOVA")
-NOW: Final = Removals(now=1, policy=RemovalPolicy(delay=60))
+NOW: Final = PlanFacts(publisher=US, now=1, removal_delay=60)
 HOST: Final = names.root_uuid("host")
 GPU: Final = names.child_uuid(HOST, "gpu")
 CARD: Final = names.child_uuid(HOST, "card")
@@ -70,12 +70,10 @@ class Tree:
 
     def plan(self, before: Allocations, after: Allocations) -> Plan:
         trees = plan_trees(
-            US,
+            replace(NOW, reshapes={HOST: (before, after)}),
             self.tree.desired(),
             self.live,
             self.records,
-            removals=NOW,
-            reshapes={HOST: (before, after)},
         )
         return Plan(trees=trees)
 

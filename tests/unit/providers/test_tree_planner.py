@@ -33,8 +33,9 @@ from wharfinger.providers.plan import (
     SetTraits,
     UpdateProvider,
 )
+from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider_record import Record
-from wharfinger.providers.removal import RemovalPolicy, Removals
+from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.providers.tree_planner import plan_trees
 
 US = Publisher("gpus", "OWNER_NOVA")
@@ -44,7 +45,7 @@ CYBORGS = Publisher("fpgas", "OWNER_CYBORG")
 MARKS = frozenset(["OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"])
 HOST = names.root_uuid("host")
 GPU = names.child_uuid(HOST, "gpu")
-NOW = Removals(now=1, policy=RemovalPolicy(delay=60))
+NOW = PlanFacts(publisher=US, now=1, removal_delay=60)
 RACK = "00000000-0000-0000-0000-00000000000a"
 ROW = "00000000-0000-0000-0000-00000000000b"
 
@@ -284,12 +285,12 @@ def test_reshape_with_edited_allocations_replaces_all_inventory_steps() -> None:
     )
     plan = Plan(
         trees=plan_trees(
-            US,
+            replace(
+                NOW, reshapes={HOST: ({"one": before, "two": kept}, {"one": moved, "two": kept})}
+            ),
             tree.desired(),
             world.live,
             world.memory.records,
-            removals=NOW,
-            reshapes={HOST: ({"one": before, "two": kept}, {"one": moved, "two": kept})},
         )
     )
     assert kinds(plan) == [(SetTraits, "host"), (Reshape, "host")]
@@ -304,12 +305,10 @@ def test_reshape_without_changes_is_no_step() -> None:
     kept = {"allocations": {HOST: {"resources": {"VCPU": 1}}}}
     plan = Plan(
         trees=plan_trees(
-            US,
+            replace(NOW, reshapes={HOST: ({"one": kept}, {"one": kept})}),
             tree.desired(),
             world.live,
             world.memory.records,
-            removals=NOW,
-            reshapes={HOST: ({"one": kept}, {"one": kept})},
         )
     )
     assert plan.steps == ()
@@ -321,12 +320,10 @@ def test_reshape_with_a_problem_in_its_tree_is_not_planned() -> None:
     says(children={"gpu": 2}, FPGA=1)(tree)
     plan = Plan(
         trees=plan_trees(
-            US,
+            replace(NOW, reshapes={HOST: ({}, {})}),
             tree.desired(),
             world.live,
             {},
-            removals=NOW,
-            reshapes={HOST: ({}, {})},
         )
     )
     assert [type(problem) for problem in plan.problems] == [OwnershipConflict]
@@ -576,11 +573,10 @@ def test_untagged_provider_in_another_place_is_a_conflict() -> None:
     desired = DesiredProvider(provider=provider("gpu", HOST))
     plan = Plan(
         trees=plan_trees(
-            US,
+            NOW,
             [desired],
             {GPU: elsewhere},
             {},
-            removals=NOW,
         )
     )
     assert [type(problem) for problem in plan.problems] == [OwnershipConflict]
@@ -651,7 +647,7 @@ def test_root_of_another_owner_without_a_statement_is_accepted() -> None:
 
 def test_provider_without_a_statement_is_not_created() -> None:
     unsaid = DesiredProvider(provider=provider(), stated=False)
-    plan = Plan(trees=plan_trees(US, [unsaid], {}, {}, removals=NOW))
+    plan = Plan(trees=plan_trees(NOW, [unsaid], {}, {}))
     assert [type(problem) for problem in plan.problems] == [ProviderMissing]
     assert plan.steps == ()
 
@@ -1053,12 +1049,10 @@ def test_provider_whose_new_name_is_in_use_is_no_orphan() -> None:
     renamed = DesiredProvider(provider=replace(live, name="host"))
     plan = Plan(
         trees=plan_trees(
-            US,
+            replace(NOW, name_owners={"host": other}),
             [renamed],
             {live.uuid: live},
             {live.uuid: Record(applied=live, live=live)},
-            removals=NOW,
-            name_owners={"host": other},
         )
     )
     assert [type(problem) for problem in plan.problems] == [NameTaken]
@@ -1148,11 +1142,10 @@ def test_plan_trees_move_with_an_unplanned_tree_plans_the_other_trees_alone(
     hosts_with_one_card_each(places)(tree)
     left_out = world.by_name(unplanned).uuid
     (plan,) = plan_trees(
-        US,
+        NOW,
         tree.desired(),
         dict(world.live),
         world.memory.records,
-        removals=NOW,
         is_planned=lambda root: root != left_out,
     )
     assert plan.root_uuid == world.by_name(root).uuid

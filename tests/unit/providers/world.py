@@ -26,9 +26,9 @@ from wharfinger.providers import Inventory, Provider, ProviderTree
 from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, Step, TreePlan
+from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider_merge import own_view
 from wharfinger.providers.provider_record import Record
-from wharfinger.providers.removal import RemovalPolicy, Removals
 from wharfinger.providers.tree_planner import plan_trees
 from wharfinger.reconcile.apply import Writer
 from wharfinger.reconcile.record_store import RecordStore
@@ -290,21 +290,16 @@ class World:
             own_view(provider, records.get(uuid)) for uuid, provider in self.live.items()
         )
         driver(tree)
-        removals = Removals(
+        facts = PlanFacts(
+            publisher=self.publisher,
             now=self.now,
-            policy=RemovalPolicy(delay=self.delay),
+            allocated=self.allocated,
+            removal_delay=self.delay,
             parents=self.unseen_parents,
             withheld=self.withheld,
             uptime=Uptime("boot", self.now),
         )
-        trees = plan_trees(
-            self.publisher,
-            tree.desired(),
-            dict(self.live),
-            records,
-            removals=removals,
-            allocated=self.allocated,
-        )
+        trees = plan_trees(facts, tree.desired(), dict(self.live), records)
         return Plan(trees=trees)
 
     def cycle(self, driver: Driver) -> Plan:
