@@ -19,7 +19,7 @@ _PAUSE: Final = 0.02
 
 @dataclass
 class _Expected:
-    """The arguments of the last ``expect``, and the calls since then."""
+    """The call and the fault that the last ``expect`` named, and the calls since then."""
 
     at: int | None = None
     fault: Fault | None = None
@@ -92,7 +92,7 @@ class Proxy:
         return self._relay is not None and self._relay.has_open_calls
 
     def _next(self, call: str) -> Fate:
-        """Add a call to ``calls``, and return the fault that the call meets."""
+        """Add a call to ``calls``; return the fault that it meets, if any, and when that ends."""
         with self._lock:
             expected = self._expected
             is_met = expected.at is None or expected.at == len(expected.calls)

@@ -46,11 +46,10 @@ def _read(path: Path) -> str:
 
 
 def _strings(harness: object) -> Iterator[str]:
-    """Yield the texts in a harness's attributes, and in containers and objects among them.
+    """Yield the texts in a harness's attributes, also inside containers and objects.
 
-    Of the objects, only those of the harness's package and proxies are searched.
-
-    ``placement`` is skipped, since it has the uuids that the driver has published.
+    Only objects of classes from the harness's package, and the kit's proxies, are searched. The
+    attribute ``placement`` is skipped, since it has the uuids that the driver has published.
     """
     package = type(harness).__module__.partition(".")[0]
     seen: set[int] = set()

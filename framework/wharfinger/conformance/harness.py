@@ -31,7 +31,7 @@ class Placement(Protocol):
 
     @property
     def client(self) -> WritingClient:
-        """A client that calls it within this process, without HTTP."""
+        """A client that calls this Placement within the process, without HTTP."""
 
 
 @dataclass(frozen=True, slots=True)

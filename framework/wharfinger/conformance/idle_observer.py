@@ -87,7 +87,7 @@ class IdleObserver:
             looking.join()
 
     def take(self) -> set[str]:
-        """Return the lines in which calls have waited too long, and forget them."""
+        """Return the lines with several waits that are too long together; forget all waits."""
         waits, self._waits = self._waits, {}
         return {
             where

@@ -70,7 +70,10 @@ def as_markdown(facts: Mapping[str, Any]) -> str:
 
 
 def driver(name: str) -> dict[str, str]:
-    """Return the name, the class and the distribution of a driver, "" for an unknown value."""
+    """Return a driver's name, class and distribution; the last two are "" if it is not installed.
+
+    The keys are ``name``, ``class`` and ``distribution``.
+    """
     for one in loader.installed():
         if one.name == name:
             return {"name": name, "class": one.target, "distribution": one.distribution}
@@ -84,7 +87,7 @@ def unproven(facts: Mapping[str, Any], profile: str) -> str:
 
 
 def _backend(asked: Asked) -> str:
-    """Return a text for the backend with which the rules are checked."""
+    """Return a text on the backend with which the rules are checked."""
     if asked.config_file is not None:
         return "the backend of a configuration file"
     names = [one.value for one in entry_points(group=HARNESSES, name=asked.driver or "")]

@@ -28,7 +28,7 @@ _PR_SET_PDEATHSIG: Final = 1
 def main(start: Any) -> None:
     """Set up the driver; check each rule that the pipe names, until the pipe ends or says to stop.
 
-    ``start`` has the options, the directory, the broken rules and the pipes.
+    Then end the process. ``start`` has the options, the directory, the broken rules and the pipes.
     """
     directory = Path(start["directory"])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

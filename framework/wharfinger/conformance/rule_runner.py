@@ -112,7 +112,7 @@ class Examination:
         if why_not is not None:
             return why_not
         try:
-            self._subject.have_begun()
+            self._subject.begin_check()
             found = rule.check(self._subject)
         except Violation as violation:
             expected = _bounded(violation.expected)

@@ -1,4 +1,4 @@
-"""The driver under test, which is called the subject: with its backend and a Placement."""
+"""The subject of the checks: the driver under test, its backend and a Placement."""
 
 import shutil
 import time
@@ -54,12 +54,12 @@ _SHRINKING: Final = 20.0
 
 
 class Subject:
-    """One driver under test. Every check begins with an empty Placement and a reset backend.
-
-    Placement is not empty if the backend itself publishes there.
+    """One driver under test, with a backend and a Placement that are reset before each check.
 
     The backend is either that of ``config_file``, which the kit only reads, or that of the
-    ``harness``. ``seed`` and ``examples`` are for the random histories.
+    ``harness``. After a reset, Placement has only the providers that a harness creates. Without a
+    harness, it has the root providers below which the driver publishes. ``seed`` and ``examples``
+    are for the random histories.
     """
 
     def __init__(
@@ -96,7 +96,10 @@ class Subject:
 
     @property
     def harness(self) -> Harness:
-        """The harness, for callers that may change the backend; raise NotShown without one."""
+        """The harness, for callers that may change the backend; raise NotShown without one.
+
+        The next check then begins with a reset.
+        """
         self._fresh = None
         if self._harness is None:
             raise NotShown("there is no harness")
@@ -136,7 +139,11 @@ class Subject:
 
     @cached_property
     def instance_name(self) -> str:
-        """The name of the driver instance in the configuration."""
+        """The name of the driver instance: that of the file's one enabled instance of the driver.
+
+        Without such an instance it is the name of the driver, without a file INSTANCE. Raise
+        ConfigurationError if the file enables several.
+        """
         if self._config_file is None:
             return INSTANCE
         found = conf.parse([str(self._config_file)], [])
@@ -151,7 +158,7 @@ class Subject:
                 key="enabled_drivers",
                 value=", ".join(names),
                 problem=f"{self._config_file} enables several instances of {self.name}.",
-                remedy="Leave one of them.",
+                remedy="Enable only one of them.",
             )
         return names[0] if names else self.name
 
@@ -163,7 +170,7 @@ class Subject:
         return conf.parse([str(file) for file in self.files()], [])
 
     def files(self) -> list[Path]:
-        """Write the kit's own configuration files anew; return the paths of all files."""
+        """Write the kit's own configuration files anew; return the paths of all files in order."""
         name = self.instance_name
         # Later files override earlier ones: the author's state_path is not used.
         ours = self._directory / "ours.conf"
@@ -185,8 +192,11 @@ class Subject:
         """The state directory of the driver instances in the present check."""
         return self._directory / f"state-{self._begun}"
 
-    def have_begun(self) -> None:
-        """Reset the backend and Placement for a check, unless nothing has changed since a reset."""
+    def begin_check(self) -> None:
+        """Call ``begin``; if nothing has changed since the last reset, only clear the state.
+
+        The state is the state directory and the faults of the harness.
+        """
         if self._fresh is not None and self._fresh == self.placement.listed():
             self._begin_state()
         else:
@@ -195,9 +205,11 @@ class Subject:
             self._fresh = None if self._harness is None else self.placement.listed()
 
     def begin(self, *, is_whole: bool = False) -> None:
-        """Reset the backend and Placement for a check.
+        """Empty Placement and the state directory, and reset the harness's backend.
 
-        A backend that is large after a reset is made smaller, unless ``is_whole``.
+        Then remove all things but 16 from the backend, unless ``is_whole``. Raise NotShown if the
+        harness has too few things, or not as many as after earlier resets. Without a harness, only
+        create the root providers that the driver needs.
         """
         self._fresh = None
         self._begin_state()
@@ -213,7 +225,10 @@ class Subject:
             self._make_roots()
 
     def _make_small(self, harness: Harness) -> None:
-        """Remove all things but _MANY, since publishing thousands of them takes half a minute."""
+        """Remove all things but _MANY, since publishing thousands of them takes half a minute.
+
+        Stop after _SHRINKING seconds, or when the harness raises NotShown.
+        """
         deadline = time.monotonic() + _SHRINKING
         for thing in reversed([*harness.things()][_MANY:]):
             if time.monotonic() > deadline:
@@ -224,7 +239,7 @@ class Subject:
                 return
 
     def _begin_state(self) -> None:
-        """Use a new, empty state directory from now on, and let the harness end all faults."""
+        """Use a new, empty state directory from now on, and end all faults of the harness."""
         self._begun += 1
         shutil.copytree(self._empty_state, self.state_path)
         if self._harness is not None:
@@ -232,7 +247,7 @@ class Subject:
 
     @cached_property
     def _empty_state(self) -> Path:
-        """A state directory with an empty database. A copy of it is quicker than a new one."""
+        """A state directory with an empty database, to be copied: creating a database is slow."""
         directory = self._directory / "empty"
         local(directory, INSTANCE).close()
         return directory
@@ -358,7 +373,7 @@ class Publishing:
             self.advance(-self._ahead)
 
     def restart(self) -> None:
-        """Stop the instance and start a new one. Clocks that were set ahead stay ahead."""
+        """Stop the instance and start a new one. Clocks that are set ahead stay ahead."""
         self._open.close()
         self.start()
 
@@ -371,7 +386,8 @@ class Publishing:
     def sync(self) -> CycleResult:
         """Run a full cycle, and check every provider after it; see TreeInvariants.
 
-        Raise Violation if the cycle has a problem. Errors of the driver are not caught.
+        Raise Violation if a provider is wrong or the cycle has a problem. Without a harness, the
+        driver may report problems of its backend. Errors of the driver are not caught.
         """
         outcome = sound(self.cycle.sync(), may_report=not self._subject.has_harness)
         if self._invariants is not None:

@@ -41,7 +41,8 @@ _MOST: Final = 20
 def says_what_is_held(subject: Subject) -> None:
     """Program a thing with two driver instances in turn, and reset the backend.
 
-    Check after each step that both instances return the present function.
+    After each step, ``current_function`` of each instance must return the present function, or
+    raise. The instances are also asked to load a function that the image does not have.
     """
     thing = subject.harness.things()[0]
     with subject.driver() as first:
@@ -200,9 +201,12 @@ def _renamed(before: Contents, after: Contents) -> Provider | None:
 
 
 def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[str]:
-    """Program a thing; raise Violation unless it has the new function, and no other device has.
+    """Program a thing; return the uuids of its programming scope.
 
-    Return the uuids of the programming scope.
+    Raise Violation if ``current_function`` then returns another function for the thing, or a new
+    one for a provider outside of the scope, or if the thing still has the trait of the old
+    function. Raise NotShown if the driver does not describe all things, or if the thing already has
+    the function of the harness's image.
     """
     things = subject.harness.things()
     described = describe(driver, subject.placement.contents())
@@ -269,9 +273,9 @@ def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
 def _fail(subject: Subject, at: int | None, fault: Fault) -> tuple[object, object, object, int]:
     """Program while a call fails, and ask two driver instances for the function of the device.
 
-    Return the answers of the same and of a new instance, the requested function, and the number of
-    calls. If ``program`` does not raise, an object that equals no function replaces the requested
-    function.
+    Return the answers of the programming instance and of a new one, the requested function, and the
+    number of calls that ``program`` made. If ``program`` does not raise, an object that equals no
+    function replaces the requested function.
     """
     harness = subject.harness
     thing = harness.things()[0]

@@ -30,7 +30,7 @@ _ENOUGH: Final = 60.0
     after=("WHF-208",),
 )
 def unchanged(subject: Subject) -> None:
-    """Publish, then run each type of cycle several times; raise Violation for any write."""
+    """Publish, then run each type of cycle several times, which must write nothing."""
     with subject.publishing() as publishing:
         before = publishing.settle()
         cycle = publishing.cycle
@@ -149,7 +149,10 @@ def in_thread(call: Callable[[], T]) -> T:
 
 
 def see_nothing_done(subject: Subject, before: Contents, outcome: CycleResult) -> None:
-    """Raise Violation if a cycle has a problem, a pending removal, or a write to Placement."""
+    """Raise Violation if a cycle has a problem, a pending removal, or a write to Placement.
+
+    ``before`` has the contents of Placement before the cycle, ``outcome`` the result of the cycle.
+    """
     for problem in outcome.problems:
         raise Violation(str(problem), "a cycle without a problem")
     after = subject.placement.contents()

@@ -102,7 +102,7 @@ class FleetHarness(Harness):
         return [*self.machines]
 
     def add(self) -> str:
-        """Add a machine with a name that was not there before."""
+        """Add a machine with a name that was not there before; return its name."""
         new = machine("machine", len(self.machines) + len(self.removed))
         self.machines[new["name"]] = new
         return str(new["name"])
