@@ -76,7 +76,10 @@ class BusyThings:
         return expected
 
     def _allow_functions(self, thing: str, expected: dict[str, Provider], now: Contents) -> None:
-        """Copy function traits from ``now`` to ``expected`` if a device may have a new function."""
+        """Copy a busy thing's function traits from ``now`` to ``expected``.
+
+        Do nothing if its function is known and has not changed.
+        """
         held = self._function(thing)
         if held == self._held.get(thing) is not UNKNOWN:
             return

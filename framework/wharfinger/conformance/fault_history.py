@@ -61,7 +61,7 @@ class Driving(Protocol):
     def run(self, cycle_type: str) -> Sequence[str]:
         """Start the driver if it does not run. Run a cycle of a type, and return its problems.
 
-        The type "restart" starts the driver anew, and runs no cycle.
+        The types are "sync", "poll" and "drift". "restart" starts the driver anew, without a cycle.
         """
 
     def stop(self) -> None:
@@ -76,7 +76,7 @@ class Here:
         self._publishing: Publishing | None = None
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """Run a cycle, or restart the driver; see Driving."""
+        """Run a cycle, or restart the driver; return the problems (see Driving)."""
         try:
             if cycle_type == "restart":
                 self.stop()
@@ -264,7 +264,8 @@ class History:
     def play(self, first: int | None = None) -> Reference:
         """Play all steps, or only this number of ``first`` steps; return the result.
 
-        Raise Violation if the contents of Placement differ from those of the reference.
+        Raise Violation if the contents of Placement differ from those of the reference, or if a
+        cycle does not end; NotShown if the reference ends with a problem.
         """
         harness = self._subject.harness
         with self._waiting():
@@ -658,7 +659,7 @@ def try_faults(
     apart: int,
     is_short: bool = False,
 ) -> str:
-    """Play the history with these faults in this process; see ``tries``.
+    """Play the history with these faults in this process; return the sentence of ``tries``.
 
     ``is_short``: half of the steps are enough if the harness is slow.
     """
@@ -686,6 +687,7 @@ def tries(
 
     Start no play after ``seconds`` of processor time and of waiting for the harness, or after
     three times as many seconds on the clock. Return a sentence with the number of cases tried.
+    Raise NotShown if there is no case.
     """
     count = sum(map(len, queues))
     if not count:

@@ -105,7 +105,10 @@ class Elsewhere:
         self.died = 0
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """Run a cycle in the process, or end the process for a restart; see Driving."""
+        """Run a cycle, or restart the driver in a new process; return the problems (see Driving).
+
+        The death of the process is a problem, too.
+        """
         if cycle_type == "restart":
             self.stop()
         if self._process is None:
@@ -264,7 +267,7 @@ class _Program:
 
 
 def main() -> None:
-    """Fork a process with a driver for each line of the standard input."""
+    """Fork a process with a driver for each line of the standard input, and print its id."""
     with suppress(WharfingerError):
         loader.load(sys.argv[1])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps them

@@ -252,7 +252,10 @@ class _Search:
         }
 
     def _of_harness(self) -> int:
-        """Return the memory of the harness's objects: it may keep a list of all calls."""
+        """Return the bytes of the harness's objects, which may keep a list of all calls.
+
+        Return 0 if there are too many objects.
+        """
         harness = getattr(self._subject.declared, "_harness", self._subject.declared)
         if harness is None:
             return 0
@@ -314,7 +317,10 @@ def _threads() -> int:
 
 
 def _settled(read: Callable[[], int], most: float | None) -> int:
-    """Wait until a count is at most ``most``, or some time has passed; return the count."""
+    """Wait until a count is at most ``most``, or some time has passed; return the count.
+
+    With ``most`` None, do not wait.
+    """
     deadline = time.monotonic() + _TO_END
     while (count := read()) > (count if most is None else most):
         if time.monotonic() > deadline:

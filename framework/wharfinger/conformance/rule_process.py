@@ -164,8 +164,9 @@ class RuleProcess:
         if self._clock.used > self._timeout:
             reason = f"no result after {self._timeout:g} s of the driver's time"
             raise self._lost(f"{reason}, in {self._clock.running}")
-        if self._clock.still > (_OWN_TIME if self._clock.is_in_kit else self._timeout):
-            raise self._lost(f"{self._clock.running} has not returned for {self._timeout:g} s")
+        limit = _OWN_TIME if self._clock.is_in_kit else self._timeout
+        if self._clock.still > limit:
+            raise self._lost(f"{self._clock.running} has not returned for {limit:g} s")
 
     def _end(self) -> str:
         """Return a text on how the process has ended or closed its pipe."""

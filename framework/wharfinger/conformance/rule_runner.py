@@ -156,7 +156,7 @@ class Examination:
 def judged(result: Result, known: Mapping[str, str]) -> Result:
     """Return the result in the light of the declared failures ``known``.
 
-    A declared failure becomes a known failure. If a rule with a declared failure passes or is
+    If a rule with a declared failure fails, the result becomes a known failure. If it passes or is
     exempt, the result becomes an unexpected pass.
     """
     reason = known.get(result.rule.id)

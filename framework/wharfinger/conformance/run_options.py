@@ -41,7 +41,10 @@ class Asked:
 
     @classmethod
     def read(cls, driver: str | None, options: Namespace, prefix: str = "") -> Self:
-        """Return the parsed values of the options that ``add_options`` has added."""
+        """Return the parsed values of the options that ``add_options`` has added.
+
+        Draw a seed if none is given.
+        """
 
         def value(name: str) -> Any:
             return getattr(options, f"{prefix}{name}".replace("-", "_"))
@@ -60,7 +63,7 @@ class Asked:
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments that repeat this run on the command line, without the known failures."""
+        """The options that repeat this run on the command line, except the known failures."""
         options = {
             "--driver-config": self.config_file,
             "--profile": None if self.profile is Profile.EXTENDED else self.profile,
@@ -114,7 +117,7 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         action="append",
         default=[],
         help="a rule that the driver is known to break, and the reason. The run fails if the "
-        "driver keeps the rule",
+        "driver keeps the rule, or is exempt from it",
     )
     add(
         f"--{prefix}report",
@@ -146,7 +149,7 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
     add(
         f"--{prefix}thorough",
         action="store_true",
-        help="try all faults and cases instead of a sample of them, which takes long",
+        help="try all faults and cases, not only a sample of them. This takes long",
     )
 
 

@@ -53,7 +53,7 @@ def said_elsewhere(
         check=False,
     )
     if done.returncode == 0:
-        raise Violation("another process exits with 0 before it answers", "an answer")
+        raise Violation("the driver ends another process before it answers", "an answer")
     if done.returncode != _ENDED:
         reason = (done.stderr.strip() or "it printed nothing").splitlines()[-1]
         raise Violation(

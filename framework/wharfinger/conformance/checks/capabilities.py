@@ -135,7 +135,10 @@ def refused(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs(subject: Subject) -> None:
-    """Program the last thing and, after a reset, the first; no other device may change."""
+    """Program the last thing and, after a reset, the first.
+
+    The programmed device must get the function, and no other device may change.
+    """
     for index in (-1, 0):
         subject.begin()
         with subject.driver() as driver:
@@ -294,7 +297,10 @@ def cleaned_since(subject: Subject) -> None:
 
 
 def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
-    """Return the answer of ``is_clean``; False if it raises, since the device stays reserved."""
+    """Return the answer of ``is_clean``.
+
+    An exception counts as False: the framework then keeps the device reserved.
+    """
     try:
         return driver.is_clean(uuid, since)
     except Exception:
@@ -312,7 +318,7 @@ def _see_not_clean(driver: ComputeDriver, uuid: str, text: str) -> None:
 
 
 def _children(subject: Subject) -> list[str]:
-    """Return the names of the described child providers with inventory or traits."""
+    """Let the driver describe its nodes; return the names of children with inventory or traits."""
     with subject.driver() as driver:
         live = subject.placement.contents()
         described = describe(driver, live)

@@ -128,8 +128,8 @@ def feeds(subject: Subject) -> None:
 def _see_named_nodes_as_now(subject: Subject) -> None:
     """Remove a thing below a node, and put it back; poll after each change.
 
-    If the feed names the node, raise Violation unless the driver describes the node as a new
-    instance does.
+    If the feed names the node, raise Violation unless the driver soon describes all nodes as a new
+    instance does. Do nothing if things are nodes.
     """
     harness = subject.harness
     with subject.driver() as driver:
@@ -300,7 +300,7 @@ def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> No
 def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) -> None:
     """Change things in turn; after each change, another call of the next poll meets a fault.
 
-    Raise Violation unless later polls show each change.
+    Raise Violation unless later polls show each change. Stop at a call that a poll does not make.
     """
     harness = subject.harness
     missed: int | None = None
@@ -365,7 +365,7 @@ def feeds_no_more(subject: Subject) -> None:
     """Change one of six nodes, then another node, then one of 24 nodes several times.
 
     Raise Violation if the feed names more than three nodes besides the changed node. Up to three
-    may depend on it, however many nodes there are.
+    may depend on it, however many nodes there are. A driver with fewer than six nodes passes.
     """
     changes = Changes(subject)
     most = _NODES // 2
@@ -565,7 +565,7 @@ def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str
     after=("WHF-911",),
 )
 def feeds_all(subject: Subject) -> str:
-    """Change as many things as a few seconds allow; polls must show all changes.
+    """Change as many things as a few seconds allow; polls must show all changes. Return how many.
 
     Then change one thing repeatedly, and poll with an old mark; the processor time of a poll must
     grow linearly with the number of changes.
@@ -596,7 +596,11 @@ def feeds_all(subject: Subject) -> str:
 
 
 def _times_of_polls(subject: Subject) -> list[float]:
-    """Return the processor times of polls, each after twice as many changes as the last poll."""
+    """Reset the backend; return the processor times of polls with one old mark.
+
+    Before each poll, a thing has changed twice as often as before the last one. Stop when changes
+    take too long, or the times show quadratic growth.
+    """
     subject.begin()
     harness = subject.harness
     thing = harness.things()[0]
@@ -631,7 +635,7 @@ def _times_of_polls(subject: Subject) -> list[float]:
 def feeds_cheaply(subject: Subject) -> str:
     """Raise Violation if each of five successive polls makes all calls of a listing.
 
-    The driver passes if a listing takes only one call.
+    The driver passes if a listing takes only one call. Return how many it takes.
     """
     with subject.driver() as driver:
         follower = Follower(subject, driver)

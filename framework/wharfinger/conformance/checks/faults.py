@@ -110,9 +110,9 @@ def _unanswered(subject: Subject) -> _Unanswered:
     after=("WHF-301", "WHF-701"),
 )
 def recovers(subject: Subject) -> None:
-    """Run each type of cycle while all calls fail, and then a full cycle; nothing may change.
+    """Make one thing busy, if the harness can; run each type of cycle while all calls fail.
 
-    One thing is busy, if the harness supports it.
+    Neither these cycles nor the next full cycle may change Placement.
     """
     with subject.publishing() as publishing:
         if can_be_busy(subject):
@@ -174,9 +174,9 @@ def gives_up(subject: Subject) -> None:
     after=("WHF-303", "WHF-702"),
 )
 def found_again(subject: Subject) -> None:
-    """Restart the backend, and run a full cycle; it must change nothing in Placement.
+    """Make one thing busy, if the harness can; restart the backend; run a full cycle.
 
-    One thing is busy, if the harness supports it.
+    The cycle must change nothing in Placement.
     """
     with subject.publishing() as publishing:
         if can_be_busy(subject):

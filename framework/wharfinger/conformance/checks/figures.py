@@ -56,7 +56,10 @@ def as_the_backend_has_it(subject: Subject) -> None:
     after=("WHF-303",),
 )
 def follows_changes(subject: Subject) -> None:
-    """Change the last thing, then the first; each time only its providers must change."""
+    """Change the last thing, then the first; each time only the thing's providers must change.
+
+    A restart must change nothing. After a reset of the backend, the first figures must return.
+    """
     harness = subject.harness
     with subject.publishing() as publishing:
         for thing in (harness.things()[-1], harness.things()[0]):
@@ -76,9 +79,9 @@ def follows_changes(subject: Subject) -> None:
 
 
 def _see_first_figures_again(subject: Subject) -> None:
-    """Let the driver describe changed things, reset the backend, and let it describe them again.
+    """Reset the backend after a driver instance has described the changed things.
 
-    Raise Violation unless it then describes the same figures as a new instance.
+    Raise Violation unless this instance then describes the same figures as a new one.
     """
     with subject.driver() as driver:
         describe(driver, subject.placement.contents())
@@ -146,7 +149,7 @@ def _least(figures: Inventory) -> int:
 
 
 def _see_nothing_changes(subject: Subject, publishing: Publishing, before: Contents) -> None:
-    """Run cycles of every type with two instances; raise Violation if one changes Placement."""
+    """Run cycles of every type with two instances in turn; none may change Placement."""
     for _ in range(2):
         cycle = publishing.cycle
         for run in (cycle.sync, cycle.drift, cycle.poll, cycle.sync) * _ROUNDS:

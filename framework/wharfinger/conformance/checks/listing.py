@@ -36,8 +36,8 @@ _FAULTS: Final = (Fault.ERROR, Fault.DENIED, Fault.RAISE, Fault.HALF)
 def complete_or_none(subject: Subject) -> str:
     """Add many things, and let the second, a middle and the last call of a listing fail in turn.
 
-    The driver must raise, or describe all nodes as before. Try the first kind of fault at each
-    call, and the other kinds for some seconds.
+    The driver must raise, or describe all nodes as before. Try the first kind of fault at each of
+    these calls, and the other kinds for some seconds. Return with how many things.
     """
     harness = subject.harness
     with subject.driver() as driver:

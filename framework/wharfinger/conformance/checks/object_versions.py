@@ -25,9 +25,9 @@ from wharfinger.objects.field_types import now
     after=("WHF-202", "WHF-203"),
 )
 def versions_kept(subject: Subject) -> None:
-    """Pass objects of the declared versions to the driver; it must accept them.
+    """Pass a Service and Migrations of the declared versions to the driver; it must not fail.
 
-    Raise Violation if a returned ComputeNode sets a field that is newer than its declared version.
+    Raise Violation if a ComputeNode that it returns sets a field newer than the declared version.
     """
     declared = subject.kind.object_versions
     driver = subject.load().driver
@@ -52,14 +52,18 @@ def versions_kept(subject: Subject) -> None:
     after=("WHF-202",),
 )
 def versions_declared(subject: Subject) -> None:
-    """Raise Violation if the driver's ComputeNodes have an object of an undeclared kind."""
+    """Raise Violation if ``object_versions`` lacks ComputeNode or the kind of an object in one.
+
+    A driver that inherits ``get_available_resource`` passes.
+    """
     declared = subject.kind.object_versions
     if subject.kind.get_available_resource is ComputeDriver.get_available_resource:
         return
     with subject.driver() as driver:
         resources = [driver.get_available_resource(node.name) for node in listed(driver).nodes]
     for kind in sorted({kind for one in resources for kind in _kinds(one)} - declared.keys()):
-        raise Violation(f"object_versions has no {kind}", f"a version, as {{{kind!r}: '1.0'}}")
+        found = f"the driver returns a {kind}, and its object_versions has no version of it"
+        raise Violation(found, f"a version, such as {{{kind!r}: '1.0'}}")
 
 
 def _leaving(host: str, node: str) -> Migration:
@@ -82,13 +86,13 @@ def _leaving(host: str, node: str) -> Migration:
 
 
 def _older(given: WharfingerObject, version: str | None) -> Any:
-    """Return an object as a service with this older version of it would send it."""
+    """Return an object as a service with this version of it sends it; None is the newest one."""
     primitive = given.obj_to_primitive(target_version=version)
     return type(given).obj_from_primitive(primitive)
 
 
 def _kinds(resource: ComputeNode) -> Iterator[str]:
-    """Yield the name of the class of a ComputeNode, and of the objects in its fields."""
+    """Yield the names of the classes of a ComputeNode and of the objects in its fields."""
     yield resource.obj_name()
     for field in resource.obj_what_changed():
         value = getattr(resource, field)

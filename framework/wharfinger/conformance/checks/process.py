@@ -62,9 +62,9 @@ for _id, _kind, _says, _because, _expected in (
     def leaves_the_process(
         subject: Subject, kind: Misuse = _kind, expected: str = _expected
     ) -> None:
-        """Make all calls to the driver; raise Violation if one has changed the process.
+        """Make all calls to the driver; raise Violation if it has misused the process in this way.
 
-        Changes during the rules that ran before this one count, too.
+        Misuse that the kit observed during earlier rules counts, too.
         """
         exercise(subject)
         _see_none(subject, [kind], expected)
@@ -133,6 +133,9 @@ for _id, _leaks, _says, _because in (
     after=("WHF-101",),
 )
 def is_imported_quietly(subject: Subject) -> None:
-    """Import the driver in a new process, after its libraries; the process must not change."""
+    """Import the driver's libraries and then the driver in a new process.
+
+    The import of the driver must neither change the process, nor print, nor start a thread.
+    """
     if found := done_by_import(subject.name):
         raise Violation("; ".join(found[:_NAMED]), "an import, and nothing else")

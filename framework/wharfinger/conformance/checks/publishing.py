@@ -87,7 +87,10 @@ def nodes_described(subject: Subject) -> None:
     after=("WHF-201",),
 )
 def well_formed(subject: Subject) -> None:
-    """Raise Violation if the driver cannot describe a node, or describes only empty nodes."""
+    """Raise Violation if the driver cannot describe a node, or describes only empty nodes.
+
+    ReshapeNeeded passes: another rule checks it.
+    """
     with subject.driver() as driver:
         try:
             reported = describe(driver, subject.placement.contents())

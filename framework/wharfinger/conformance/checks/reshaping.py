@@ -131,7 +131,8 @@ def _breaks(subject: Subject, publishing: Publishing, at: int) -> bool:
 def _publish_old(subject: Subject, publishing: Publishing, layout: OldLayout) -> None:
     """Create the provider of the node in its old layout, and the allocations of the consumers.
 
-    Each consumer also gets an allocation of a provider of another program.
+    Each consumer also gets an allocation of a provider of another program. Raise NotShown if the
+    layout has no allocations.
     """
     if not any(sum(amounts.values()) for amounts in layout.allocations.values()):
         raise NotShown("the harness's old layout has no allocations")
@@ -164,7 +165,10 @@ def _sums(held: Mapping[str, Mapping[str, int]]) -> Counter[str]:
     after=("WHF-601",),
 )
 def moved_to_its_own(subject: Subject) -> None:
-    """Reshape; each consumer must have allocations of the things as in ``OldLayout.uses``."""
+    """Reshape; each consumer must have allocations of the things as in ``OldLayout.uses``.
+
+    Raise Unproven if ``uses`` is None.
+    """
     layout = subject.harness.use_old_layout()
     if layout.uses is None:
         raise Unproven("the harness's OldLayout does not say which things consumers use (uses)")
@@ -246,7 +250,7 @@ def totals_of_all(subject: Subject) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """The result of one reshape by the driver."""
+    """The allocations and inventories after one reshape by the driver."""
 
     #: The amounts of each consumer, by the name of the provider and by class.
     held: Mapping[str, Mapping[str, Mapping[str, int]]]
@@ -303,5 +307,5 @@ def _see_moved_alike(consumer: str, moved: _Moved, again: _Moved) -> None:
         for kind, one in its.items()
     }
     if all(amount <= capacities.get(one, 0) for one, amount in used.items()):
-        found = f"consumer {consumer} has {before}, and {after} with other consumers"
+        found = f"consumer {consumer} has {before} after one reshape, and {after} after another"
         raise Violation(found, "the same each time")

@@ -63,9 +63,10 @@ class _Cost:
     after=("WHF-401",),
 )
 def linear(subject: Subject) -> str:
-    """Double the things repeatedly; the cost of a cycle must grow linearly.
+    """Double the things repeatedly; the cost of a cycle must grow linearly. Return how far.
 
-    The cost is the number of calls and of lines of Python, and the processor time.
+    The cost is the number of calls and of lines of Python, and the processor time. Raise Unproven
+    if the driver raises before there are _ENOUGH things.
     """
     costs, refused = _costs(subject)
     for what, figures in (
@@ -102,6 +103,7 @@ def complete(subject: Subject) -> str:
     """Double the things while that takes little time; each time the driver must describe all.
 
     It must describe the first things as before, and new things in the form of the first ones.
+    Return how many things it described; raise Unproven if it raises before there are _ENOUGH.
     """
     subject.begin(is_whole=True)
     least = _TIMES * subject.harness.growth
@@ -126,7 +128,7 @@ def complete(subject: Subject) -> str:
 
 
 def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, DesiredProvider]:
-    """List and describe all things; raise Violation if one is missing in the description."""
+    """Let the driver list and describe all things; raise Violation if it leaves one out."""
     described = describe(driver, subject.placement.contents())
     there = subject.harness.things()
     if missing := [thing for thing in there if thing not in described]:
@@ -163,8 +165,9 @@ def _form(one: DesiredProvider) -> tuple[object, ...]:
 def _costs(subject: Subject) -> tuple[list[_Cost], str]:
     """Double the things repeatedly; return the costs of a cycle for each number, and a text.
 
-    Stop when the driver raises, as it may if its backend is too slow. The text then says with how
-    many things it raised; otherwise it is empty.
+    Stop when the driver raises, as it may if its backend is too slow for so many things. The text
+    then says with how many things it raised; otherwise it is empty. With at most four times
+    ``growth`` things, the error is not caught.
     """
     least = _TIMES * subject.harness.growth
     costs: list[_Cost] = []

@@ -83,9 +83,9 @@ def _see_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
     after=("WHF-301",),
 )
 def restarted(subject: Subject) -> None:
-    """Publish, and publish again with new instances; nothing may change.
+    """Make one thing busy, if the harness can; publish, and again with two new instances.
 
-    One thing is busy, if the harness supports it.
+    The new instances must change nothing in Placement.
     """
     with subject.publishing() as publishing:
         before = publishing.settle()
