@@ -315,7 +315,7 @@ class ChildReplaced(WharfingerError):
 
 
 class ProviderRenamed(WharfingerError):
-    """Another program has renamed a root that this instance only overlays."""
+    """Another program has renamed a root that a driver instance only overlays."""
 
     template = (
         "root provider {provider} ({uuid}) has the name {renamed} in Placement, and driver "
@@ -330,7 +330,7 @@ class ProviderRenamed(WharfingerError):
 
 
 class RootDeletionBlocked(WharfingerError):
-    """Another program has deleted children of ours, and other children block their root."""
+    """Another program has deleted children of ours; children with allocations block their root."""
 
     template = (
         "another program has deleted {deleted}, as nova does when its compute service is deleted. "
@@ -366,7 +366,7 @@ class MassRemoval(WharfingerError):
     template = (
         "{count} of the {total} providers of driver instance {instance} were not removed: they are "
         "all absent from its backend at once, which may be a fault of the backend. If they are "
-        "really gone, run sync with --allow-mass-removal; otherwise repair the backend."
+        "really gone, run `wharfinger sync --allow-mass-removal`; otherwise repair the backend."
     )
     instance: str
     count: int

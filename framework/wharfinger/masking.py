@@ -84,9 +84,9 @@ def masked(text: str) -> str:
 
 
 def learn(secret: str) -> None:
-    """Mask this value in all text from now on, also in the forms that it has in URLs and JSON.
+    """Mask this value in all text from now on, also in its forms in URLs, JSON and Python.
 
-    This has no effect for values of fewer than six characters.
+    Forms of fewer than six characters are not masked.
     """
     _add(form for form in _forms(secret) if len(form) >= _SHORTEST)
 
@@ -103,7 +103,10 @@ def learn_option(key: str, value: str) -> None:
 
 
 def learn_url(value: str) -> None:
-    """Call ``learn`` for the password or token in a URL; do nothing for other values."""
+    """Call ``learn`` for the password or token in a URL; do nothing for other values.
+
+    Also learn the form that an http URL's user and password have in HTTP's basic authentication.
+    """
     found = _IN_URL.search(value)
     if found is None:
         return
@@ -129,7 +132,7 @@ class MaskingFormatter(logging.Formatter):
         self._is_json: Final = is_json
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as text without secrets."""
+        """Return the record as text without secrets; mask its ``exc_text``, too."""
         text = self._formatter.format(record)
         if record.exc_text:  # handlers read this, too
             record.exc_text = masked(record.exc_text)
@@ -159,7 +162,10 @@ def _masked_value(key: str, value: Any) -> Any:
 
 
 def mask_handlers(logger: logging.Logger, *, is_json: bool = False) -> None:
-    """Let all handlers of a logger mask their output; ``is_json``: the output is JSON."""
+    """Let all handlers of a logger mask their output, and the errors that they print.
+
+    ``is_json`` is whether the output is JSON.
+    """
     for handler in logger.handlers:
         if not isinstance(handler.formatter, MaskingFormatter):
             handler.setFormatter(MaskingFormatter(handler.formatter, is_json=is_json))

@@ -101,7 +101,8 @@ def _check(path: Path, descriptor: int) -> None:
             path=str(path),
             problem=f"it belongs to user {found.st_uid}, but this process runs as user "
             f"{os.geteuid()}.",
-            remedy="Run as the user that owns the state directory.",
+            remedy="Run as that user; or, if another user should own the file, change its owner "
+            "with chown.",
         )
     if found.st_nlink > 1:
         raise StateError(

@@ -156,7 +156,8 @@ class Agent:
                 left = self._stop()
         if not heartbeat.has_ended:
             LOG.warning(
-                "the agent of %s ends while a report of its service still waits for the database. "
+                "the agent of %s ends, but its last report that the service is up still waits for "
+                "the database. "
                 "Check the database",
                 self._host,
             )
@@ -171,7 +172,10 @@ class Agent:
             return _Event.LOOK
 
     def _report(self) -> None:
-        """Report the service as up; raises WharfingerError if no instance works."""
+        """Report the service as up, and store the result.
+
+        Raises AgentError if no instance works, and the errors of the report.
+        """
         try:
             self._report_service()
         except Exception as error:
@@ -195,7 +199,7 @@ class Agent:
     # Reload.
 
     def _begin_reload(self) -> None:
-        """Read the configuration, and begin to check it."""
+        """Read the configuration and begin to check it; during a check, do so after it."""
         if self._check is not None:
             self._reads_again = True
             return
@@ -295,7 +299,10 @@ class Agent:
     # Methods that end the agent.
 
     def _stop(self) -> tuple[str, ...]:
-        """End all driver instances; return the names of those that did not end within PATIENCE."""
+        """End all driver instances.
+
+        Kill those that have not ended within PATIENCE, and return their names.
+        """
         LOG.info("the agent of %s stops", self._host)
         self._systemd.stopping()
         self._status = replace(self._status, is_stopping=True)

@@ -175,7 +175,7 @@ def _state(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
     verdict, output, at = Verdict.PASS, "", one.since
     call = one.driver_call_began_at
     if one.state is State.WEDGED:
-        verdict, output = Verdict.FAIL, "Its driver or its process hangs. It is being ended."
+        verdict, output = Verdict.FAIL, "Its driver or its process hangs."
     elif one.state is State.CRASH_LOOP:
         verdict = Verdict.FAIL
         output = f"It ends soon after each start. It was started again {one.restarts} times."
@@ -210,7 +210,7 @@ def _full_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
 def _drift_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
     """Check the age of the last drift cycle; a full cycle counts, too.
 
-    Until the first full cycle is completed, no other cycle is due.
+    The check passes until the first full cycle is completed: no drift cycle is due before.
     """
     moments = [
         counts.completed_at
@@ -244,7 +244,8 @@ def _age(
 ) -> _Age:
     """Return the result for a cycle that was completed ``age`` seconds ago.
 
-    ``allowance`` is the number of seconds that the cycle in progress may take.
+    A stale one is WARN for ``allowance`` seconds, in which a cycle in progress may complete, and
+    then FAIL.
     """
     stale = STALE_INTERVALS * interval
     verdict, output = Verdict.PASS, ""

@@ -34,7 +34,7 @@ _LOOP: Final = 3
 STACKS: Final = signal.SIGUSR1
 #: Advice for the log, by the way in which the process ended.
 _HINTS: Final = {
-    "signal SIGKILL": " The kernel does so if memory is short; look into its log.",
+    "signal SIGKILL": " The kernel does so if memory is short; look into the kernel's log.",
 }
 #: The largest number of bytes of stacks that are logged at once.
 _LONGEST_STACKS: Final = 256 * 1024
@@ -250,7 +250,7 @@ class ProcessRunner:
         is_loop = self._early_ends >= _LOOP
         self._set_state(State.CRASH_LOOP if is_loop else State.ENDED)
         LOG.error(
-            "%s: %s: %s. It is started again in %g s%s.%s",
+            "%s: %s: %s. The instance is started again in %g s%s.%s",
             self.name,
             event,
             end,

@@ -57,7 +57,7 @@ class ThreadRunner:
             )
             self._set_state(State.WEDGED)
         elif self._status.state is State.WEDGED and not hangs:
-            LOG.warning("%s: the driver has returned, and the cycles go on", self.name)
+            LOG.warning("%s: the driver call has returned; cycles run again", self.name)
             self._set_state(State.STARTING)
         if self._status.state is State.STARTING and self._latest.report.has_published:
             self._set_state(State.RUNNING)

@@ -32,7 +32,8 @@ def unix_socket(path: Path) -> Iterator[socket.socket]:
     """Listen on a Unix socket, and delete it when the context ends.
 
     The socket of an agent that has died is replaced. Raises ConfigurationError if another process
-    listens there, if the path is not a socket, or if the socket cannot be created.
+    listens there, if the path is another file or belongs to another user, or if the socket cannot
+    be created.
     """
     with ExitStack() as stack:
         try:
@@ -48,7 +49,11 @@ def unix_socket(path: Path) -> Iterator[socket.socket]:
                 os.chmod(path.name, _MODE, dir_fd=directory)
                 listener.listen(_BACKLOG)
         except OSError as error:
-            raise _unusable_socket(path, f"{error.strerror or error}.") from error
+            raise _unusable_socket(
+                path,
+                f"{error.strerror or error}.",
+                "Configure a path at which this user may create a socket.",
+            ) from error
         yield listener
 
 

@@ -115,7 +115,7 @@ class _StatusCollector(Collector):
 
 
 class _ReasonLabels:
-    """Labels for reasons of reservations: the first REASONS reasons of a driver instance get one.
+    """Labels for reasons of reservations: a few words, for the first REASONS of an instance.
 
     A reason keeps its label while the agent runs.
     """
@@ -124,7 +124,7 @@ class _ReasonLabels:
         self._known: Final[dict[str, set[str]]] = {}
 
     def label(self, instance: str, reason: str) -> str:
-        """Return the label of a reason: its text before brackets, or OTHER_REASONS."""
+        """Return the text of a reason before brackets if it is a label, else OTHER_REASONS."""
         label = reason.partition(" (")[0]
         known = self._known.setdefault(instance, set())
         if label not in known:

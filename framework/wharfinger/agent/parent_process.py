@@ -10,7 +10,10 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def end_with(parent: int) -> None:
-    """Make the kernel kill this process when its parent, the process ``parent``, ends."""
+    """Make the kernel kill this process when its parent ends.
+
+    Exit if the parent is no longer the process ``parent``: it has ended already.
+    """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent has ended already
         os._exit(1)

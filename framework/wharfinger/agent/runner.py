@@ -16,7 +16,7 @@ class Runner(Protocol):
         """Start the driver instance."""
 
     def check(self) -> None:
-        """Check whether the driver instance has ended or hangs; restart it if it has ended."""
+        """Log if the driver instance hangs or has ended. A process is then ended and restarted."""
 
     def stop(self) -> None:
         """Tell the driver instance to end after the cycle in progress; do not restart it."""

@@ -49,8 +49,8 @@ class Timetable:
     cycle and a poll, too, and a drift cycle counts as a poll.
 
     A failed cycle is due again after a backoff, which is never longer than the interval of the
-    drift cycles. A failed poll also waits for its own interval. Both times start with the failed
-    cycle.
+    drift cycles. A failed poll also waits for its own interval. Both times count from the start of
+    the failed cycle.
     """
 
     def __init__(self, section: AgentSection) -> None:

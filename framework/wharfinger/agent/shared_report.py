@@ -94,12 +94,12 @@ class ReportReader:
         return printable(operation.rstrip(b"\0").decode(errors="replace")), _past(began)
 
     def alive_at(self) -> float | None:
-        """Return the time of the last sign of life; None before the first one."""
+        """Return ``time.monotonic`` of the last sign of life; None before the first one."""
         (moment,) = _ALIVE.unpack_from(self._page)
         return _past(moment) if moment else None
 
     def report(self) -> InstanceReport:
-        """Return the latest complete report."""
+        """Return the latest report that is complete and valid; an empty one before the first."""
         length, checksum = _REPORT.unpack_from(self._page, _REPORT_START)
         if checksum != self._checksum and length <= _SIZE - _DATA_START:
             data = self._page[_DATA_START : _DATA_START + length]

@@ -141,7 +141,7 @@ class InstanceStatus:
     report: InstanceReport = InstanceReport()
 
     def with_report(self, report: InstanceReport) -> "InstanceStatus":
-        """Return this status with a newer report."""
+        """Return this status with a newer report, and with the ends of its cycles."""
         completed = {
             kind: counts.completed_at
             for kind, counts in report.cycles.items()

@@ -65,7 +65,10 @@ class SystemdNotifier:
             self._send("WATCHDOG=1")
 
     def _send(self, message: str) -> bool:
-        """Send a message; return False if systemd did not receive it."""
+        """Send a message if systemd started the agent.
+
+        If systemd does not receive it, log the problem and return False.
+        """
         if not self._address:
             return True
         try:

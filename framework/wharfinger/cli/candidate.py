@@ -129,7 +129,10 @@ class _CandidateCommand(ObjectCommand):
     def _unknown_owners(
         self, parsed_args: argparse.Namespace, giving: Set[str]
     ) -> Iterator[Exception]:
-        """Yield an error for each requested owner trait that Placement does not know."""
+        """Yield an error for each owner trait of the options that Placement does not know.
+
+        ``giving`` has owner traits of providers that were found.
+        """
         from wharfinger.placement import owner_trait_reader
         from wharfinger.scheduling.requested_names import unknown
 

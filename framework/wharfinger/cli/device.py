@@ -39,7 +39,7 @@ class _DeviceCommand(ObjectCommand):
 
     @contextmanager
     def connected(self, provider: "ProviderSummary") -> "Iterator[ComputeDriver]":
-        """Yield the driver that publishes a device on this host, after the driver listed its nodes.
+        """Yield the driver that publishes a device on this host, after it has listed its nodes.
 
         Raises WharfingerError.
         """
@@ -68,7 +68,7 @@ class _DeviceCommand(ObjectCommand):
         others = "; ".join(f"instance {name} on host {where} does" for where, name in publishers)
         raise CommandFailed(
             reason=f"{full_name(provider)}: no driver instance of this host ({host}) publishes it"
-            f"{f': {others}. Run the command there.' if others else '. Publish it first.'}"
+            f"{f': {others}. Run the command there.' if others else '. Let one publish it first.'}"
         )
 
 
@@ -215,10 +215,14 @@ class DeviceResolve(_DeviceCommand):
         parser = super().get_parser(prog_name)
         outcome = parser.add_mutually_exclusive_group(required=True)
         outcome.add_argument(
-            "--programmed", action="store_true", help="the device has the image of the job"
+            "--programmed",
+            action="store_true",
+            help="state that the device has the image of the job",
         )
         outcome.add_argument(
-            "--unchanged", action="store_true", help="the device has the image from before the job"
+            "--unchanged",
+            action="store_true",
+            help="state that the device still has its image from before the job",
         )
         parser.add_argument(
             "--function",

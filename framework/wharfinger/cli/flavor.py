@@ -121,7 +121,7 @@ class FlavorCreate(ObjectShow):
         return self.shown(flavor)
 
     def _taken(self, flavor: "Flavor") -> WharfingerError | None:
-        """Return an error that names the id or name if another flavor has it."""
+        """Return an error that names the id or name that another flavor has; None without one."""
         from wharfinger.objects import Flavor
 
         for kind, value, get in (

@@ -77,7 +77,7 @@ class _InstanceShower(InstanceCommand, ObjectShow):
     def with_allocations(
         self, one: "Instance", *, is_brief: bool = True
     ) -> tuple[Sequence[str], Sequence[Any]]:
-        """Return the names and values of an instance's fields, and its allocations.
+        """Return names and cells: fields of an instance, its status, migrations and allocations.
 
         If ``is_brief``, only the most important fields.
         """

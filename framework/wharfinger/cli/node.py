@@ -83,7 +83,10 @@ class NodeShow(ObjectShow):
 
 
 def find(context: "Context", wanted: str) -> "ComputeNode":
-    """Return the node with this uuid or name; raises ObjectNotFound, WharfingerError."""
+    """Return the node with this uuid or name.
+
+    Raises ObjectNotFound, and CommandFailed if several nodes have the name.
+    """
     from wharfinger.objects import ComputeNodeList
 
     uuid = as_uuid(wanted)

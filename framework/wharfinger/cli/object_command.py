@@ -35,7 +35,7 @@ class ObjectCommand(WharfingerCommand):
 
     @cached_property
     def objects(self) -> "Context":
-        """The objects in the database, which is opened at the first access.
+        """The context of the objects in the database, which is opened at the first access.
 
         Raises ConfigurationError, StateError.
         """

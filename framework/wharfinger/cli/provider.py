@@ -170,7 +170,10 @@ class ProviderTreeCommand(ObjectCommand):
             self.app.LOG.warning("There are no resource providers in Placement.")
 
     def _with_reservations(self, providers: "list[Details]") -> "list[Details]":
-        """Add the reservations to the providers if the database can be read; do not create it."""
+        """Add the reservations to the providers; do not create a database.
+
+        If it cannot be read, log a warning and return the providers unchanged.
+        """
         from wharfinger.objects.database_context import look
         from wharfinger.scheduling import provider_details
 

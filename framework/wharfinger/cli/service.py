@@ -162,7 +162,10 @@ def _takes_service(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _find(context: "Context", wanted: str) -> "Service":
-    """Return the service with this uuid, host or name; raises ObjectNotFound, WharfingerError."""
+    """Return the service with this uuid, host or HOST/BINARY.
+
+    Raises ObjectNotFound, and CommandFailed if several services match.
+    """
     from wharfinger.objects import ServiceList as Services
 
     found = [one for one in Services.get_by_filters(context) if _is_meant(one, wanted)]

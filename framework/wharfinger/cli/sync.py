@@ -105,7 +105,7 @@ class Sync(ObjectCommand):
         return DONE
 
     def _begin(self, default: "DefaultSection") -> None:
-        """Report the service as up, so that no other host takes over its nodes."""
+        """Report the service as up, so that no other host takes over its nodes; only log errors."""
         from wharfinger.tracker import service_record
 
         try:

@@ -69,7 +69,7 @@ class Checks(UpgradeCommands):
 
     @cached_property
     def _placement(self) -> "PlacementClient | None":
-        """The Placement client; None if Placement is embedded and was never used."""
+        """The Placement client; None if the embedded Placement has no database file yet."""
         from wharfinger.conf import PlacementSection
         from wharfinger.placement.client import PlacementClient
         from wharfinger.placement.session import check, make_adapter
@@ -287,7 +287,7 @@ def _database_result(found: "Condition") -> Result:
 
 
 def _untagged(client: "PlacementClient") -> "tuple[list[ProviderSummary], bool]":
-    """Return the providers that have inventory but no owner trait, and whether they are all.
+    """Return the providers with inventory but no owner trait, and whether the list is complete.
 
     If there are many, it finds only providers with free resources, with one list request per class.
     """

@@ -69,8 +69,8 @@ def _on_any(explained: Explanation, now: datetime) -> _Advice:
 def _on_more(explained: Explanation, now: datetime) -> _Advice | None:
     """Return advice on a condition that excludes at least as many providers or trees as remain.
 
-    Only amounts of a part and conditions on trees count: other conditions on providers select the
-    providers that the user wants.
+    None if no condition does. Only amounts of a part and conditions on trees count: other
+    conditions on providers select the providers that the user wants.
     """
     part = max(explained.parts, key=_without_amounts)
     lost = _without_amounts(part)

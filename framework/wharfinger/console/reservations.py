@@ -13,7 +13,7 @@ _UNITS: Final = {"d": 86400, "h": 3600, "m": 60}
 
 
 def age(since: datetime | str, now: datetime) -> str:
-    """Return the time from ``since`` to ``now`` in its largest unit: 40s, 3m, 2h, 5d."""
+    """Return the time from ``since`` to ``now`` in its largest unit (40s, 3m, 2h, 5d), or UNKNOWN."""
     if not isinstance(since, datetime):
         return UNKNOWN
     seconds = max(0, int((now - since).total_seconds()))  # clocks differ
@@ -24,7 +24,7 @@ def age(since: datetime | str, now: datetime) -> str:
 
 
 def moment(value: datetime | str | None) -> str | None:
-    """Return a time as ISO 8601 text, or None."""
+    """Return a time as ISO 8601 text; other values stay as they are."""
     return value.isoformat() if isinstance(value, datetime) else value
 
 

@@ -91,7 +91,7 @@ def test_program_of_unprogrammable_device_fails(
     for name in ("no-such-device", samples.uuid("gone")):
         failed(program(name), name)
         failed(device(published, "resolve", name, "--unchanged"), name)
-    failed(program("theirs"), "Publish it first.")
+    failed(program("theirs"), "Let one publish it first.")
     kept.write("provider_records", {"host": "elsewhere"}, provider_uuid=gpu.uuid)
     failed(program(GPU), "instance gpus on host elsewhere does", "Run the command there.")
 
