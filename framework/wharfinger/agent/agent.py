@@ -165,7 +165,6 @@ class Agent:
         return left
 
     def _next_event(self) -> _Event:
-        """Return the next event, or LOOK if none arrives within a second."""
         try:
             return self._events.get(timeout=TICK)
         except Empty:

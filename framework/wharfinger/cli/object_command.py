@@ -69,7 +69,6 @@ class ObjectShow(ObjectCommand, ShowOne):
         return tuple(fields), tuple(map(_cell, fields.values()))
 
     def _data(self, value: Any) -> Any:
-        """Convert a value to JSON data."""
         from wharfinger.objects import PciDeviceList, WharfingerObject
 
         if isinstance(value, datetime):

@@ -72,7 +72,10 @@ def usage(parser: argparse.ArgumentParser) -> Iterator[None]:
 def naming_unknown(
     client: "PlacementClient", traits: "Named", classes: "Named" = ()
 ) -> Iterator[None]:
-    """If Placement refuses a request, raise an error with the name that it does not know."""
+    """If Placement refuses a request, raise InvalidRequest for a name that it does not know.
+
+    If it knows all names, its own error is raised.
+    """
     try:
         yield
     except PlacementError as error:

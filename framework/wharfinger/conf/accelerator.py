@@ -51,7 +51,7 @@ class AcceleratorSection:
                 key="device_profiles",
                 value=file,
                 problem="auth_type selects Cyborg, but this option selects a file.",
-                remedy="Remove one of the two.",
+                remedy="Remove auth_type or device_profiles.",
             )
         path = None if file is None else read_path(GROUP, "device_profiles", file)
         return cls(path, credentials if auth_type else None)

@@ -111,7 +111,7 @@ def _wrong_urls(section: str, values: Mapping[str, Any]) -> Iterator[Configurati
     Libraries would print the password in such a URL.
     """
     for key in _URLS:
-        if not _has_host(values.get(key) or ""):
+        if not _is_unambiguous(values.get(key) or ""):
             yield ConfigurationError(
                 section=section,
                 key=key,
@@ -122,8 +122,11 @@ def _wrong_urls(section: str, values: Mapping[str, Any]) -> Iterator[Configurati
             )
 
 
-def _has_host(url: str) -> bool:
-    """Return whether the host of a URL can be separated from its user and password."""
+def _is_unambiguous(url: str) -> bool:
+    """Return False if a URL has an invalid port, or an @ after its host.
+
+    Then a library may take a part of the password for the host.
+    """
     try:
         parts = urlsplit(url)
         return parts.port != 0 and "@" not in parts.path + parts.query + parts.fragment
@@ -144,7 +147,7 @@ def _problems(
     yield from _wrong_urls(section, values)
     for key in ("cafile", "certfile", "keyfile"):
         if values[key] and not Path(values[key]).exists():
-            yield wrong(key, "this file does not exist.", "Correct the path, or remove it.")
+            yield wrong(key, "this file does not exist.", "Correct the path, or remove the option.")
     if not _INTERFACES.issuperset(values["valid_interfaces"] or ()):
         yield wrong(
             "valid_interfaces",
@@ -155,7 +158,7 @@ def _problems(
         yield wrong(
             "version",
             "it cannot be combined with min_version or max_version.",
-            "Remove one of them.",
+            "Remove it, or both of the others.",
         )
     if values["timeout"] is not None and not values["timeout"] > 0:  # also true for NaN
         yield wrong("timeout", "it leaves no time for an answer.", "Set a number above 0.")

@@ -91,9 +91,10 @@ def _kind(wanted: object) -> str:
 
 
 def read_path(section: str, key: str, value: str) -> Path:
-    """Return an absolute path, with ~ as the home directory; raises ConfigurationError.
+    """Return a path, with ~ as the home directory.
 
-    Characters with a meaning in URLs are refused, since the path may be that of a database.
+    Raises ConfigurationError if the path is not absolute, or has characters with a meaning in URLs:
+    it may be the path of a database.
     """
     try:
         path = Path(value).expanduser()

@@ -13,7 +13,7 @@ _UNITS: Final = {"d": 86400, "h": 3600, "m": 60}
 
 
 def age(since: datetime | str, now: datetime) -> str:
-    """Return the time from ``since`` to ``now`` in its largest unit (40s, 3m, 2h, 5d), or UNKNOWN."""
+    """Return the time from ``since`` to ``now`` in its largest unit, such as 40s, or UNKNOWN."""
     if not isinstance(since, datetime):
         return UNKNOWN
     seconds = max(0, int((now - since).total_seconds()))  # clocks differ

@@ -38,9 +38,9 @@ class TransactionDeadline:
 
     @contextmanager
     def running(self) -> Iterator["Running | None"]:
-        """Limit the time of a transaction in this thread.
+        """Limit the time of a transaction in this thread, and yield the transaction.
 
-        A transaction inside another one shares its time.
+        Yield None for SQLite, and inside another transaction, whose time it shares.
         """
         if not self._is_server or getattr(self._running, "it", None) is not None:
             yield None

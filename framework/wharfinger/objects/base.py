@@ -236,7 +236,8 @@ class WharfingerObject:
     ) -> None:
         """Convert the objects in a field to the versions that belong to ``target_version``.
 
-        ``pairs`` has pairs of versions: of this object, and of the objects in the field.
+        Delete the field if that version lacks it. ``pairs`` has pairs of versions: of this object,
+        and of the objects in the field.
         """
         try:
             version = _contained_version(target_version, pairs)
@@ -441,7 +442,7 @@ def register(kind: _Kind) -> _Kind:
 def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Decorate a method so that it runs in the process that has the database open.
 
-    A class method, with ``@classmethod`` above this decorator, has the context as first argument.
+    For a class method, put ``@classmethod`` above it; its first argument is the context.
     """
 
     @functools.wraps(method)

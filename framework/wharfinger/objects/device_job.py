@@ -40,7 +40,7 @@ class DeviceJob(KeptObject):
     - ``stale_traits``: function traits of the device from before ``held_since``. If a driver
       reports one of them later, the report is outdated.
     - ``former_traits``: the function traits of the device's providers when this job started.
-    - ``problem``: the error, for the operator; None without one.
+    - ``problem``: the error, for the operator; None without an error.
     - ``started_at``: when the job started, in UTC.
     - ``seen_at``: when its process last reported, in UTC.
     - ``revision``: how often it was saved.
@@ -102,9 +102,10 @@ class DeviceJob(KeptObject):
         return self.state in UNFINISHED
 
     def note_held(self, trait: str | None) -> None:
-        """Store that the device has the image; ``trait`` is the trait of the image's function.
+        """Set the fields of a job whose image the device has now; the caller saves the job.
 
-        Function traits from before the job become stale.
+        ``trait`` is the trait of the image's function. Function traits from before the job become
+        stale.
         """
         self.state = "programmed"
         self.trait = self.held_trait = trait

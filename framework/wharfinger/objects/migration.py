@@ -83,7 +83,8 @@ class Migration(KeptObject):
       source.
     - ``dest_compute``, ``dest_node``: those of the destination, None while it is unknown.
     - ``old_flavor``, ``new_flavor``: the flavors at the source and at the destination.
-    - ``created_at``, ``updated_at``: when it was created and last saved, in UTC; None before.
+    - ``created_at``: when it was created, in UTC; unset before.
+    - ``updated_at``: when it was last saved since it was created, in UTC; None before.
     - ``revision``: how often it was saved.
     """
 

@@ -25,7 +25,7 @@ class Reservation(KeptObject):
     - ``reason``: its purpose: cleaning, maintenance, programming, operator, ...
     - ``holder``: the name of the operator or job that made it and releases it.
     - ``since``: its start, in UTC.
-    - ``expected_end``: its expected end, in UTC, None if unknown; it does not end by itself then.
+    - ``expected_end``: its expected end, in UTC, None if unknown; the reservation outlasts it.
     - ``own_reserved``: the provider's ``reserved`` amounts before the reservation, by resource
       class, to restore when the last reservation ends.
     - ``consumer_uuid``: the consumer whose release or lost allocation is the reason; None for other

@@ -127,7 +127,10 @@ class Service(KeptObject):
 
     @classmethod
     def report_in(cls, services: Rows, host: str, binary: str) -> None:
-        """Store in the caller's transaction that the service of a host is up, if it has one."""
+        """Store in the caller's transaction that the service of a program on a host is up.
+
+        Do nothing if there is no such service.
+        """
         values = {"last_seen_up": cls._wanted("last_seen_up", field_types.now())}
         services.touch(values, ["report_count"], {"host": host, "binary": binary})
 

@@ -138,7 +138,7 @@ Reason = Outside | Belonging | Untraited | Traited | Held | Short | Small | Misf
 def gap(reason: Reason) -> float:
     """Return the number of units by which an amount misses what the provider allows.
 
-    Infinity means that the number is unknown.
+    Infinity means that the number is unknown. It is 0 for reasons without amounts.
     """
     match reason:
         case Short(used=None) | Misfit(figure=""):
@@ -174,7 +174,7 @@ class Miss:
 class Stage:
     """The providers that remain after the check of one condition.
 
-    ``alone`` counts the providers that only this condition excludes, among those with the classes.
+    ``alone`` is the number of providers that have the classes and fail only this condition.
     """
 
     step: Step
@@ -204,10 +204,11 @@ class Holding:
 class Part:
     """The funnel of a part of a request, which a single provider has to serve.
 
-    ``misses`` are the excluded providers that have the classes, the nearest to suitable first.
-    ``unowned`` counts the providers that are excluded because they have no owner trait,
-    ``not_looked_at`` the providers that were not examined. ``last_seen`` counts the providers that
-    are excluded for amounts which may be outdated: a driver instance read them last.
+    ``misses`` are the excluded providers that have the classes, the nearest to suitable first;
+    ``holdings`` counts reserved ones among them. ``unowned`` counts the providers that are excluded
+    because they have no owner trait, ``not_looked_at`` the providers that were not examined.
+    ``last_seen`` counts the providers that are excluded for amounts which may be outdated: a driver
+    instance read them last.
     """
 
     suffix: str

@@ -72,7 +72,10 @@ def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) ->
 
 
 def with_reach(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """Return the facts with the trees that these providers share resources with."""
+    """Return the facts with the trees that these providers share resources with.
+
+    If there are more than _SHARING, ``not_reached`` counts those whose trees are not read.
+    """
     reached: dict[str, frozenset[str]] = {}
     lists: dict[frozenset[str], frozenset[str]] = {}
     sharing = sorted(facts.sharing & frozenset(uuids) & facts.providers.keys())
@@ -92,7 +95,11 @@ def with_reach(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> F
 def _with_one_of(
     client: PlacementClient, request: ResourceRequest, root: TraitConditions
 ) -> dict[frozenset[str], frozenset[str]]:
-    """Return the uuids of providers with each requested or forbidden trait, or choice of traits."""
+    """Return the uuids of the providers that have any trait of a set, by set of traits.
+
+    The sets are each required or forbidden trait, each choice of traits, and the trait of sharing
+    providers.
+    """
     conditions = [root, *(group.traits for group in request.groups)]
     choices = {frozenset([SHARES])}
     for one in conditions:

@@ -264,7 +264,10 @@ def _cpus(groups: Iterable[GroupDraft]) -> Iterator[tuple[str, tuple[str, int]]]
 
 
 def _add_own(flavor: Flavor, drafts: dict[str, GroupDraft]) -> None:
-    """Add the flavor's own amounts of the resource classes that its extra specs do not request."""
+    """Add the flavor's own amounts of the classes that its extra specs do not request.
+
+    If they request PCPU, add no VCPU.
+    """
     said = {name for draft in drafts.values() for name in draft.resources}
     disk = flavor.root_gb + flavor.ephemeral_gb + -(-flavor.swap // _MIB_IN_GIB)
     own = {orc.VCPU: flavor.vcpus, orc.MEMORY_MB: flavor.memory_mb, orc.DISK_GB: disk}

@@ -207,7 +207,7 @@ def traits(facts: Facts, conditions: TraitConditions, uuid: str) -> Reasons:
 
 
 def _amounts(facts: Facts, resources: Mapping[str, int], uuid: str) -> dict[Step, Reasons]:
-    """Return the reasons why the provider cannot give the amounts, by step."""
+    """Return the reasons why the provider cannot give the amounts, by step of AMOUNTS."""
     found: dict[Step, Reasons] = {}
     for kind, amount in resources.items():
         stock = facts.stocks.get(uuid, {}).get(kind)

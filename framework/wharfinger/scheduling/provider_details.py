@@ -158,10 +158,10 @@ def foreign_reservations(context: Context) -> list[ForeignReservation]:
 
 
 def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict[str, Reserved]:
-    """Return the reservations that a driver made without a reason, by provider uuid.
+    """Return which of these full reservations a driver instance has made, by provider uuid.
 
-    ``classes`` are the fully reserved resource classes by provider uuid. It takes one SQL
-    statement. Raises ObjectError, StateError.
+    ``classes`` has the fully reserved resource classes of each provider for which no reservation is
+    known. It takes one SQL statement. Raises ObjectError, StateError.
     """
     return {
         record.provider_uuid: Reserved(
@@ -174,10 +174,10 @@ def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict
 
 
 def with_reservations(context: Context | None, providers: Iterable[Details]) -> list[Details]:
-    """Return the details with the reservations of each provider added.
+    """Return the details with all reservations, and the classes that other programs reserve.
 
-    Without a ``context``, no reservation is read from the database. It takes three SQL statements
-    in all. Raises ObjectError, StateError.
+    Without a ``context``, the database is not read: each full reservation counts as one of other
+    programs. With one, it takes at most three SQL statements. Raises ObjectError, StateError.
     """
     details = list(providers)
     by_provider: dict[str, tuple[Reserved, ...]] = {}
@@ -220,7 +220,8 @@ def _reserved_by_others(
 ) -> tuple[dict[str, frozenset[str]], set[str]]:
     """Return, by uuid, the classes that are fully reserved, but not by a driver instance.
 
-    Also return the uuids of the providers of which a driver instance publishes such a class.
+    Also return the uuids of the providers whose full reservation ``provider release --foreign`` can
+    end.
     """
     releasable = set()
     others = {uuid: full_reservation.foreign(live, Record()) for uuid, live in inventories.items()}

@@ -213,13 +213,13 @@ def _is_count(value: object) -> bool:
 
 
 def invalid(key: str, value: object, problem: str) -> InvalidRequest:
-    """Return an InvalidRequest without a source; ``about`` adds the source of the request."""
+    """Return an InvalidRequest that does not name its source yet; ``about`` adds the source."""
     return InvalidRequest(subject=SUBJECT, key=key, value=value, problem=problem)
 
 
 @contextmanager
 def about(subject: str) -> Iterator[None]:
-    """Add the source of the request, such as a flavor, to an InvalidRequest without a source."""
+    """If the block raises an InvalidRequest without a source, add the source, such as a flavor."""
     try:
         yield
     except InvalidRequest as error:

@@ -36,8 +36,9 @@ def _pairs(request: ResourceRequest) -> Iterator[tuple[str, str]]:
 def _group_policy(request: ResourceRequest) -> GroupPolicy | None:
     """Return the group policy to send: "none" for several groups with fewer than two suffixes.
 
-    With fewer than two suffixes, both policies mean the same. With "none", Placement (16, as
-    observed) does not confuse the amounts of a class that two groups take from one provider.
+    Otherwise, it is that of the request. With fewer than two suffixes, both policies mean the same.
+    With "none", Placement (16, as observed) does not confuse the amounts of a class that two groups
+    take from one provider.
     """
     several = len(request.groups) > 1
     suffixed = sum(group.suffix != UNNUMBERED for group in request.groups)

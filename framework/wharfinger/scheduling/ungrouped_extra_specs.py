@@ -82,7 +82,7 @@ def _asked_by(spec: ExtraSpec, values: Mapping[str, str]) -> Asked | None:
 def _cpus(
     flavor: Flavor, values: Mapping[str, str], cpus: Mapping[str, tuple[str, int]]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the amounts of VCPU and PCPU that the extra specs hw:cpu_* request."""
+    """Yield the VCPU and PCPU that the extra specs hw:cpu_* request; raises InvalidRequest."""
     policy = values.get(known.CPU_POLICY)
     if policy and cpus:
         key, amount = next(iter(cpus.values()))

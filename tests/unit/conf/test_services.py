@@ -168,7 +168,7 @@ def test_profile_file_and_cyborg_together_are_refused(tmp_path: Path) -> None:
     assert (error.section, error.key) == ("accelerator", "device_profiles")
     assert error.value == "/etc/profiles.json"
     assert error.problem == "auth_type selects Cyborg, but this option selects a file."
-    assert error.remedy == "Remove one of the two."
+    assert error.remedy == "Remove auth_type or device_profiles."
 
 
 def test_unknown_auth_type_is_an_error_with_the_known_ones(

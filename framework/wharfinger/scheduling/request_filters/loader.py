@@ -34,11 +34,13 @@ def find(names: Sequence[str]) -> dict[str, type[RequestFilter]]:
     for name in names:
         if names.count(name) > 1:
             raise _wrong(names, f"{name} occurs twice.", "Name each filter once.")
-        if installed.count(name) != 1:
+        if (count := installed.count(name)) != 1:
             raise _wrong(
                 names,
-                f"{installed.count(name) or 'no'} installed packages have a filter {name!r}.",
-                f"Name one of the installed filters: {', '.join(sorted(set(installed)))}.",
+                f"{count or 'no'} installed packages have a filter {name!r}.",
+                "Keep only one of these packages installed."
+                if count
+                else f"Name one of the installed filters: {', '.join(sorted(set(installed)))}.",
             )
 
     return {name: _import(names, name) for name in names}

@@ -40,10 +40,11 @@ class OwnerFilter(RequestFilter):
         self._allows_untagged: Final = section.allows_untagged
 
     def apply(self, request: ResourceRequest) -> ResourceRequest:
-        """Require each group's owner trait and forbid other owner traits; return the request.
+        """Return the request, with conditions on owner traits as strict as Placement allows.
 
-        Raises MicroversionUnsupported for groups of several owners if the server (before 1.34) does
-        not map groups to providers.
+        Each group requires its owner trait and forbids those of other owners. Raises
+        MicroversionUnsupported for groups of several owners if the server (before 1.34) does not
+        map groups to providers.
         """
         if len({group.owner for group in request.groups if group.resources}) > 1:
             self._placement.require(Feature.MAPPINGS, "a request for several owners' resources")
