@@ -74,7 +74,6 @@ from wharfinger.reconcile.takeover import Takeovers
 from wharfinger.reconcile.tree_write import TreeWrite
 from wharfinger.reconcile.unchanged_trees import UnchangedTrees
 from wharfinger.request_id import same_request
-from wharfinger.tracker.claimed_instances import ClaimedInstances
 from wharfinger.tracker.node_rows import NodeRows
 from wharfinger.tracker.reported_node import Node
 
@@ -137,7 +136,6 @@ class Reconciler:
         self._context: Final = context
         self.store: Final = RecordStore(context, driver.host, publisher.instance)
         self._rows: Final = NodeRows(context, driver.host, publisher, driver.capabilities)
-        self._instances: Final = ClaimedInstances()
         self._takeovers: Final = Takeovers(self.store, down_time)
         reader = PlacementReader(client, publisher.instance)
         self._observer: Final = Observer(publisher, reader, self.store)
@@ -149,7 +147,7 @@ class Reconciler:
             store=self.store,
             takeovers=self._takeovers,
             policy=policy,
-            instances=self._instances,
+            usage=self._rows.usage,
         )
         self._allocations_of: Final = allocations_of(client)
         self._valid_for: Final = (down_time / 2).total_seconds()
@@ -323,7 +321,6 @@ class Reconciler:
         )
         self._repaired_records = self.store.update(rows)
         self._rows.update(rows)
-        self._instances.update(rows)
         self._reservations = frozenset(
             (one.uuid, one.revision) for one in readable(rows.reservations)
         )

@@ -39,8 +39,8 @@ from wharfinger.reconcile.observe import by_provider
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import next_phases
 from wharfinger.reconcile.takeover import OverlaidTree, Takeovers
-from wharfinger.tracker.claimed_instances import ClaimedInstances
 from wharfinger.tracker.reported_node import Node
+from wharfinger.tracker.usage import HostUsage
 
 LOG: Final = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
@@ -59,7 +59,7 @@ class LookUp:
         store: RecordStore,
         takeovers: Takeovers,
         policy: RemovalPolicy,
-        instances: ClaimedInstances,
+        usage: HostUsage,
     ) -> None:
         self._driver: Final = driver
         self._publisher: Final = publisher
@@ -68,7 +68,7 @@ class LookUp:
         self._store: Final = store
         self._takeovers: Final = takeovers
         self._policy: Final = policy
-        self._instances: Final = instances
+        self._usage: Final = usage
         self._lost: Final = LostAllocations(
             client, store.context, cleans=driver.capabilities.supports("cleans_after_release")
         )
@@ -78,7 +78,7 @@ class LookUp:
         state = self._functions(state)
         state = self._nodes_of_others(state)
         if state.is_listing:
-            state = self._lost.find(state, self._instances.by_uuid)
+            state = self._lost.find(state, self._usage.claimed())
             state = self._blocked_roots(state)
         state = self._reservations(state)
         state = self._names(state)

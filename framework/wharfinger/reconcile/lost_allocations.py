@@ -24,7 +24,7 @@ from wharfinger.objects.migration import IN_PROGRESS
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import PublishingMode, full_reservation
 from wharfinger.reconcile.cycle_state import CycleState
-from wharfinger.tracker.claimed_instances import ClaimedInstance, claimed_instance
+from wharfinger.tracker.usage import ClaimedInstance, claimed_instance
 
 _Allocations = Mapping[str, Mapping[str, int]]
 

@@ -1,4 +1,4 @@
-"""Usage of nodes, by the flavors of their instances."""
+"""Instances of a service host: the usage of its nodes by their flavors, and their claims."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -29,13 +29,29 @@ class Usage(NamedTuple):
     local_gb_used: int = 0
 
 
+class ClaimedInstance(NamedTuple):
+    """An instance that is on a node, and that no process claims or releases at the moment."""
+
+    node: str
+    revision: int
+    #: The allocations in the row of the instance: amounts by resource class, by provider uuid. None
+    #: if no process has stored them there yet.
+    allocations: Mapping[str, Mapping[str, int]] | None
+
+
+class _Known(NamedTuple):
+    """What the cache keeps of an instance."""
+
+    node: str | None
+    usage: Usage
+    claimed: ClaimedInstance | None
+
+
 _NOTHING: Final = Usage()
-#: The node of an instance, and what its flavor uses.
-_Place = tuple[str | None, Usage]
 
 
 class HostUsage:
-    """Usage of the nodes of a service host: the sum of the flavors of each node's instances.
+    """Cache of the instances of a service host, and the usage of its nodes by their flavors.
 
     An instance that moves counts at both ends until the move is over: at the source with its old
     flavor, at the destination with its new one.
@@ -45,21 +61,29 @@ class HostUsage:
         self._host: Final = host
         #: The revisions of the host's instances as they were read, by uuid.
         self.revisions: dict[str, int] = {}
-        self._places: dict[str, _Place] = {}
+        self._instances: dict[str, _Known] = {}
         self._used: Mapping[str, Usage] = {}
 
     def update(self, rows: HostState) -> None:
         """Update the usage from the instances that have changed, and from all migrations."""
         self.revisions = dict(rows.instance_revisions)
-        kept = {uuid: place for uuid, place in self._places.items() if uuid in self.revisions}
-        self._places = kept | _places(rows.instances)
-        self._used = _sum(self._host, self._places, rows.migrations)
+        kept = {uuid: one for uuid, one in self._instances.items() if uuid in self.revisions}
+        self._instances = kept | _known(rows.instances)
+        self._used = _sum(self._host, self._instances, rows.migrations)
+
+    def claimed(self) -> dict[str, ClaimedInstance]:
+        """Return the claimed instances, by uuid."""
+        return {
+            uuid: claimed
+            for uuid, one in self._instances.items()
+            if (claimed := one.claimed) is not None
+        }
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Move the usage of renamed nodes to their new names; ``names`` has these by old name."""
-        self._places = {
-            uuid: (names.get(node, node) if node else None, usage)
-            for uuid, (node, usage) in self._places.items()
+        self._instances = {
+            uuid: one._replace(node=one.node and names.get(one.node, one.node))
+            for uuid, one in self._instances.items()
         }
         usages: defaultdict[str, list[Usage]] = defaultdict(list)
         for node, usage in self._used.items():
@@ -75,14 +99,28 @@ def usage_of_node(context: Context, host: str, name: str) -> Usage:
     """Read the usage of one node from the database; raises ObjectError, StateError."""
     instances = InstanceList.get_by_filters(context, host=host, node=name)
     moves = MigrationList.get_in_progress_by_host(context, host)
-    return _sum(host, _places(instances), moves).get(name, _NOTHING)
+    return _sum(host, _known(instances), moves).get(name, _NOTHING)
 
 
-def _places(instances: Iterable[Instance]) -> dict[str, _Place]:
-    return {one.uuid: (one.known("node"), _of(one, "flavor")) for one in instances if "uuid" in one}
+def claimed_instance(one: Instance) -> ClaimedInstance | None:
+    """Return a ClaimedInstance; None if the instance is on no node, or in a claim or release."""
+    node, revision = one.known("node"), one.known("revision")
+    if node is None or revision is None or one.known("task_state") is not None:
+        return None
+    return ClaimedInstance(node, revision, one.known("claimed_allocations"))
 
 
-def _sum(host: str, places: Mapping[str, _Place], moves: Iterable[Migration]) -> dict[str, Usage]:
+def _known(instances: Iterable[Instance]) -> dict[str, _Known]:
+    return {
+        one.uuid: _Known(one.known("node"), _of(one, "flavor"), claimed_instance(one))
+        for one in instances
+        if "uuid" in one
+    }
+
+
+def _sum(
+    host: str, instances: Mapping[str, _Known], moves: Iterable[Migration]
+) -> dict[str, Usage]:
     usages: defaultdict[str, list[Usage]] = defaultdict(list)
     moving = set()
     for migration in moves:
@@ -91,9 +129,9 @@ def _sum(host: str, places: Mapping[str, _Place], moves: Iterable[Migration]) ->
             node = migration.known(f"{end}_node")
             if migration.known(f"{end}_compute") == host and node is not None:
                 usages[node].append(_of(migration, flavor))
-    for uuid, (node, usage) in places.items():
-        if node is not None and uuid not in moving:
-            usages[node].append(usage)
+    for uuid, one in instances.items():
+        if one.node is not None and uuid not in moving:
+            usages[one.node].append(one.usage)
     return _totals(usages)
 
 
