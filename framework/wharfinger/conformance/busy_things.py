@@ -96,7 +96,6 @@ class BusyThings:
             expected[name] = replace(expected[name], traits=traits)
 
     def _concerned(self) -> list[str]:
-        """Return the names of the providers at and below the busy things."""
         return [name for thing in self._busy for name in at_and_below(self.before, thing)]
 
     def _programmed_with(self) -> Iterator[str]:
@@ -121,7 +120,6 @@ class BusyThings:
 
 
 def _reserved(provider: Provider) -> Provider:
-    """Return a copy of a provider with all of its inventory reserved."""
     inventories = {
         kind: replace(one, reserved=one.total) for kind, one in provider.inventories.items()
     }

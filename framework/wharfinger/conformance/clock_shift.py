@@ -56,7 +56,7 @@ class _Clock:
 
 
 class _Shift:
-    """The clocks, empty until the first ``advance``, and the seconds by which they are ahead."""
+    """The replaced clocks (none before the first ``advance``), and their lead in seconds."""
 
     def __init__(self) -> None:
         self.seconds = 0

@@ -95,7 +95,7 @@ def is_quadratic(figures: Sequence[float], most: float, slack: float) -> bool:
 def takes_quadratic_time(times: Sequence[float]) -> bool:
     """Return whether times grow quadratically, each with twice as many things as the one before.
 
-    Only the last three times count.
+    Only the last three times count. Return False if there are fewer, or if the last is short.
     """
     last = times[-3:]
     if len(last) < len(range(3)) or last[-1] < _SHORT:
@@ -117,7 +117,7 @@ def _file_of(kind: type) -> str:
 
 @contextmanager
 def _observing(subject: Subject) -> Iterator[DriverTime]:
-    """Observe the time in the block, and not the process, which takes ten times as long."""
+    """In the block, let the observer of the time replace that of the process, which is slow."""
     observer, observers = DriverTime(), subject.observers
     kept = [*observers]
     observers[:] = [*(one for one in kept if one is not subject.process), observer]
@@ -141,7 +141,6 @@ def _without_collection() -> Iterator[None]:
 
 
 def _time_of_loops() -> float:
-    """Return the processor time that ``_LOOPS`` iterations of an empty loop take now."""
     began = time.thread_time()
     for _ in range(_LOOPS):
         pass

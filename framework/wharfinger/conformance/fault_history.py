@@ -318,7 +318,6 @@ class History:
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Add the seconds that the block takes to ``waited``."""
         begin = time.monotonic()
         try:
             yield
@@ -384,7 +383,6 @@ class History:
         return problems
 
     def _deliver(self) -> None:
-        """Let the harness send the late answer now."""
         self._late = None
         self._subject.harness.expect()
         time.sleep(_TAKES_IN)
@@ -562,7 +560,6 @@ class History:
 
 
 def _reserved(provider: Provider) -> Provider:
-    """Return a provider with the same inventories, fully reserved."""
     return replace(provider, inventories=reserve_fully(provider.inventories))
 
 

@@ -69,11 +69,12 @@ class Breaking:
         self._busy: str | None = None
 
     def sweep(self) -> None:
-        """Let each call meet the fault in turn: after a backend change, then as a driver starts.
+        """Let each backend call of two kinds of cycles meet the fault in turn.
 
-        One thing is busy all the time, if the harness supports it. Raise Violation if a published
-        tree is neither the tree before nor the tree after the change. After a cycle without a
-        problem, it has to be the new tree. Raise NotShown if no fault has an effect.
+        The first kind follows a change of the backend. The second is the first cycle of a new
+        driver. One thing stays busy, if the harness supports it. Raise Violation if a published
+        tree is neither the old nor the new one, or is the old one after a cycle without a problem.
+        Raise NotShown if no fault has an effect.
         """
         with self._subject.publishing() as publishing:
             publishing.settle()
@@ -268,7 +269,6 @@ def _remembered(
 
 
 def _nothing(one: DesiredProvider) -> DesiredProvider:
-    """Return a provider without inventories and traits."""
     return replace(one, provider=replace(one.provider, inventories={}, traits=frozenset()))
 
 

@@ -127,7 +127,7 @@ def _see_writes_and_calls(subject: Subject, forks: Forks, reference: Reference) 
     except Violation as violation:
         # A process may find the backend as it was when the process began; WHF-304 has seen that.
         raise Unproven(
-            f"another process does not publish what this one does: {violation.found}"
+            f"a driver in another process publishes something else than here: {violation.found}"
         ) from violation
     return _Found(
         writes=bool(history.elsewhere.writes),

@@ -123,7 +123,10 @@ class _Exercise:
             self._ask()
 
     def _fail(self) -> None:
-        """Call the driver's methods while every call to the backend fails, then without faults."""
+        """Call the driver's methods for each kind of fault: while every backend call meets it.
+
+        Then call them without faults, when only the first calls may sleep.
+        """
         harness = self._subject.harness
         for fault in _FAULTS:
             harness.expect(None, fault)

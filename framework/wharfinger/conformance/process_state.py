@@ -231,8 +231,6 @@ def _attributes(name: str, *of: tuple[Any, str], is_logging: bool = False) -> As
 
 
 def _list_of_sys(name: str) -> Aspect:
-    """Return an aspect that consists of the items of a list in sys, such as sys.path."""
-
     def restore(before: list[str]) -> None:
         getattr(sys, name)[:] = before
 

@@ -79,7 +79,6 @@ class History(RuleBasedStateMachine):
             self._publish(cycle_type)
 
     def _changes(self) -> Iterator[_Step]:
-        """Yield the changes of the backend that are possible now, with their things."""
         free = [thing for thing in self._there if thing not in self._busy]
         if len(self._there) < _MANY:
             yield self._add, [""]
@@ -118,7 +117,6 @@ class History(RuleBasedStateMachine):
     # Events of the driver.
 
     def _of_driver(self) -> Iterator[_Step]:
-        """Yield the events of the driver: a full cycle, a restart, a cycle with a fault."""
         yield self._publish, ["sync"]
         if self._keeps("WHF-303"):
             yield self._restart, [""]

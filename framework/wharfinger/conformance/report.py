@@ -87,7 +87,6 @@ def unproven(facts: Mapping[str, Any], profile: str) -> str:
 
 
 def _backend(asked: Asked) -> str:
-    """Return a text on the backend with which the rules are checked."""
     if asked.config_file is not None:
         return "the backend of a configuration file"
     names = [one.value for one in entry_points(group=HARNESSES, name=asked.driver or "")]
@@ -147,7 +146,6 @@ def _markdown(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _rows(head: Collection[str], rows: Iterable[Collection[str]]) -> Iterator[str]:
-    """Yield the lines of a Markdown table."""
     yield _row(head)
     yield _row(["---"] * len(head))
     for row in rows:

@@ -18,10 +18,11 @@ from wharfinger.reconcile.driver_calls import text_of
 #: The most characters of a text from a driver, and the most frames of a traceback.
 _LONGEST: Final = 1000
 _FRAMES: Final = 6
+#: Why an extended rule of a driver without a harness is not run.
+NO_HARNESS: Final = "there is no harness"
 
 
 def _bounded(text: str) -> str:
-    """Return a text without unprintable characters, cut to 1000 characters."""
     printed = printable(text)
     return (
         printed
@@ -147,7 +148,7 @@ class Examination:
         if exempt is not None:
             return Result(rule, Status.EXEMPT, printable(exempt))
         if rule.profile is Profile.EXTENDED and not self._subject.has_harness:
-            return Result(rule, Status.NOT_RUN, "there is no harness")
+            return Result(rule, Status.NOT_RUN, NO_HARNESS)
         missing = [name for name in rule.needs if not self._subject.can(name)]
         unproven = Result(rule, Status.UNPROVEN, f"the harness has no {', '.join(missing)}")
         return unproven if missing else None

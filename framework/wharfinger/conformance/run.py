@@ -26,7 +26,8 @@ class Run:
     """Checks rules in a process of their own, and keeps the results.
 
     ``reports`` is the directory of the report. The run writes the report anew after each rule, so
-    an interrupted run leaves a report of its results. Raise OSError if that fails.
+    an interrupted run leaves a report of its results. If it cannot be written, the constructor and
+    ``check`` raise OSError.
     """
 
     def __init__(self, asked: Asked, reports: Path | None = None) -> None:

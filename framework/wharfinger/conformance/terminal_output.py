@@ -10,7 +10,7 @@ from rich.table import Table
 
 from wharfinger.conformance import report
 from wharfinger.conformance.overall_verdict import Verdict, Word
-from wharfinger.conformance.rule_runner import Result, Status
+from wharfinger.conformance.rule_runner import NO_HARNESS, Result, Status
 from wharfinger.conformance.rules import VERSION, Level, Profile
 from wharfinger.conformance.run_options import Asked
 
@@ -70,7 +70,8 @@ def summary(asked: Asked, verdicts: Sequence[Verdict], results: Iterable[Result]
     yield from _unproven(results)
     yield from _table(verdicts).splitlines()
     words = {verdict.profile: verdict.word for verdict in verdicts}
-    if words == {Profile.CORE: Word.CONFORMS, Profile.EXTENDED: Word.PARTIAL}:
+    lacks_harness = any(result.found == NO_HARNESS for result in results)
+    if lacks_harness and words.get(Profile.CORE) is Word.CONFORMS:
         yield "The extended rules need a harness of the driver. Option to check only the core "
         yield "rules: --profile core (with pytest --driver-profile core)."
 
@@ -94,7 +95,6 @@ def _not_run(results: Iterable[Result]) -> Iterator[str]:
 
 
 def _unproven(results: Iterable[Result]) -> Iterator[str]:
-    """Yield a line for each unproven rule, with the optional method that the harness lacks."""
     for result in results:
         if result.status is Status.UNPROVEN:
             yield f"unproven, since {result.found}: {result.rule.id}: {result.rule.says}"

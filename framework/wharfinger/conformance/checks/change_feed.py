@@ -700,5 +700,4 @@ def _see_quiet(follower: Follower) -> None:
 
 
 def _soon(holds: Callable[[], bool]) -> bool:
-    """Wait until a condition holds; return False if it does not hold within ``_WITHIN`` seconds."""
     return soon(holds, _WITHIN)
