@@ -42,7 +42,10 @@ def deployable(
 
 
 def device(bus: str, *deployables: Part, **more: Any) -> dict[str, Any]:
-    """Return a device; by default an FPGA with one deployable and one accelerator."""
+    """Return a device; by default an FPGA with one deployable and one accelerator.
+
+    ``more`` has further keys of cyborg_hardware.py.
+    """
     return {"bus": bus, "deployables": [*(deployables or [deployable()])], **more}
 
 
@@ -264,7 +267,10 @@ class Cyborg(OpenStackService):
         return begun[-1]
 
     def wait_until_programmed(self, bus: str, host: str | None = None) -> dict[str, Any]:
-        """Wait until all programmings of a device have ended; return the latest end."""
+        """Wait until a device has been programmed and is not being programmed.
+
+        Return the last end event of ``programmings``.
+        """
 
         def ended() -> dict[str, Any] | None:
             events = self.programmings(bus, host)

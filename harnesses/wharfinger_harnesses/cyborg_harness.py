@@ -38,9 +38,9 @@ program_timeout = 4
 
 
 class CyborgHarness(ServiceHarness):
-    """A host with FPGAs and a GPU. Each FPGA is a thing with one deployable.
+    """A host with one GPU and FPGAs. Only the FPGAs are things: each has one deployable.
 
-    The GPU always stays, since the driver takes an empty list of devices for an error. A device
+    The GPU is never removed, since the driver takes an empty list of devices for an error. An FPGA
     with allocations cannot be removed, since Cyborg's report fails then. There is no ``change``,
     since Cyborg does not update a device that it has published. There is no ``second_host``, since
     the driver publishes all hosts of a Cyborg.
@@ -92,7 +92,7 @@ class CyborgHarness(ServiceHarness):
         return [_thing(found) for found in self._cyborg.hardware() if found != _GPU]
 
     def add(self) -> str:
-        """Add an FPGA at a bus address that none has had since the reset."""
+        """Add an FPGA at a bus address that none has had since the reset; return its name."""
         self.grow(1)
         return self.things()[-1]
 

@@ -159,7 +159,10 @@ def without_keystone(_defaults: dict[str, str]) -> Callable[[Application], Appli
 
 
 def mounted(applications: Mapping[str, Application]) -> Application:
-    """Return one application that serves each of these below its path, and 404 elsewhere."""
+    """Return an application that serves each of ``applications`` below its key, a path.
+
+    Elsewhere it answers 404.
+    """
 
     def dispatch(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -175,7 +178,7 @@ def mounted(applications: Mapping[str, Application]) -> Application:
 
 
 def load_beside(name: str) -> Any:
-    """Import a module from this directory, which is not on the import path."""
+    """Import and return a module of this directory, which is not on the import path."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -266,7 +269,10 @@ class Control:
         self._agents = agents
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Let an agent report (`/discover`), or set the timeout of RPC calls (`/patience`)."""
+        """Let an agent report (`/discover`), or set the timeout of RPC calls (`/patience`).
+
+        If the report fails, answer 500 with the error.
+        """
         if environ["PATH_INFO"] == "/patience":
             (seconds,) = parse_qs(environ["QUERY_STRING"])["seconds"]
             CONF.set_override("rpc_response_timeout", int(seconds))

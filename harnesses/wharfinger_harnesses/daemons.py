@@ -99,7 +99,10 @@ class Daemon(fixtures.Fixture):
             raise cause from None
 
     def stop(self, by: signal.Signals | None = None) -> None:
-        """Stop the server before the clean-up, with the signal ``by``. Its directory stays."""
+        """Stop the server before the clean-up, with the signal ``by`` or else ``ended_by``.
+
+        Its directory stays.
+        """
         self._stopped = True
         self.process.send_signal(by or self.ended_by)
         self.process.wait(TIMEOUT)
@@ -120,7 +123,8 @@ class Daemon(fixtures.Fixture):
         for parent in self.directory.parents:
             if not parent.stat().st_mode & stat.S_IXOTH:
                 raise LabError(
-                    f"{SERVER_USER} may not enter {parent}: set TMPDIR to a public place"
+                    f"{SERVER_USER} may not enter {parent}: set TMPDIR to a directory that all "
+                    "users may enter"
                 )
         user = pwd.getpwnam(SERVER_USER)
         try:

@@ -84,7 +84,7 @@ timeout = {_TIMEOUT}
         return self._ironic.rows.uuids()
 
     def add(self) -> str:
-        """Add a node that has just become available."""
+        """Add a node that has just become available; return its uuid."""
         [uuid] = self._make([datetime.now(UTC)])
         return uuid
 

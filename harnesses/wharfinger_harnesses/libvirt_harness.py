@@ -98,7 +98,7 @@ class LibvirtHarness(Harness):
         return tuple(self._gpus)
 
     def add(self) -> str:
-        """Add a GPU at an address that had none since the reset."""
+        """Add a GPU at an address that had none since the reset; return its name."""
         self.grow(1)
         return list(self._gpus)[-1]
 

@@ -38,7 +38,10 @@ class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
         self.get_available_nodes(refresh=True)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """Return the names of the nodes; with ``refresh``, request the list first."""
+        """Return the names of the nodes; with ``refresh``, request the list first.
+
+        Raise VirtDriverNotReady if the request fails.
+        """
         if refresh:
             try:
                 answer = requests.get(CONF.fleet.url, timeout=CONF.fleet.timeout)

@@ -89,7 +89,7 @@ nova_config = {self.directory / "nova.conf"}
         return [*self._nodes]
 
     def add(self) -> str:
-        """Add a node to the list."""
+        """Add a node to the list; return its name."""
         self.grow(1)
         return [*self._nodes][-1]
 
@@ -142,7 +142,7 @@ nova_config = {self.directory / "nova.conf"}
         }
 
     def use_old_layout(self) -> OldLayout:
-        """Return a layout in which two instances use CUSTOM_MAGIC of the first node's root."""
+        """Return the old layout: two consumers have CUSTOM_MAGIC of the first node's root."""
         (node, *_) = self._nodes.values()
         return OldLayout(
             inventories={

@@ -104,7 +104,7 @@ class Cyborg:
             ) from error
 
     def hosts(self) -> frozenset[str]:
-        """Return the names of the hosts that have devices, which are those of root providers."""
+        """Return the names of the hosts that have devices; their root providers are named so."""
         devices = self._get("listing the devices", "/devices", _Devices).devices
         return frozenset(device.hostname for device in devices)
 
@@ -150,9 +150,10 @@ class Cyborg:
     def program(self, deployable: Deployable, image: str) -> None:
         """Load an image into a deployable; Cyborg answers when the device has the image.
 
-        Raises ProgrammingRefused, ProgrammingFailed, and BackendError if the result is unknown. A
-        4xx, except 408, means that Cyborg refused the request, for example because Glance does not
-        have the image: no driver in Cyborg 17 raises such an error after it has begun to program.
+        Raises ProgrammingRefused if Cyborg has not begun, ProgrammingFailed if the device has
+        refused the image, and BackendError if the result is unknown. A 4xx, except 408, means that
+        Cyborg refused the request, for example because Glance does not have the image: no driver in
+        Cyborg 17 raises such an error after it has begun to program.
         """
         operation = f"programming {deployable.name}"
         path = f"/deployables/{deployable.uuid}/program"

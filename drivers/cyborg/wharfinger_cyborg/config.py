@@ -1,4 +1,6 @@
-"""Options of a driver instance: which Cyborg, and which program publishes its accelerators.
+"""Options of a driver instance: which Cyborg, which program publishes its accelerators.
+
+One more option limits the time that programming may take.
 
 The section [<instance>] also has keystoneauth's options for Cyborg, as [placement] has them for
 Placement.

@@ -39,7 +39,10 @@ class Deployable(msgspec.Struct, frozen=True):
 
     @property
     def inventory(self) -> dict[str, Inventory]:
-        """Return the inventory of the provider; raises ValueError if it cannot be published."""
+        """Return the inventory of the provider by resource class; {} without accelerators.
+
+        Raises ValueError if it cannot be published.
+        """
         classes = {value for key, value in self._attributes() if key == _CLASS}
         if len(classes) != 1:
             raise ValueError(f"it has {len(classes)} resource classes among its attributes")
@@ -58,7 +61,7 @@ class Deployable(msgspec.Struct, frozen=True):
 
     @property
     def function(self) -> str | None:
-        """Return the function that Cyborg's agent has found on the device, None without one."""
+        """Return the function that Cyborg's agent has found on the device; None if not just one."""
         prefix = self.function_trait("X")[:-1]
         found = [trait for trait in self.traits if trait.startswith(prefix)]
         return found[0].removeprefix(prefix) if len(found) == 1 else None
@@ -78,8 +81,9 @@ class Deployable(msgspec.Struct, frozen=True):
 def host_of(name: str, hosts: Collection[str]) -> str | None:
     """Return the host of the deployable with this name, None if the name does not show it.
 
-    Cyborg's API does not report the host. In Cyborg's drivers, a name begins with the name of the
-    host, with or without its domain, and an underscore.
+    Cyborg's API does not report the host. If there is only one, it is the host. Otherwise, as in
+    Cyborg's drivers, the name begins with the host's name, with or without its domain, and an
+    underscore.
     """
     if len(hosts) == 1:
         return next(iter(hosts))

@@ -173,14 +173,16 @@ class CyborgDriver(ComputeDriver):
     def _not_published(self, uuid: str, one: Deployable) -> str | None:
         hosts = self._connected().snapshot.hosts
         if host_of(one.name, hosts) is None:
-            return f"its name does not show which of {', '.join(sorted(hosts))} has it"
+            names = ", ".join(sorted(hosts))
+            return f"it is not published, since its name does not show which of {names} has it"
         return self._unpublished.get(uuid)
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         """Return the hosts whose deployables have changed since a mark, and the next mark.
 
-        Cyborg can only list all deployables. The driver spends at most a tenth of the time on such
-        lists: the slower Cyborg answers, the longer it waits before the next one.
+        For None, return no hosts and the present mark. Cyborg can only list all deployables. The
+        driver spends at most a tenth of the time on such lists: the slower Cyborg answers, the
+        longer it waits before the next one.
         """
         accelerators = self._connected()
         if since is None:
@@ -192,7 +194,10 @@ class CyborgDriver(ComputeDriver):
         return set(hosts) if None in nodes else {node for node in nodes if node in hosts}, mark
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
-        """Let Cyborg load an image from Glance into the device."""
+        """Let Cyborg load an image from Glance into the device. ``function`` is not used.
+
+        Raises ProgrammingRefused, ProgrammingFailed, BackendError, as ``Cyborg.program`` does.
+        """
         deployable = self._deployable(provider_uuid)
         self._programmed.update(self.programming_scope(provider_uuid))
         self._client().program(deployable, image)

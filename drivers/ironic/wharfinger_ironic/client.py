@@ -196,9 +196,10 @@ class Ironic:
         )
 
     def never_updated_come_last(self) -> bool:
-        """Return whether the database sorts nodes that were never updated after all others.
+        """Return whether nodes that were never updated come last in the order of ``latest``.
 
-        In the reverse order, which this method requests, such nodes then come first.
+        That order is newest first. This method requests one node, oldest first: if it was never
+        updated, such nodes come last in ``latest``. Return False if no node is selected.
         """
         operation = "looking for nodes that were never updated"
         query = {"sort_key": "updated_at", "sort_dir": "asc", "limit": 1}

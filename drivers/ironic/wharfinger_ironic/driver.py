@@ -55,7 +55,10 @@ class IronicDriver(ComputeDriver):
         self._fleet = Fleet(ironic, self.name, self._section.max_pages)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """Return the uuids of all selected nodes. Raises BackendError."""
+        """Return the uuids of all selected nodes; with ``refresh``, read the nodes first.
+
+        Raises BackendError.
+        """
         fleet = self._connected()
         if refresh:
             fleet.refresh()
@@ -79,7 +82,7 @@ class IronicDriver(ComputeDriver):
                 driver=self.name,
                 operation=f"publishing node {node.known_as()}",
                 reason=f"{_problem(node)}: set one in Ironic (openstack baremetal node set "
-                "--resource-class)",
+                f"{node.uuid} --resource-class CLASS)",
             )
         return {node.custom_class: _ONE}
 
@@ -108,14 +111,17 @@ class IronicDriver(ComputeDriver):
             provider_tree.reserve(nodename, reason)
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        """Return the changed nodes; a new node is among them only after its first update."""
+        """Return the nodes that have changed since a mark, and the next mark.
+
+        For None, return no nodes and the first mark. A new node counts only after its first update.
+        """
         fleet = self._connected()
         return fleet.changed_since(since) if since else (set(), fleet.begin_following())
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
-        """Return whether the driver has no reason to reserve the node.
+        """Return whether the last listing has the node, without a reason to reserve it.
 
-        Ironic cleans a node before the node becomes ``available``.
+        ``since`` does not matter: Ironic cleans a node before the node becomes ``available``.
         """
         node = self._connected().nodes.get(provider_uuid)
         return node is not None and not any(reasons(node))

@@ -30,7 +30,7 @@ class Source(Protocol):
         """Return the nodes that were updated last, up to ``limit`` nodes."""
 
     def never_updated_come_last(self) -> bool:
-        """Return whether the database sorts nodes that were never updated after all others."""
+        """Return whether nodes that were never updated come last in the order of ``latest``."""
 
 
 class ChangeFeed:

@@ -79,7 +79,7 @@ class Fleet:
     def changed_since(self, mark: str) -> tuple[set[str], str]:
         """Return the uuids of the nodes that have changed since a mark, and the next mark.
 
-        Raises BackendError.
+        For a mark of another process, return all nodes. Raises BackendError.
         """
         if not self._is_listed:
             self.refresh()

@@ -70,7 +70,10 @@ class LibvirtDriver(ComputeDriver):
         return [self._node_name(self._snapshot)]
 
     def node_is_available(self, nodename: str) -> bool:
-        """Ask libvirt whether the host still has this name. Raises BackendError."""
+        """Return whether this is the host's name: hypervisor_hostname, or else that of libvirt.
+
+        Raises BackendError if libvirt does not answer.
+        """
         return nodename == self._limit.run("asking for the host's name", self._hostname)
 
     def _hostname(self) -> str:
@@ -78,9 +81,9 @@ class LibvirtDriver(ComputeDriver):
             return self._config.hypervisor_hostname or connection.hostname()
 
     def provider_is_available(self, provider_uuid: str, name: str) -> bool:
-        """Ask libvirt whether it has the device, and the device offers an enabled mdev type.
+        """Ask libvirt whether this host has the provider's device, and it offers an enabled type.
 
-        Raises BackendError.
+        ``name`` is the name of the provider: <node>_<device>. Raises BackendError.
         """
         return self._limit.run(f"asking for {name}", lambda: self._has_device(name))
 
@@ -118,7 +121,7 @@ class LibvirtDriver(ComputeDriver):
         )
 
     def get_inventory(self, nodename: str) -> dict[str, AnyInventory]:
-        """Return VCPU and MEMORY_MB; nothing if publish_root is overlay."""
+        """Return the inventories of VCPU and MEMORY_MB; {} if publish_root is overlay."""
         snapshot = self._snapshot_of(nodename)
         config = self._config
         if config.publish_root is PublishingMode.OVERLAY:
@@ -146,13 +149,12 @@ class LibvirtDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Update the root provider, and the child providers of new and lost devices.
+        """Publish the root provider unless nova does, and a child provider for each device.
 
         A root provider that this driver publishes may have vGPUs in its own inventory, as before
-        nova's Stein release. They have to move to the devices. The driver raises ReshapeNeeded;
-        when it is called again with allocations, it reads devices and domains from libvirt at the
-        same moment, and edits the allocations. Raises BackendError, also if the devices have no
-        room.
+        nova's Stein release. They have to move to the devices: without ``allocations``, the driver
+        raises ReshapeNeeded; with them, it reads devices and domains from libvirt at one moment,
+        and edits ``allocations`` in place. Raises BackendError, also if the devices have no room.
         """
         self._snapshot_of(nodename)
         mode = provider_tree.set_publishing_mode(nodename, self._config.publish_root)
@@ -179,7 +181,9 @@ class LibvirtDriver(ComputeDriver):
         provider_tree.remove_unreported_children(nodename)
 
     def get_problems(self) -> list[str]:
-        """Return a message if nova-compute of this host cannot create its root provider.
+        """Return a message if this host's nova-compute cannot create its root provider; else [].
+
+        Also return one if the file with the uuid of nova-compute cannot be read.
 
         Placement keeps the root of a deleted compute service while a child of it has allocations. A
         new nova-compute has another uuid and the same name, so Placement refuses its root provider.
@@ -193,7 +197,7 @@ class LibvirtDriver(ComputeDriver):
             return []  # nova-compute has its uuid in another place, or is too old for this file
         except (OSError, UnicodeDecodeError) as error:
             return [
-                f"{path} was not read: {error}. Let this user read it, or set "
+                f"{path} was not read: {error}. Let the user of this process read it, or set "
                 "nova_compute_id_file to nothing."
             ]
         if expected == root.uuid:
@@ -302,14 +306,15 @@ class LibvirtDriver(ComputeDriver):
             )
 
     def _check_device_names(self, found: Iterable[Share]) -> None:
-        """Raise BackendError if a device's name is not of the form that the driver recognizes."""
+        """Raise BackendError if a device's name could be that of another program's provider."""
         for share in found:
             if not _DEVICE_NAME.match(share.device.name):
                 raise BackendError(
                     driver=self.name,
                     operation=f"reading device {share.device.name}",
-                    reason="it cannot be published, since its name is not of libvirt's form "
-                    "<subsystem>_<more> with ASCII letters, digits and _",
+                    reason="its name is not of libvirt's form <subsystem>_<more>, with ASCII "
+                    "letters, digits and _. To exclude the device, name the others in "
+                    "device_addresses. Until then, no provider of this host changes",
                 )
 
     def _check_reserved(self, snapshot: HostSnapshot) -> None:

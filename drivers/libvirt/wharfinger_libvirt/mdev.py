@@ -113,6 +113,7 @@ def _named_device(
     device = addresses.get(address)
     if device is not None and mdev_type.type_id in _type_ids(device):
         return device
+    remedy = "Correct the address, or remove it."
     if device is None:
         problem = "the host has no such PCI device."
     elif device.mdev_types:
@@ -122,12 +123,13 @@ def _named_device(
         )
     else:
         problem = "this device offers no mdev types; its driver may not be loaded."
+        remedy = "Load the driver, or correct the address."
     raise ConfigurationError(
         section=mdev_type.section,
         key="device_addresses",
         value=address,
         problem=problem,
-        remedy="Correct the address, or remove it. Until then, no provider of this host changes.",
+        remedy=f"{remedy} Until then, no provider of this host changes.",
     )
 
 
@@ -143,7 +145,8 @@ def _check_types_are_offered(
                 value=mdev_type.type_id,
                 problem="no device of the host offers this type. The offered types are: "
                 f"{', '.join(sorted(offered)) or 'none'}.",
-                remedy="Correct it, or remove it. Until then, no provider of this host changes.",
+                remedy="Correct or remove it, or load the driver of the device that offers it. "
+                "Until then, no provider of this host changes.",
             )
 
 

@@ -126,7 +126,7 @@ class _Filling:
                     operation=f"moving {self._move.resource_class} from the root provider to "
                     "those of the devices",
                     reason=f"no device has room for {amount} of consumer {consumer}. Check which "
-                    "mdevs the host has, and whether the consumer still exists. Until then, no "
+                    "mdevs the host has, and whether the consumer still exists. Without room, no "
                     "provider of this host changes",
                 )
 

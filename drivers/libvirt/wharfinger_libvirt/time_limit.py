@@ -24,13 +24,13 @@ class TimeLimit:
         """Make a call, and return its result.
 
         Raises the call's own error, or BackendError after the time limit. A call that takes too
-        long continues in its thread, since libvirt cannot cancel it. No other call is made until it
-        has ended, so that at most one thread hangs.
+        long continues in its thread, since libvirt cannot cancel it. Until it has ended, ``run``
+        makes no other call and raises BackendError, so that at most one thread hangs.
         """
         if self._hanging is not None:
             self._hanging.join(self._seconds)
             if self._hanging.is_alive():
-                raise self._failed(operation, "an earlier call has not ended yet")
+                raise self._failed(operation, "an earlier call to libvirt has not ended yet")
             self._hanging = None
         outcome: Future[_T] = Future()
         thread = threading.Thread(

@@ -57,7 +57,8 @@ class NovaDriver(ComputeDriver):
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         """Return the nodes that nova's driver lists. Raises BackendError.
 
-        A driver of nova may ask its backend at each call, so it is called only for a refresh.
+        A driver of nova may ask its backend at each call, so it is called only for a refresh and
+        the first time.
         """
         if refresh or self._nodes is None:
             with nova_process.translated_errors(self.name, "get_available_nodes"):
@@ -96,7 +97,7 @@ class NovaDriver(ComputeDriver):
         """Let nova's driver edit the tree.
 
         If it does not implement this method, as before nova's Stein release, use its
-        ``get_inventory``. Raises ReshapeNeeded, BackendError.
+        ``get_inventory``. Remove the owner traits that it adds. Raises ReshapeNeeded, BackendError.
         """
         driver, before = self._loaded(), _tagged(provider_tree)
         with nova_process.translated_errors(self.name, f"update_provider_tree({nodename})"):
@@ -110,7 +111,7 @@ class NovaDriver(ComputeDriver):
             provider_tree.remove_traits(uuid, self.default_owner)
 
     def capabilities_as_traits(self) -> dict[str, bool]:
-        """Return the traits that nova-compute sets on a root provider for the capabilities."""
+        """Return, by trait, whether nova-compute sets it on a root provider for a capability."""
         with nova_process.translated_errors(self.name, "capabilities_as_traits"):
             traits = {**self._loaded().capabilities_as_traits()}
         if _OF_PCI_TRACKER in traits:

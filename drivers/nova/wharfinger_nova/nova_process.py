@@ -54,10 +54,10 @@ class NoDatabase:
 
 
 def load(section: NovaSection, host: str) -> Any:
-    """Load the compute driver that a section names.
+    """Return an instance of the compute driver that a section, or else nova_config, names.
 
-    Its virtapi implements no method. nova's option ``host`` gets the name of the service host.
-    Raises ConfigurationError.
+    Its virtapi implements no method. nova's option ``host`` gets the value of ``host``. Raises
+    ConfigurationError, BackendError.
     """
     with _lock, warnings.catch_warnings():
         # A library that nova imports also imports eventlet, which warns that it is deprecated.
@@ -95,7 +95,8 @@ def local_node_uuid() -> str:
 def _configure(section: NovaSection, host: str) -> None:
     """Configure nova, unless it is configured already.
 
-    Raises ConfigurationError if it is configured with other files or another host.
+    Raises ConfigurationError if it is configured with other files or another host, or cannot read
+    the files.
     """
     wanted = _Configured(section.name, section.nova_config, host)
     if _configured:
@@ -107,7 +108,7 @@ def _configure(section: NovaSection, host: str) -> None:
                 value=", ".join(wanted.nova_config),
                 problem=f"nova's configuration is global to a process, and [{there.instance}] has "
                 f"read {', '.join(there.nova_config) or 'no file'} for host {there.host}.",
-                remedy="Name the same files, or run this instance in a separate agent.",
+                remedy="Use the same files and host, or run this instance in a separate agent.",
             )
         return
     _choose_threads(section)
@@ -186,5 +187,6 @@ def _wrong_driver(section: NovaSection, named: str, problem: str) -> Configurati
         key="compute_driver",
         value=named,
         problem=problem,
-        remedy="Name a driver in nova, such as ironic.IronicDriver, or the full path of a class.",
+        remedy="Name a driver in nova, such as ironic.IronicDriver, or the full path of a class "
+        "in an installed package.",
     )

@@ -303,8 +303,7 @@ def test_type_that_no_device_offers_is_an_error(host: Path) -> None:
     with pytest.raises(
         ConfigurationError,
         match=r"^\[gpus\] enabled_mdev_types = nvidia-999: no device of the host offers this "
-        r"type\. The offered types are: nvidia-230, nvidia-231, nvidia-232\. Correct it, or "
-        r"remove it\.",
+        r"type\. The offered types are: nvidia-230, nvidia-231, nvidia-232\. Correct or remove it,",
     ):
         publish(driver_of(host, types="nvidia-231, nvidia-999"))
 

@@ -51,7 +51,7 @@ def test_call_while_an_earlier_one_hangs_is_refused(over: threading.Event) -> No
     limit = TimeLimit("gpus", SHORT)
     hang(limit, over)
     made: list[int] = []
-    with pytest.raises(BackendError, match="an earlier call has not ended yet"):
+    with pytest.raises(BackendError, match="an earlier call to libvirt has not ended"):
         limit.run("reading", lambda: made.append(1))
     assert not made
 
