@@ -168,7 +168,6 @@ def _note(event: str, **facts: Any) -> None:
 
 
 def _wait_for_go(gos: Path) -> None:
-    """Wait until a file in the directory lets this programming continue; remove the file."""
     while True:
         for go in gos.glob("*"):
             with suppress(FileNotFoundError):
@@ -181,5 +180,4 @@ def _address(bus: str, device: str, function: int) -> dict[str, str]:
 
 
 def _function_trait(function: str) -> str:
-    """Return the trait for a function, in the form of Cyborg's Intel driver."""
     return f"{constants.FPGA_FUNCTION_ID}_{LabDriver.VENDOR}_{function.replace('-', '')}".upper()

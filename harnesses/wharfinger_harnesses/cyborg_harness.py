@@ -211,5 +211,4 @@ def _fpga(number: int) -> Part:
 
 
 def _thing(found: Part) -> str:
-    """Return the provider name of a device's only deployable."""
     return f"{HOST}_{found['bus']}_{_REGION}"

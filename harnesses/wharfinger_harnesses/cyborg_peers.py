@@ -32,7 +32,6 @@ def answer(start_response: Any, status: HTTPStatus, body: Any = None) -> list[by
 
 
 def _version(environ: dict[str, Any], path: str, name: str, **more: str) -> dict[str, Any]:
-    """Return one version of a service's API, as its version document has it."""
     url = f"http://{environ['HTTP_HOST']}{environ['SCRIPT_NAME']}/{path}/"
     return {"id": name, "status": "CURRENT", "links": [{"rel": "self", "href": url}], **more}
 

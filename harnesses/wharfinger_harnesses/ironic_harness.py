@@ -164,5 +164,4 @@ timeout = {_TIMEOUT}
 
 
 def _in_database(moment: datetime) -> datetime:
-    """Return a time in the form of Ironic's database: in UTC, without a time zone."""
     return moment.astimezone(UTC).replace(tzinfo=None)

@@ -60,7 +60,6 @@ class Rows:
     def _give_traits(
         self, connection: Connection, traits: Sequence[Mapping[str, Any]], count: int
     ) -> None:
-        """Insert these traits for each of the ``count`` newest nodes."""
         ids = self._nodes.c.id
         newest = connection.execute(select(ids).order_by(ids.desc()).limit(count)).scalars().all()
         if had := [{**trait, "node_id": id} for trait, id in product(traits, newest)]:

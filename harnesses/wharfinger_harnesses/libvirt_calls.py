@@ -86,7 +86,6 @@ class Calls:
         raise _missing() if fault is Fault.MISSING and method in _XML else _broken()
 
     def _noted(self, words: str) -> tuple[Fault | None, threading.Event]:
-        """Add a call to ``made``; return its fault, and the event that releases a hanging call."""
         with self._lock:
             is_meant = self._at in (None, len(self._made))
             self._made.append(words)

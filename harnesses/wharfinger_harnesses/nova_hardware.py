@@ -94,7 +94,6 @@ def node_uuid(name: str) -> str:
 
 
 def _move(allocations: Mapping[str, Any], root: str, child: str) -> None:
-    """Move all allocations of CUSTOM_MAGIC from the root to the child."""
     for consumer in allocations.values():
         held = consumer["allocations"]
         used = held.get(root, {}).get("resources", {}).pop(MAGIC, 0)

@@ -223,7 +223,6 @@ class Ironic:
             raise self._failed(operation, self._reason(error, path.partition("?")[0])) from error
 
     def _reason(self, error: Exception, path: str) -> str:
-        """Return the text of an error, with the URL if the text does not have it."""
         told, where = _error_text(error, self._section), f"{self._where}{path}"
         return told if where in told else f"{where}: {told}"
 

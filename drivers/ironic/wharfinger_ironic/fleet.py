@@ -101,7 +101,6 @@ class Fleet:
         return f"{self._id}:{self._last_change}"
 
     def _note(self, nodes: Iterable[Node]) -> None:
-        """Store nodes, and count each changed node as a new change."""
         for node in nodes:
             if self.nodes.get(node.uuid) != node:
                 self._last_change += 1

@@ -93,7 +93,6 @@ def _with_words(reason: str, words: str | None) -> str:
 
 
 def _shown(words: str) -> str:
-    """Return a text in one line; of a long text, only the beginning and the end."""
     line = printable(" ".join(words.split()))
     half = (_LONGEST - 3) // 2
     return line if len(line) <= _LONGEST else f"{line[:half]}...{line[-half:]}"

@@ -241,10 +241,6 @@ class LibvirtDriver(ComputeDriver):
         )
 
     def _set_devices(self, provider_tree: ProviderTree, nodename: str) -> dict[str, Share]:
-        """Add a child provider for each new device.
-
-        Return the devices' shares by provider uuid.
-        """
         offered = {f"{nodename}_{share.device.name}": share for share in self._shares}
         for name in offered:
             if not provider_tree.exists(name):

@@ -177,7 +177,6 @@ def _shares_of_type(
 
 
 def _active(devices: Iterable[NodeDevice]) -> dict[str, dict[str, int]]:
-    """Return the number of active mdevs, by name of their parent device and by type."""
     counts: dict[str, dict[str, int]] = {}
     for device in devices:
         if device.mdev is not None and device.mdev.active and device.parent is not None:

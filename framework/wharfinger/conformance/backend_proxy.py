@@ -92,7 +92,6 @@ class Proxy:
         return self._relay is not None and self._relay.has_open_calls
 
     def _next(self, call: str) -> Fate:
-        """Add a call to ``calls``; return the fault that it meets, if any, and when that ends."""
         with self._lock:
             expected = self._expected
             is_met = expected.at is None or expected.at == len(expected.calls)

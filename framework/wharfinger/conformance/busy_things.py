@@ -99,7 +99,6 @@ class BusyThings:
         return [name for thing in self._busy for name in at_and_below(self.before, thing)]
 
     def _programmed_with(self) -> Iterator[str]:
-        """Yield the names of the other providers in the programming scopes of busy things."""
         scope: set[str] = set()
         for thing in self._busy if self._programs else ():
             scope |= _scope(self._publishing, self.before[thing].uuid)

@@ -120,7 +120,6 @@ class DriverClock:
         return self.running.startswith("the harness's ")
 
     def _waited_for_processor(self, thread: int) -> float:
-        """Return the seconds that a thread has waited for a processor since the last ``read``."""
         # The second figure, in nanoseconds (Linux, Documentation/scheduler/sched-stats.rst).
         try:
             text = Path(f"/proc/{self.pid}/task/{thread}/schedstat").read_text()

@@ -453,7 +453,6 @@ class History:
     # Comparison with the reference.
 
     def _look(self, number: int) -> Contents:
-        """Return the contents of Placement after a cycle; compare them with the reference first."""
         before, self._last = self._last, self._subject.placement.contents()
         if self._reference is not None and number:
             old, now = self._alike(before), self._alike(self._last)
@@ -718,5 +717,4 @@ def tries(
 
 
 def _processor_time() -> float:
-    """Return the processor time of this process and of its ended child processes, in seconds."""
     return sum(os.times()[:4])

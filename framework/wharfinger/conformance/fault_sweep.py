@@ -206,7 +206,6 @@ class Breaking:
         raise NotShown(f"a cycle makes more than {_MOST} calls")
 
     def _note_effect(self, attempts: Sequence[Attempt]) -> None:
-        """Note whether a fault had an effect. The last attempt has met none."""
         *broken, usual = attempts
         if self._fault is Fault.HANG:
             self._is_felt |= any(one.meanwhile is not None for one in broken)

@@ -41,7 +41,6 @@ def sizes(subject: Subject, *, least: int = 0, most: int, cheap: float = 2.0) ->
 
 
 def _have(subject: Subject, count: int) -> None:
-    """Let the harness add things until it has ``count``; raise NotShown if it does not."""
     subject.harness.grow(count - len(subject.harness.things()))
     if (there := len({*subject.harness.things()})) != count:
         raise NotShown(f"the harness should have {count} things, but has {there}")

@@ -130,14 +130,12 @@ class IdleObserver:
 
 
 def _children_of(task: Path) -> frozenset[str]:
-    """Return the ids of the child processes that a thread has started; none if it has ended."""
     with suppress(OSError):
         return frozenset((task / "children").read_text().split())
     return frozenset()
 
 
 def _line_of(frame: FrameType) -> str:
-    """Return the innermost line of a frame's stack that is not in Python's standard library."""
     caller: FrameType | None = frame
     while caller is not None and caller.f_code.co_filename.startswith(_LIBRARY):
         caller = caller.f_back

@@ -88,7 +88,6 @@ def _imported(driver: str) -> Sequence[str]:
 
 
 def _own_packages(driver: str) -> set[str]:
-    """Return the top-level packages of the driver's module and of its distribution."""
     own = set()
     for entry_point in entry_points(group=loader.NAMESPACE, name=driver):
         own.add(entry_point.module.partition(".")[0])

@@ -235,7 +235,6 @@ class _Search:
         return f"{each:.3g} {kind} more for each {work.name}, {times} times{where}"
 
     def _source(self) -> str:
-        """Return the line of code that has allocated the most memory since the search began."""
         statistics = tracemalloc.take_snapshot().statistics("lineno")
         frame = statistics[0].traceback[0]
         return f"{Path(frame.filename).name}:{frame.lineno}"
@@ -306,7 +305,6 @@ def _caches() -> list[Any]:
 
 
 def _threads() -> int:
-    """Return the number of threads of this process, and of its child processes."""
     tasks = Path("/proc/self/task")
     threads = os.listdir(tasks)  # noqa: PTH208 - names alone, and quickly
     children = 0

@@ -108,7 +108,6 @@ class Patches:
 
 
 def _owners() -> Iterator[tuple[str, Any]]:
-    """Yield the shared modules and their classes, with their names."""
     for name, module in [*sys.modules.items()]:
         is_shared = name in _STANDARD or name.partition(".")[0] in _PACKAGES
         if is_shared and isinstance(module, ModuleType):

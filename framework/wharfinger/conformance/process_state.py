@@ -221,8 +221,6 @@ def _restore_limits(before: dict[str, Any]) -> None:
 
 
 def _attributes(name: str, *of: tuple[Any, str], is_logging: bool = False) -> Aspect:
-    """Return an aspect that consists of attributes: pairs of an owner and a name."""
-
     def restore(before: list[Any]) -> None:
         for (owner, attribute), value in zip(of, before, strict=True):
             setattr(owner, attribute, value)
@@ -334,7 +332,6 @@ _FILTERS: Final = "the filters of warnings"
 
 
 def _standard_files() -> list[tuple[int, int] | None]:
-    """Return the device and inode of the files of descriptors 0 to 2; None for a closed one."""
     found: list[tuple[int, int] | None] = []
     for number in range(3):
         try:

@@ -100,7 +100,6 @@ def _verdicts(config: pytest.Config) -> Any:
 
 
 def _rule_of(item: pytest.Item) -> Rule | None:
-    """Return the rule that a test checks; None if the test is not the kit's."""
     callspec = getattr(item, "callspec", None)
     rule = callspec.params.get("rule") if callspec is not None else None
     return rule if isinstance(rule, Rule) else None

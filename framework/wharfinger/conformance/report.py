@@ -157,5 +157,4 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text in one line, with the special characters of Markdown escaped."""
     return _MARKS.sub(r"\\\g<0>", printable(text))

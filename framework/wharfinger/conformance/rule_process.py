@@ -169,7 +169,6 @@ class RuleProcess:
             raise self._lost(f"{self._clock.running} has not returned for {limit:g} s")
 
     def _end(self) -> str:
-        """Return a text on how the process has ended or closed its pipe."""
         try:
             code = self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
@@ -185,7 +184,6 @@ class RuleProcess:
         return Lost(reason, "\n".join([*written, stacks]).strip(), is_harness=is_harness)
 
     def _dump(self) -> str:
-        """Return the stacks of the process's threads, or "" if it does not write them."""
         self._process.send_signal(signal.SIGUSR1)
         text, deadline = "", time.monotonic() + _GRACE
         while time.monotonic() < deadline and self._process.poll() is None:

@@ -174,7 +174,6 @@ def judged(result: Result, known: Mapping[str, str]) -> Result:
 
 
 def _exempts(rule: Rule, harness: Harness) -> str | None:
-    """Return why a rule does not apply to a harness with these declarations; None if it does."""
     for concerned, declared, what in (
         (rule.busy, harness.busy, "nothing is ever busy"),
         (rule.cleaning, harness.cleaning, "nothing has to be cleaned"),

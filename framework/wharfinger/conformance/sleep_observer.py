@@ -154,7 +154,6 @@ class SleepObserver:
                 self._process.note(Misuse.SLEEP, command[:80], self._method)
 
     def _read_clock(self, frame: FrameType) -> None:
-        """Count a reading of a clock; record the call if it reads a clock again and again."""
         self._readings += 1
         if self._readings == _READINGS and not self._is_free(frame):
             self._process.note(Misuse.SLEEP, "it reads the clock again and again", self._method)

@@ -308,7 +308,6 @@ def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
 
 
 def _see_not_clean(driver: ComputeDriver, uuid: str, text: str) -> None:
-    """Raise Violation if ``is_clean`` returns True for a time in the future."""
     for later in _LATER:
         if _is_clean(driver, uuid, datetime.now(UTC) + later):
             raise Violation(
@@ -318,7 +317,6 @@ def _see_not_clean(driver: ComputeDriver, uuid: str, text: str) -> None:
 
 
 def _children(subject: Subject) -> list[str]:
-    """Let the driver describe its nodes; return the names of children with inventory or traits."""
     with subject.driver() as driver:
         live = subject.placement.contents()
         described = describe(driver, live)

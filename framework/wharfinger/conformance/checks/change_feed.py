@@ -158,7 +158,6 @@ def _see_named_nodes_as_now(subject: Subject) -> None:
 def _figures_of(
     subject: Subject, driver: ComputeDriver, *, refresh: bool = False
 ) -> dict[str, tuple[object, object]]:
-    """Return the inventories and traits of all providers that a driver describes, by name."""
     described = describe(driver, subject.placement.contents(), refresh=refresh)
     return {
         name: (one.provider.inventories, one.provider.traits)
@@ -404,7 +403,6 @@ def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
 
 
 def _named_until(follower: Follower, node: str) -> set[str]:
-    """Poll until the feed names ``node``, or some seconds have passed; return all named nodes."""
     named: set[str] = set()
 
     def is_named() -> bool:

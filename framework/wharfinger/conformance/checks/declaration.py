@@ -73,7 +73,6 @@ def _of_plugins() -> Iterator[cfg.Opt]:
 
 
 def _listed(driver: str) -> Iterator[str]:
-    """Yield the names of the options that the driver's package lists."""
     found = entry_points(group=loader.NAMESPACE, name=driver)
     packages = {one.dist.name for one in found if one.dist}
     for entry_point in entry_points(group="oslo.config.opts"):

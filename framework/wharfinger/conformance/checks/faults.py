@@ -233,7 +233,6 @@ def gone_for_good(subject: Subject) -> None:
 
 
 def _wrong_answers(subject: Subject) -> Sequence[Fault]:
-    """Return the faults with an error as the answer; MISSING only if the harness can inject it."""
     return (*_REFUSALS, Fault.MISSING) if subject.can(Fault.MISSING) else _REFUSALS
 
 

@@ -147,7 +147,6 @@ def _questions(
 
 
 def _answer(ask: Callable[[], object]) -> object:
-    """Return the driver's answer, or None if it raises."""
     try:
         return ask()
     except Exception:

@@ -159,7 +159,6 @@ def reserved_on_return(subject: Subject) -> None:
 
 
 def _see_never_free(publishing: Publishing, subject: Subject, thing: str) -> None:
-    """Run a cycle; raise Violation if a busy thing then has inventory that is not reserved."""
     publishing.sync()
     found = subject.placement.contents().get(thing)
     if found is not None and found.inventories and not is_reserved(found):

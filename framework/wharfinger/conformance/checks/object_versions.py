@@ -92,7 +92,6 @@ def _older(given: WharfingerObject, version: str | None) -> Any:
 
 
 def _kinds(resource: ComputeNode) -> Iterator[str]:
-    """Yield the names of the classes of a ComputeNode and of the objects in its fields."""
     yield resource.obj_name()
     for field in resource.obj_what_changed():
         value = getattr(resource, field)

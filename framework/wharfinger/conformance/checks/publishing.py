@@ -236,5 +236,4 @@ def _create_others(subject: Subject, own: Contents) -> set[str]:
 
 
 def _stated(described: dict[str, DesiredProvider]) -> dict[str, DesiredProvider]:
-    """Return the described providers on which the driver has set inventory or traits."""
     return {name: one for name, one in described.items() if one.stated}

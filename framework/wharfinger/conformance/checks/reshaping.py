@@ -146,7 +146,6 @@ def _publish_old(subject: Subject, publishing: Publishing, layout: OldLayout) ->
 
 
 def _sums(held: Mapping[str, Mapping[str, int]]) -> Counter[str]:
-    """Return the sums of amounts by class, over all providers of ``held``."""
     total: Counter[str] = Counter()
     for amounts in held.values():
         total.update(amounts)

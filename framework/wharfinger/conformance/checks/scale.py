@@ -158,7 +158,6 @@ def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider])
 
 
 def _form(one: DesiredProvider) -> tuple[object, ...]:
-    """Return the form of a description: its mode, its resource classes, whether it is reserved."""
     return (one.stated, one.mode, bool(one.reservations), frozenset(one.provider.inventories))
 
 
@@ -204,7 +203,6 @@ def _cost(subject: Subject, driver: ComputeDriver, size: int) -> _Cost:
 
 
 def _ask_all(driver: ComputeDriver, live: Contents, *, refresh: bool = False) -> None:
-    """Make the calls of one cycle to a driver; with ``refresh``, the driver lists its backend."""
     describe(driver, live, refresh=refresh)
     for _ in driver.get_available_nodes():
         driver.capabilities_as_traits()
