@@ -361,7 +361,7 @@ class NameTaken(WharfingerError):
 
 
 class MassRemoval(WharfingerError):
-    """More providers of a driver instance are absent at once than the policy lets it remove."""
+    """Too many providers of a driver instance are absent at once, so none of them is removed."""
 
     template = (
         "{count} of the {total} providers of driver instance {instance} were not removed: they are "
@@ -393,15 +393,15 @@ class PartialListing(WharfingerError):
 
 
 class NodeTaken(WharfingerError):
-    """Another host or driver instance publishes a node, so it was not changed."""
+    """Another host or driver instance publishes a node, so nothing was written for the node."""
 
     template = (
         "node {node} ({uuid}) is published by driver instance {other} on host {host}, so "
         "{instance}, which also lists the node, does not publish it. Configure only one of them to "
         "list the node. An instance of the same name takes the node over when {other} on {host} no "
-        "longer lists it, or when the service of {host} is down. If {instance} is a new name for "
-        "that instance, replace the trait of the old name by the trait of the new name on its "
-        "providers."
+        "longer lists it, or when the service of {host} is down. If that instance was "
+        "renamed to {instance}, replace its former instance trait (CUSTOM_WHARFINGER_*) on its "
+        "providers by that of {instance}."
     )
     node: str
     uuid: str
@@ -461,7 +461,7 @@ class JobUnresolved(WharfingerError):
 
 
 class OwnershipConflict(WharfingerError):
-    """A provider does not belong to this driver instance, so it was not changed."""
+    """A provider does not belong to the driver instance that reports it, so it was not changed."""
 
     template = (
         "provider {provider} ({uuid}) was not changed: it belongs to {other}, not to driver "

@@ -111,7 +111,8 @@ class ProcessCheck:
         else:
             LOG.error(
                 "the check of the configuration does not end after SIGKILL: its process %d waits "
-                "in the kernel",
+                "in the kernel. Find out what it waits for: cat /proc/%d/stack",
+                self._process.pid,
                 self._process.pid,
             )
 

@@ -106,7 +106,6 @@ class Snapshot:
         return values
 
     def _fixed(self) -> dict[str, object]:
-        """Return the values that the agent reads only when it starts, by name of the option."""
         return {
             f"[{section}] {key}": (self.conf if section == DEFAULT else self.conf[section])[key]
             for section, keys in FIXED.items()

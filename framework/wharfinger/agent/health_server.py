@@ -219,7 +219,6 @@ class _Exchange(BaseHTTPRequestHandler):
         return False
 
     def do_GET(self) -> None:
-        """Answer a GET request."""
         has_body = self.headers.get("Content-Length", "0") != "0"
         if has_body or "Transfer-Encoding" in self.headers:
             self.send_error(HTTPStatus.BAD_REQUEST, "A request must not have a body.")
@@ -270,15 +269,12 @@ class _Exchange(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def version_string(self) -> str:
-        """Return the value of the header Server, without versions."""
         return "wharfinger"
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Log a request at DEBUG."""
         LOG.debug("%s: %s", printable(self.requestline), code)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Log messages of the library at DEBUG."""
         LOG.debug("%s", printable(format % arguments))
 
 

@@ -102,6 +102,5 @@ class _LatestReport:
         self._calls.pop()
 
     def call(self) -> tuple[str, float | None]:
-        """Return the call in progress and its start; "" and None without one."""
         calls = self._calls[-1:]
         return calls[0] if calls else ("", None)

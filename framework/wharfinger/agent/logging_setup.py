@@ -57,7 +57,6 @@ def configure(conf: cfg.ConfigOpts, verbose_level: int = 0, log_file: str | None
 
 
 def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_stderr: bool) -> None:
-    """Create the handlers with oslo.log; raises ConfigurationError."""
     path = log_file or (section.file and str(section.file))
     if not path and not (section.values["use_journal"] or section.values["use_syslog"]):
         to_stderr = True

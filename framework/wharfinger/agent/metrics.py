@@ -63,8 +63,6 @@ class Metrics:
 
 
 class _StatusCollector(Collector):
-    """Computes the metrics from the status of the agent."""
-
     def __init__(
         self, status: Callable[[], AgentStatus], clocks: Callable[[], tuple[float, float]]
     ) -> None:
@@ -77,7 +75,6 @@ class _StatusCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics for the present status."""
         status = self._status()
         now, clock = self._clocks()
         offset = clock - now

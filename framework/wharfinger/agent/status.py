@@ -109,7 +109,7 @@ class InstanceReport:
 
     @property
     def has_published(self) -> bool:
-        """Return whether a full cycle was completed."""
+        """Return whether the instance has completed a full cycle since it was started."""
         counts = self.cycles.get(CycleType.FULL)
         return counts is not None and counts.completed > 0
 

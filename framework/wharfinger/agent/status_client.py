@@ -71,7 +71,6 @@ class _Connection(HTTPConnection):
         self._path: Final = path
 
     def connect(self) -> None:
-        """Connect to the socket."""
         self.sock = listening_sockets.connect(self._path, TIMEOUT)
 
 

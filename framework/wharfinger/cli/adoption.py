@@ -85,7 +85,7 @@ class ProviderAdopt(ObjectCommand):
         return FAILED if outcome.problems else DONE
 
     def _print(self, plan: "Plan") -> None:
-        """Print the first plan that has steps: it is the plan of the adoption."""
+        """Print the first plan that has steps: it is that of the adoption. Ignore later plans."""
         from wharfinger.console import plan as drawing
 
         if not self._planned:

@@ -69,7 +69,6 @@ class AgentCommand(ObjectCommand):
         return Snapshot(self.app.options.config_file, self.app.options.config_dir)
 
     def _begin_check(self, current: "Snapshot") -> "Check":
-        """Read the configuration again, and begin to check it; raises WharfingerError."""
         from wharfinger.agent.configuration_check import ProcessCheck
 
         new = self._snapshot()

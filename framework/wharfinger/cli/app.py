@@ -110,7 +110,6 @@ class WharfingerApp(App):
 
 
 def _print_thread_error(error: threading.ExceptHookArgs) -> None:
-    """Print the traceback of an error that ended a thread, without secrets."""
     lines = traceback.format_exception(error.exc_type, error.exc_value, error.exc_traceback)
     sys.stderr.write(masked("".join(lines)))
 

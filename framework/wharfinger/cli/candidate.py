@@ -111,7 +111,6 @@ class _CandidateCommand(ObjectCommand):
         yield SUBJECT, "root_required", request.root.wanted | request.root.forbidden
 
     def _classes(self, request: "ResourceRequest") -> Iterator[tuple[str, str, Collection[str]]]:
-        """Yield the classes of a request, with the option or extra spec that names each."""
         yield from self._of_flavor[1]
         for group in request.groups:
             if origin := self._origins.get(group.suffix):
@@ -127,18 +126,18 @@ class _CandidateCommand(ObjectCommand):
         return loader.load(names, Surroundings(self.conf, self.placement, self.objects))
 
     def _unknown_owners(
-        self, parsed_args: argparse.Namespace, giving: Set[str]
+        self, parsed_args: argparse.Namespace, found: Set[str]
     ) -> Iterator[Exception]:
         """Yield an error for each owner trait of the options that Placement does not know.
 
-        ``giving`` has owner traits of providers that were found.
+        ``found`` has the owner traits of the providers that were found.
         """
         from wharfinger.placement import owner_trait_reader
         from wharfinger.scheduling.requested_names import unknown
 
         chosen = [one for group in parsed_args.groups.values() for one in group]
         named = {owner for option, owner in chosen if option == "owner" and owner}
-        if absent := named - giving:
+        if absent := named - found:
             known = owner_trait_reader.find(self.placement)
             yield from unknown("trait", [(SUBJECT, "owner", absent)], known)
 
@@ -186,7 +185,7 @@ class CandidateList(_CandidateCommand, Lister):
             warn("No candidates. Run `candidate explain` to see why.%s", hint)
         elif parsed_args.limit is None and len(found.candidates) == options.LIMIT:
             warn("The list ends after %d candidates; for more, raise --limit.", options.LIMIT)
-        for problem in self._unknown_owners(parsed_args, _giving(found)) if filters else ():
+        for problem in self._unknown_owners(parsed_args, _owners(found)) if filters else ():
             warn("%s", problem)
 
     def _rows(self, candidates: "Sequence[Candidate]") -> Iterator[tuple[Any, ...]]:
@@ -196,7 +195,7 @@ class CandidateList(_CandidateCommand, Lister):
         for number, candidate in enumerate(candidates, 1):
             involved = set(candidate.allocations).union(*candidate.mappings.values())
             for uuid in sorted(involved, key=lambda one: (names.get(one, ""), one)):
-                yield row(number, names.get(uuid, UNSET), uuid, *_given(candidate, uuid))
+                yield row(number, names.get(uuid, UNSET), uuid, *_cells(candidate, uuid))
 
 
 class CandidateExplain(_CandidateCommand):
@@ -222,7 +221,7 @@ class CandidateExplain(_CandidateCommand):
         filters = {} if parsed_args.no_filters else self._filters()
         traits, classes = list(self._traits(request)), list(self._classes(request))
         with naming_unknown(self.placement, traits, classes), usage(self._parser):
-            explaining = Explaining(self.placement, filters, self._memory())
+            explaining = Explaining(self.placement, filters, self._database())
             explained = explaining.explain(request)
         for problem in self._unknown_owners(parsed_args, explained.owners) if filters else ():
             self.app.LOG.warning("%s", problem)
@@ -233,7 +232,7 @@ class CandidateExplain(_CandidateCommand):
         for line in explanation.as_text(explained, now()):
             self.app.stdout.write(f"{line}\n")
 
-    def _memory(self) -> "Context | None":
+    def _database(self) -> "Context | None":
         """Return the database; None if it does not exist, or (with a warning) cannot be read."""
         from wharfinger.objects.database_context import look
 
@@ -256,8 +255,7 @@ class _Cell(FormattableColumn[Any]):
         return self._text
 
 
-def _giving(found: "Candidates") -> set[str]:
-    """Return the owner traits of the providers in the candidates."""
+def _owners(found: "Candidates") -> set[str]:
     from wharfinger.providers import ownership
 
     return {
@@ -268,7 +266,7 @@ def _giving(found: "Candidates") -> set[str]:
     }
 
 
-def _given(candidate: "Candidate", uuid: str) -> Iterator[Any]:
+def _cells(candidate: "Candidate", uuid: str) -> Iterator[Any]:
     """Yield a provider's owner, and its amounts, groups and usage in a candidate."""
     from wharfinger.providers import ownership
 

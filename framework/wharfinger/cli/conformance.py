@@ -24,7 +24,10 @@ class ConformanceRun(WharfingerCommand):
 
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "name", metavar="NAME", type=driver_name, help="an entry point of wharfinger.drivers"
+            "name",
+            metavar="NAME",
+            type=driver_name,
+            help="a driver: the name of an entry point of wharfinger.drivers",
         )
         parser.add_argument(
             "--rule",
@@ -84,7 +87,6 @@ class ConformanceRules(WharfingerCommand, Lister):
 
 
 def _check_installed() -> None:
-    """Raise WharfingerError if a distribution of the extra "conformance" is missing."""
     for name in ("hypothesis", "placement", "webob"):
         if find_spec(name) is None:
             raise CommandFailed(

@@ -126,7 +126,6 @@ class DeviceProgram(_DeviceCommand):
 
 
 def _down_time(command: ObjectCommand) -> timedelta:
-    """Return the time without a report after which a job counts as interrupted."""
     from wharfinger.conf import DefaultSection
 
     return timedelta(seconds=DefaultSection.read(command.conf).service_down_time)

@@ -154,7 +154,7 @@ class FlavorList(ObjectLister):
 
 
 class FlavorShow(ObjectShow):
-    """Show one flavor, or extra specs with which nova takes only its own providers for it."""
+    """Show one flavor; with --for, extra specs with which nova takes only its own providers."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

@@ -225,7 +225,7 @@ class InstanceShow(_InstanceShower):
 class InstanceRelease(InstanceCommand):
     """Release an instance: delete its allocations and those of its migrations.
 
-    Providers that have to be cleaned are reserved before, until they are clean.
+    Before that, providers that have to be cleaned are reserved, until they are clean.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -407,7 +407,11 @@ def _takes_instance(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def _takes_flavor(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument(
-        "--flavor", metavar="FLAVOR", type=text(), required=True, help="its flavor, by id or name"
+        "--flavor",
+        metavar="FLAVOR",
+        type=text(),
+        required=True,
+        help="the flavor to claim, by id or name",
     )
     return parser
 

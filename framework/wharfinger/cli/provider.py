@@ -83,7 +83,6 @@ class ProviderList(WharfingerCommand, Lister):
             return self.placement.list_providers(required=wanted.values())
 
     def _names(self, providers: "list[ProviderSummary]") -> dict[str, str]:
-        """Return the names of the providers and their parents, by uuid."""
         parents = {provider.parent_provider_uuid for provider in providers} - {None}
         if not parents <= {provider.uuid for provider in providers}:
             providers = self.placement.list_providers()

@@ -42,7 +42,7 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         type=_suffix,
         action=_Group,
         default=argparse.SUPPRESS,
-        help="start a group, such as 1 or _GPU",
+        help="start a group with this suffix, such as 1 or _GPU",
     )
     add = partial(groups.add_argument, default=argparse.SUPPRESS)
     add(
@@ -147,7 +147,10 @@ def whole(
     sources: "Sequence[ResourceRequest]",
     groups: "Sequence[RequestGroup]",
 ) -> "ResourceRequest":
-    """Combine the requests of a flavor or profile with the options. Raises InvalidRequest."""
+    """Return the groups and the requests of ``sources``, a flavor and a profile, as one request.
+
+    ``parsed`` has the options of the whole request. Raises InvalidRequest.
+    """
     from wharfinger.scheduling import ResourceRequest
     from wharfinger.scheduling.request import invalid, policy_needed
 

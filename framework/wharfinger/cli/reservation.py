@@ -178,7 +178,6 @@ class ProviderReserve(ObjectCommand):
         print_done(provider, f"reserved: {held.reason}{until} ({held.holder})")
 
     def _refuse_second(self, provider: "ProviderSummary", holder: str) -> None:
-        """Raise WharfingerError if the holder already has a reservation of the provider."""
         from wharfinger.console import reservations
 
         for one in _stored(self, provider.uuid, holder):
@@ -290,13 +289,12 @@ def _takes_holder(parser: argparse._ActionsContainer) -> None:
         metavar="NAME",
         type=text(),
         default=_OPERATOR,
-        help="the holder of the reservation; each can reserve a provider once; default: "
+        help="the holder of the reservation; each holder can reserve a provider once; default: "
         "%(default)s",
     )
 
 
 def _refuse_jobs(holder: str) -> None:
-    """Raise WharfingerError if the holder is the one that only programming jobs use."""
     from wharfinger.jobs import HOLDER
 
     if holder == HOLDER:

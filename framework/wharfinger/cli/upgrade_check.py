@@ -257,7 +257,6 @@ class Checks(UpgradeCommands):
 
 
 def _database_result(found: "Condition") -> Result:
-    """Return the result for a database that has tables."""
     schema = found.schema
     lacking = "; ".join(f"table {table} {lacks}" for table, lacks in found.lacks.items())
     there = f"{found.name} is at {schema.current}"

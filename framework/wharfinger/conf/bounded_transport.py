@@ -144,7 +144,7 @@ class BoundedTransport(TCPKeepAliveAdapter):
 
 
 def bound(session: Session, limit: int, section: str) -> None:
-    """Limit the answers of a session to ``limit`` MiB; ``section`` has the option, for errors."""
+    """Let a session use a BoundedTransport with this limit in MiB, and this section."""
     transport = BoundedTransport(limit, section)
     for scheme in ("https://", "http://"):
         session.session.mount(scheme, transport)

@@ -85,7 +85,6 @@ _ABSOLUTE: Final = "Use an absolute path: sqlite:////path."
 
 
 def _check(connection: str) -> None:
-    """Raise ConfigurationError if the URL cannot be used."""
     # Slow to import, and not needed for the file in state_path.
     from sqlalchemy.engine import make_url  # noqa: PLC0415
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError  # noqa: PLC0415

@@ -15,7 +15,6 @@ from wharfinger.exceptions import ConfigurationError
 
 
 def _user_state() -> str:
-    """Return the directory in which a user's programs store their state."""
     # Path.expanduser would fail for a user without a home.
     return os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111
 

@@ -182,7 +182,6 @@ def _auth_types() -> frozenset[str]:
 
 
 def _plugin_options(section: str, kind: str) -> list[cfg.Opt]:
-    """Return the options of an auth_type; raises ConfigurationError."""
     known = _auth_types()
     try:
         if kind not in known:

@@ -167,7 +167,6 @@ class LoggingSection:
 
 
 def _check_format(name: str, value: str) -> None:
-    """Raise ConfigurationError if oslo.log cannot apply a format to a log record."""
     record = logging.makeLogRecord(dict.fromkeys(_ADDED, ""))
     try:
         PercentStyle(value).format(record)

@@ -68,7 +68,6 @@ def _value(conf: cfg.ConfigOpts, section: str, option: cfg.Opt) -> Any:
 
 
 def _learn_secrets(option: cfg.Opt, value: object) -> None:
-    """Register the secrets in the value of an option, so that all output masks them."""
     for text in value if isinstance(value, list) else [value]:
         if isinstance(text, str):
             if option.secret and "://" not in text:  # only a part of a URL is secret

@@ -391,6 +391,5 @@ def _is_outage(error: Exception) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first line of the message of a database error, as a sentence."""
     line = str(reason(error)).partition("\n")[0]
     return line if line.endswith((".", "!", "?")) else f"{line}."

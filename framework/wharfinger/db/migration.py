@@ -104,7 +104,6 @@ def _schema(connection: Connection) -> Schema:
 
 
 def _current(connection: Connection) -> str | None:
-    """Return the schema version that alembic has stored, or None; raises BrokenSchemaError."""
     if not sa.inspect(connection).has_table(_VERSION.name):
         return None
     versions = list(connection.scalars(sa.select(_VERSION.c.version_num)))

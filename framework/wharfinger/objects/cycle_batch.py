@@ -161,7 +161,6 @@ class RecordBatch(WharfingerObject):
                 yield row["provider_uuid"]
 
     def _refuse_second_reservation(self, reservations: Rows) -> None:
-        """Raise ObjectExists if a new reservation's holder has already reserved the provider."""
         new = {(one.provider_uuid, one.holder) for one in self.new_reservations}
         for row in reservations.select({"provider_uuid": [provider for provider, _ in new]}):
             pair = row["provider_uuid"], row["holder"]

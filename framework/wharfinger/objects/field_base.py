@@ -219,8 +219,6 @@ def wrong(attr: str, value: object, wanted: str) -> ValueError:
 
 
 def _checker(element: Field[T], attr: str) -> Callable[[str, Any], T]:
-    """Return a function that checks the elements of a list or dict; it raises ValueError."""
-
     def check(key: str, value: Any) -> Any:
         if not isinstance(key, str):
             raise wrong(attr, key, "a text, as keys have to be")

@@ -100,7 +100,6 @@ class RowObject(WharfingerObject):
 
     @classmethod
     def _get(cls, context: Context, **where: Any) -> Self:
-        """Return the object whose fields have these values; raises ObjectNotFound."""
         try:
             wanted = {name: cls._wanted(name, value) for name, value in where.items()}
         except ValueError:
@@ -241,7 +240,6 @@ class KeptObject(RowObject):
         return Change(self._kept_key(), self.revision, self._row(self.obj_what_changed()))
 
     def _kept_key(self) -> str:
-        """Return the key of the object's row; raises InvalidObject if the key has changed."""
         if self.KEY in self.obj_what_changed():
             raise InvalidObject(
                 subject=self.subject,
@@ -413,7 +411,6 @@ def _is_document(field: field_base.Field[Any]) -> bool:
 
 @contextmanager
 def _object_errors(kind: type[KeptObject], objects: Collection[KeptObject]) -> Iterator[None]:
-    """Translate the errors of the database to errors of versioned objects."""
     try:
         yield
     except TakenError as error:

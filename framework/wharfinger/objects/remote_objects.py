@@ -279,7 +279,6 @@ def _become(one: Any, other: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value that JSON has no type for to JSON data; raises TypeError."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Iterable):

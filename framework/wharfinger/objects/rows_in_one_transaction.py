@@ -88,7 +88,7 @@ class HostState(WharfingerObject):
         *,
         binary: str = AGENT_BINARY,
     ) -> Self:
-        """Read the state in one transaction.
+        """Return the state, read in one transaction.
 
         ``known`` has the revisions that the caller has: ``nodes`` and ``instances`` by uuid,
         ``records`` by provider uuid. ``with_jobs`` requests the programming jobs, too. ``binary``
@@ -152,7 +152,7 @@ class ProviderState(WharfingerObject):
     def get(
         cls, context: Context, provider_uuids: Iterable[str], root_uuids: Iterable[str]
     ) -> Self:
-        """Read the records and reservations of providers, and the nodes of root providers."""
+        """Return the records and reservations of providers, and the nodes of root providers."""
         providers = {"provider_uuid": list(provider_uuids)}
         roots = {"uuid": list(root_uuids)}
 

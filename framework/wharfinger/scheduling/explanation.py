@@ -154,7 +154,7 @@ def gap(reason: Reason) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A provider with the classes of a part that the part's funnel excludes.
+    """A provider that has the classes of a part, but that the part's funnel excludes.
 
     ``step`` is the first condition that the provider fails; ``reasons`` has all of them, by step.
     """

@@ -52,7 +52,7 @@ class CyborgProfiles:
         self._adapter: Final = adapter
 
     def groups(self, name: str) -> ProfileGroups:
-        """Read the groups of a device profile with one request."""
+        """Return the groups of a device profile, with one request; raises DeviceProfileError."""
         try:
             answer = self._adapter.get("/device_profiles", params={"name": name}, raise_exc=False)
         except (
@@ -72,7 +72,7 @@ class ProfileFile:
         self._path: Final = path
 
     def groups(self, name: str) -> ProfileGroups:
-        """Read the file at each call; return the groups of a device profile."""
+        """Read the file anew; return the groups of a device profile. Raises DeviceProfileError."""
         try:
             content = self._path.read_bytes()
         except OSError as error:
@@ -122,7 +122,6 @@ def _find(name: str, content: bytes, where: str) -> ProfileGroups:
 
 
 def _fault(answer: requests.Response) -> str:
-    """Return Cyborg's error text, which is a JSON document inside a JSON document."""
     try:
         inner = msgspec.json.decode(answer.content, type=_Error).error_message
         fault = msgspec.json.decode(inner, type=_Fault).faultstring

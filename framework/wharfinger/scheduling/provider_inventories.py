@@ -88,7 +88,6 @@ class Stocks:
             }
 
     def _remembered(self) -> list[Provider]:
-        """Return existing providers as driver instances last read them from Placement."""
         seen = provider_details.last_seen(self._objects) if self._objects else {}
         return [one for uuid, one in seen.items() if uuid in self._facts.providers]
 
@@ -127,7 +126,8 @@ class Stocks:
         believed = {
             one.uuid: one.inventories
             for one in remembered
-            if one.uuid not in self._stocks.keys() | self._gone and self._is_clear(one.inventories)
+            if one.uuid not in self._stocks.keys() | self._gone
+            and self._has_no_free_unit(one.inventories)
         }
         for uuid, inventories in believed.items():
             self._stocks[uuid] = {
@@ -135,7 +135,7 @@ class Stocks:
             }
         return frozenset(believed)
 
-    def _is_clear(self, inventories: Mapping[str, Inventory]) -> bool:
+    def _has_no_free_unit(self, inventories: Mapping[str, Inventory]) -> bool:
         """Return whether a provider that Placement did not offer certainly has no free unit.
 
         This is certain if each requested class is fully reserved, or allows an amount of one unit.
@@ -172,7 +172,6 @@ class Stocks:
                     break
 
     def _read(self, uuid: str) -> None:
-        """Read the inventories of a provider, and its usages if they are needed."""
         self._reads += 1
         try:
             inventories = self._client.get_inventories(uuid).inventories
@@ -180,12 +179,12 @@ class Stocks:
                 inventories[kind].capacity >= 1 for kind in self._classes & {*inventories}
             )
             # A provider that has a requested class but was not offered is used up: skip its usages.
-            is_clear = self._is_clear(inventories) and uuid not in self._facts.reserved
-            used = self._client.get_usages(uuid) if has_any and not is_clear else {}
+            is_used_up = self._has_no_free_unit(inventories) and uuid not in self._facts.reserved
+            used = self._client.get_usages(uuid) if has_any and not is_used_up else {}
         except NotFound:
             self._gone.add(uuid)
         else:
             self._stocks[uuid] = {
-                kind: Stock(int(one.capacity), None if is_clear else used.get(kind, 0), one)
+                kind: Stock(int(one.capacity), None if is_used_up else used.get(kind, 0), one)
                 for kind, one in inventories.items()
             }

@@ -106,7 +106,10 @@ def misses(
 
 
 def _distance(one: TreeMiss) -> tuple[int, int, int, str, str]:
-    """Return a sort key; a tree without any provider of a part's classes is further away."""
+    """Return a sort key: trees that lack fewer parts and whose root has fewer reasons come first.
+
+    Among them, trees with providers of the lacking parts' classes come first.
+    """
     lacking = len(one.parts) + len(one.reasons)
     return lacking, -len(one.part_misses), -_ORDER[one.step], one.name, one.uuid
 

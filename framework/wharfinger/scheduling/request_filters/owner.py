@@ -57,7 +57,10 @@ class OwnerFilter(RequestFilter):
         )
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return a text that names a provider of another owner in the candidate; None if none."""
+        """Return a text that names a provider of another owner in the candidate; None if none.
+
+        Remember the owner traits of that provider for ``apply``.
+        """
         for group in request.groups:
             if not group.resources:
                 continue
