@@ -18,7 +18,7 @@ _FUNCTION = "accel:function_id"
 
 
 def answer(start_response: Any, status: HTTPStatus, body: Any = None) -> list[bytes]:
-    """Answer a request with a body of bytes, or with any other value as JSON."""
+    """Start an answer, and return its body: bytes as they are, or another value as JSON."""
     raw = isinstance(body, bytes)
     content = body if raw else json.dumps(body).encode()
     start_response(

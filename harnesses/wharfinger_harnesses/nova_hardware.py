@@ -63,7 +63,7 @@ class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
     def update_provider_tree(
         self, provider_tree: Any, nodename: str, allocations: Any = None
     ) -> None:
-        """Describe a node and its child; move the child's allocations from the root if given.
+        """Describe a node and its child; move the ``allocations`` of CUSTOM_MAGIC to the child.
 
         Raise ReshapeNeeded without ``allocations`` if the root still has the child's inventory.
         """

@@ -1,6 +1,4 @@
-"""Options of a driver instance: which Cyborg, which program publishes its accelerators.
-
-One more option limits the time that programming may take.
+"""Options of a driver instance: which Cyborg, its publisher, and the time for programming.
 
 The section [<instance>] also has keystoneauth's options for Cyborg, as [placement] has them for
 Placement.

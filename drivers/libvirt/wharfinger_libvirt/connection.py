@@ -78,7 +78,8 @@ class Connection:
             raise BackendError(
                 driver=self._instance,
                 operation="asking for the host's CPUs and memory",
-                reason=f"libvirt reports {cpus} CPUs and {memory_mb} MiB",
+                reason=f"libvirt reports {cpus} CPUs and {memory_mb} MiB of memory; both have to "
+                "be above 0",
             )
         return HostFigures(cpus, memory_mb)
 

@@ -137,7 +137,7 @@ def _choose_threads(section: NovaSection) -> None:
             driver=section.name,
             operation="loading nova",
             reason="nova has to run in native threads here, but another library has already "
-            f"selected other threads: {error}",
+            f"selected other threads ({error}). Run this instance in a separate agent",
         ) from error
 
 

@@ -26,7 +26,7 @@ class BackendFrames:
     def is_running(self, frame: FrameType | None) -> bool:
         """Return whether a frame is code of the harness, or was called by such code.
 
-        Only callers since the last call of the kit to the driver count, if there is such a call.
+        Callers from before the kit called the driver do not count.
         """
         while frame is not None and frame.f_code.co_filename != _OBSERVED:
             if id(frame.f_locals.get("self")) in self._ids:

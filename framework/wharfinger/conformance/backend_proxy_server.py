@@ -64,7 +64,7 @@ class Relay(ThreadingHTTPServer):
     """Listens on a free port for calls to ``backend``, which is "host:port".
 
     Each call has a thread of its own. ``fate`` takes the text of a call, such as "GET /v1/nodes",
-    and returns the fault of the call.
+    and returns its Fate.
     """
 
     request_queue_size = 128
@@ -79,7 +79,7 @@ class Relay(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Call)
 
     def forget(self) -> None:
-        """Forget all answers."""
+        """Forget all answers, so that STALE has none to repeat."""
         self.answers.clear()
 
     @property

@@ -430,8 +430,7 @@ class History:
     def _end(self) -> Contents:
         """Run full cycles until Placement equals the reference's end; return the contents.
 
-        Raise Violation if it does not within ``_MOST`` cycles. The reference itself runs a fixed
-        number of cycles.
+        Raise Violation if it takes too many. The reference itself runs a fixed number of cycles.
         """
         reference, number = self._reference, len(self.steps)
         expected: Contents | None = None

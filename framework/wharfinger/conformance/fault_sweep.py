@@ -113,8 +113,7 @@ class Breaking:
         hanging = Breaking(self._subject, Fault.HANG)
         attempt = hanging.attempt(publishing.cycle.sync, at, then=self._fault)
         when = f"from call {at} ({attempt.call}) on every call meets {self._fault}"
-        if attempt.gone:
-            raise Violation(f"{when}: reported as gone: {', '.join(attempt.gone)}", "an error")
+        _see_none_gone(when, attempt)
         after = self._subject.placement.contents()
         if after != old:
             raise Violation(f"{when}: {difference(old, after)}", "no difference")
@@ -123,7 +122,7 @@ class Breaking:
     def attempt(
         self, cycle: Callable[[], CycleResult], at: int, then: Fault | None = None
     ) -> Attempt:
-        """Run a cycle whose call ``at`` meets the fault. An error of the cycle is not raised here.
+        """Run a cycle whose call ``at`` meets the fault; return the result, not raising its error.
 
         A hanging call is released at once. Calls after that meet the fault ``then``. Raise
         Violation if the cycle does not end.
@@ -191,8 +190,7 @@ class Breaking:
         for at in range(first, _MOST):
             attempt = self.attempt(cycle, at)
             when = f"{kind} {at} ({attempt.call}) meets {self._fault}"
-            if attempt.gone:
-                raise Violation(f"{when}: reported as gone: {', '.join(attempt.gone)}", "an error")
+            _see_none_gone(when, attempt)
             after = self._subject.placement.contents()
             attempts.append(attempt)
             hung = [attempt.meanwhile] if attempt.meanwhile is not None else []
@@ -279,6 +277,12 @@ def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> N
             raise Violation(
                 f"{when}: {difference(old, seen)}", f"no difference, or {difference(old, new)}"
             )
+
+
+def _see_none_gone(when: str, attempt: Attempt) -> None:
+    if attempt.gone:
+        gone = ", ".join(attempt.gone)
+        raise Violation(f"{when}, and the driver reports as gone: {gone}", "an error")
 
 
 def _ends(cycle: Callable[[], CycleResult], attempt: Attempt) -> None:

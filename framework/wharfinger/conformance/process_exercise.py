@@ -123,9 +123,9 @@ class _Exercise:
             self._ask()
 
     def _fail(self) -> None:
-        """Call the driver's methods for each kind of fault: while every backend call meets it.
+        """For each kind of fault, call the driver's methods while every backend call meets it.
 
-        Then call them without faults, when only the first calls may sleep.
+        Then call them twice without the fault. Only the last time they may not sleep.
         """
         harness = self._subject.harness
         for fault in _FAULTS:

@@ -51,9 +51,9 @@ class Run:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """End the process. If it ends before it has stopped the harness, raise NotShown.
+        """End the process; raise NotShown if it dies before it has stopped the harness.
 
-        If no call to the harness was in progress then, the last rule fails: the driver is at fault.
+        If no call to the harness was in progress then, the driver is at fault: the last rule fails.
         """
         try:
             if self._process is not None and kind is None:

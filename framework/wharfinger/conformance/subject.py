@@ -139,10 +139,10 @@ class Subject:
 
     @cached_property
     def instance_name(self) -> str:
-        """The name of the driver instance: that of the file's one enabled instance of the driver.
+        """The name of the driver instance that the configuration file enables.
 
-        Without such an instance it is the name of the driver, without a file INSTANCE. Raise
-        ConfigurationError if the file enables several.
+        If the file enables none of this driver, it is the name of the driver; without a file,
+        INSTANCE. Raise ConfigurationError if the file enables several.
         """
         if self._config_file is None:
             return INSTANCE
@@ -170,7 +170,7 @@ class Subject:
         return conf.parse([str(file) for file in self.files()], [])
 
     def files(self) -> list[Path]:
-        """Write the kit's own configuration files anew; return the paths of all files in order."""
+        """Write the kit's configuration files anew; return the paths of all files to read."""
         name = self.instance_name
         # Later files override earlier ones: the author's state_path is not used.
         ours = self._directory / "ours.conf"
@@ -225,9 +225,9 @@ class Subject:
             self._make_roots()
 
     def _make_small(self, harness: Harness) -> None:
-        """Remove all things but _MANY, since publishing thousands of them takes half a minute.
+        """Remove all things but a few, since publishing thousands of them takes half a minute.
 
-        Stop after _SHRINKING seconds, or when the harness raises NotShown.
+        Stop when that takes too long, or when the harness raises NotShown.
         """
         deadline = time.monotonic() + _SHRINKING
         for thing in reversed([*harness.things()][_MANY:]):
@@ -289,7 +289,7 @@ class Subject:
         self._count = len(things)
 
     def load(self) -> Instance:
-        """Return a new, observed instance of the driver that is not connected yet."""
+        """Return a new instance of the driver, not connected; its calls notify ``observers``."""
         conf = self.configured()
         with suppress(DriverLoadError):
             _ = self.kind  # imports the driver, so that observers do not see the import

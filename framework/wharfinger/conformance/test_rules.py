@@ -10,7 +10,10 @@ from wharfinger.conformance.run import Run
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.id) for rule in all_rules()])
 def test_rule(rule: Rule, conformance_run: Run, request: pytest.FixtureRequest) -> None:
-    """Check a rule. The JUnit file of pytest gets the rule and its result as properties."""
+    """Check a rule; fail if the driver breaks a MUST, or passes although declared to fail.
+
+    The JUnit file of pytest gets the rule and its result as properties.
+    """
     result = conformance_run.check(rule)
     request.node.user_properties += [
         ("rule", rule.id),

@@ -549,7 +549,8 @@ def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str
         return
     if not is_named:
         text = f"{when} the feed names {', '.join(sorted(named)) or 'nothing'}"
-        raise Violation(text, f"also {', '.join(sorted({*expected} - named))}, or an error")
+        missing = ", ".join(sorted({*expected} - named))
+        raise Violation(text, f"that it also names {missing}, or raises")
 
 
 @rule(
@@ -563,10 +564,10 @@ def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str
     after=("WHF-911",),
 )
 def feeds_all(subject: Subject) -> str:
-    """Change as many things as a few seconds allow; polls must show all changes. Return how many.
+    """Change as many things as a few seconds allow; polls must show all changes.
 
     Then change one thing repeatedly, and poll with an old mark; the processor time of a poll must
-    grow linearly with the number of changes.
+    grow linearly with the number of changes. Return a text on the number of changes at once.
     """
     changes = Changes(subject)
     with subject.driver() as driver:
@@ -633,7 +634,7 @@ def _times_of_polls(subject: Subject) -> list[float]:
 def feeds_cheaply(subject: Subject) -> str:
     """Raise Violation if each of five successive polls makes all calls of a listing.
 
-    The driver passes if a listing takes only one call. Return how many it takes.
+    The driver passes if a listing takes only one call. Return a text on how many it takes.
     """
     with subject.driver() as driver:
         follower = Follower(subject, driver)

@@ -31,9 +31,10 @@ _AFTER: Final = (
     after=_AFTER,
 )
 def leave_nothing_behind(subject: Subject) -> str:
-    """Play the history repeatedly, each time with faults at other calls; return how many.
+    """Play the history repeatedly, each time with faults at other calls.
 
-    After the faults, Placement must have the contents of the play without faults.
+    After the faults, Placement must have the contents of the play without faults. Return a text on
+    how many were tried.
     """
     return try_faults(subject, COMMON_FAULTS, seconds=_SECONDS["WHF-721"], apart=2)
 
@@ -51,8 +52,8 @@ def leave_nothing_behind(subject: Subject) -> str:
 def forgets_old_answers(subject: Subject) -> str:
     """Play the history with stale answers, and with answers after the driver's time-out.
 
-    After these answers, Placement must have the contents of the play without faults. Return how
-    many were tried; raise Unproven if the harness cannot cause them.
+    After these answers, Placement must have the contents of the play without faults. Return a text
+    on how many were tried; raise Unproven if the harness cannot cause them.
     """
     faults = frozenset({Fault.STALE, Fault.LATE})
     for fault in faults:
@@ -79,7 +80,7 @@ def forgets_old_answers(subject: Subject) -> str:
 def survives_a_kill(subject: Subject) -> str:
     """Play the history with the driver in another process; kill the process at calls and writes.
 
-    After a kill, Placement must have the contents of the play without kills. Return how many kills
-    were tried.
+    After a kill, Placement must have the contents of the play without kills. Return a text on how
+    many kills were tried.
     """
     return try_kills(subject, seconds=_SECONDS["WHF-723"])

@@ -37,7 +37,7 @@ def complete_or_none(subject: Subject) -> str:
     """Add many things, and let the second, a middle and the last call of a listing fail in turn.
 
     The driver must raise, or describe all nodes as before. Try the first kind of fault at each of
-    these calls, and the other kinds for some seconds. Return with how many things.
+    these calls, and the other kinds for some seconds. Return a text on the number of things.
     """
     harness = subject.harness
     with subject.driver() as driver:

@@ -112,7 +112,8 @@ def reasoned(subject: Subject) -> None:
         harness.make_busy(thing)
         one = describe(publishing.driver, live).get(thing)
         if one is None or not one.reservations:
-            raise Violation(f"{thing} has no reason", "a call of reserve(name_or_uuid, reason)")
+            found = f"{thing} has no reservation with a reason"
+            raise Violation(found, "a call of reserve(name_or_uuid, reason)")
 
 
 @rule(

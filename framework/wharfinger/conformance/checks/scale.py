@@ -63,10 +63,10 @@ class _Cost:
     after=("WHF-401",),
 )
 def linear(subject: Subject) -> str:
-    """Double the things repeatedly; the cost of a cycle must grow linearly. Return how far.
+    """Double the things repeatedly; the cost of a cycle must grow linearly.
 
-    The cost is the number of calls and of lines of Python, and the processor time. Raise Unproven
-    if the driver raises before there are _ENOUGH things.
+    The cost is the number of calls and of lines of Python, and the processor time. Return a text on
+    the number of things; raise Unproven if the driver raises with less than 2000.
     """
     costs, refused = _costs(subject)
     for what, figures in (
@@ -103,7 +103,7 @@ def complete(subject: Subject) -> str:
     """Double the things while that takes little time; each time the driver must describe all.
 
     It must describe the first things as before, and new things in the form of the first ones.
-    Return how many things it described; raise Unproven if it raises before there are _ENOUGH.
+    Return a text on the number of things; raise Unproven if the driver raises with less than 2000.
     """
     subject.begin(is_whole=True)
     least = _TIMES * subject.harness.growth
