@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.lab.at_work import INSTANCE, OWNER, Ledger, moves
-from tests.lab.cycles import everything
+from tests.lab.cycles import everything, record_store
 from tests.lab.yard import HOSTS, Wanted, Yard
 from wharfinger.objects import (
     ComputeNode,
@@ -23,7 +23,6 @@ from wharfinger.objects import (
 )
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.provider_record import Record
-from wharfinger.reconcile.record_store import RecordStore
 
 MARKS: Final = frozenset({OWNER, f"CUSTOM_WHARFINGER_{INSTANCE.upper()}"})
 #: Inventory that another owner has added to our providers: total and reserved.
@@ -57,7 +56,7 @@ class Seen:
     @classmethod
     def now(cls, yard: Yard, ledger: Ledger, client: PlacementClient, context: Context) -> "Seen":
         """Take a snapshot."""
-        memories = {host: RecordStore(context, host, INSTANCE) for host in HOSTS}
+        memories = {host: record_store(context, host, INSTANCE) for host in HOSTS}
         instances = InstanceList.get_by_filters(context)
         moving = moves(context)
         taken: Counter[_Place] = Counter()

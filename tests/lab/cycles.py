@@ -16,7 +16,7 @@ from tests.lab.drivers import ScriptedDriver
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture
 from wharfinger.db.database import FILE_NAME, Database
-from wharfinger.objects import Context
+from wharfinger.objects import Context, ProviderRecordList
 from wharfinger.objects.database_context import local
 from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.ownership import Publisher
@@ -127,9 +127,15 @@ def stored(state_path: Path, instance: str = "scripted", host: str = HOST) -> di
     """Return the records of an instance's providers, as a new process reads them."""
     context = opened(state_path)
     try:
-        return dict(RecordStore(context, host, instance).records)
+        return record_store(context, host, instance).records
     finally:
         context.close()
+
+
+def record_store(context: Context, host: str, instance: str) -> RecordStore:
+    """Return a store with all records of a driver instance."""
+    rows = ProviderRecordList.get_by_filters(context, host=host, driver_instance=instance)
+    return RecordStore(context, host, instance, rows)
 
 
 def contents(_placement: PlacementFixture) -> dict[str, dict[str, Any]]:

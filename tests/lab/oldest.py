@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from weakref import WeakSet
 
 from wharfinger.objects import (
     ComputeNodeList,
@@ -139,13 +140,16 @@ def _save_takeover(takeover: Takeover) -> None:
 
 
 _update = RecordStore.update
+#: The stores that have read all records.
+_read: WeakSet[RecordStore] = WeakSet()
 #: Records that a takeover has copied, until they are read.
 _copied: list[ProviderRecord] = []
 
 
 def _update_once(store: RecordStore, rows: HostState) -> frozenset[str]:
     """Read the records only when the process starts and after a takeover, as the oldest release."""
-    if store._is_loaded and not _copied:
+    if store in _read and not _copied:
         return frozenset()
     _copied.clear()
+    _read.add(store)
     return _update(store, rows)

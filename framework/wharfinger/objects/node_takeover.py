@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from wharfinger.db.row_statements import Change, Following, Rows
 from wharfinger.db.tables import INSTANCE
-from wharfinger.exceptions import ConcurrentSave, FieldUnset
+from wharfinger.exceptions import ConcurrentSave
 from wharfinger.objects import base, field_base, field_types
 from wharfinger.objects.base import Step, WharfingerObject, register
 from wharfinger.objects.compute_node import ComputeNode, following
@@ -110,7 +110,7 @@ class Takeover(WharfingerObject):
         within = timedelta(seconds=self.down_time)
         held = services.hold("host", set(self.down_hosts), {"binary": AGENT_BINARY})
         for host, row in held.items():
-            if _is_up(Service._from_row(self._context, row), within):
+            if Service._from_row(self._context, row).may_be_up(within):
                 theirs = [node.uuid for node in self.nodes if node.host == host]
                 yield from theirs or [one.key for one in (*self.nodes, *self.records)]
 
@@ -185,11 +185,3 @@ def _overlaid_node(record: ProviderRecord) -> Iterator[str]:
         root = json.loads(record.applied)
         if root.get("parent_uuid") is None:
             yield root["name"]
-
-
-def _is_up(service: Service, within: timedelta) -> bool:
-    """Return whether a service is up; True also if its row cannot be read."""
-    try:
-        return service.is_up(within)
-    except FieldUnset:
-        return True

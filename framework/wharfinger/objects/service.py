@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import ClassVar, Final, Self
 
 from wharfinger.db.row_statements import Rows
-from wharfinger.exceptions import ObjectNotFound
+from wharfinger.exceptions import FieldUnset, ObjectNotFound
 from wharfinger.objects import base, field_base, field_types
 from wharfinger.objects.base import register
 from wharfinger.objects.database_context import Context
@@ -141,6 +141,13 @@ class Service(KeptObject):
             and self.last_seen_up is not None
             and field_types.now() - self.last_seen_up <= within
         )
+
+    def may_be_up(self, within: timedelta) -> bool:
+        """Return whether the service is up; True also if its row cannot be read."""
+        try:
+            return self.is_up(within)
+        except FieldUnset:
+            return True
 
 
 @register

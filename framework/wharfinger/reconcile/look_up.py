@@ -4,7 +4,7 @@ If a look-up for a tree fails, that tree is blocked. PlacementUnavailable, Permi
 NotFound are raised: the next look-up would fail, too, or everything has to be read again.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -38,7 +38,7 @@ from wharfinger.reconcile.lost_allocations import LostAllocations
 from wharfinger.reconcile.observe import by_provider
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import next_phases
-from wharfinger.reconcile.takeover import OverlaidTree, Takeovers
+from wharfinger.reconcile.takeover import Takeovers
 from wharfinger.tracker.reported_node import Node
 from wharfinger.tracker.usage import HostUsage
 
@@ -131,7 +131,7 @@ class LookUp:
         new = self._without_row(state)
         there = new.keys() & live.keys()
         our_trait = ownership.instance_trait(self._publisher.instance)
-        others = self._takeovers.find(
+        free, taken = self._takeovers.find(
             new,
             marked={uuid for uuid in there if our_trait in live[uuid].traits},
             adoptable={
@@ -141,11 +141,10 @@ class LookUp:
             },
             named=self._publisher.adopts,
         )
-        state = state.block(
-            others.taken.keys() | {row.uuid for row in others.free}, *others.taken.values()
-        )
-        below = self._takeovers.find_below(self._overlaid_with_orphans(state))
-        state = state.block(below.free | below.taken.keys(), *below.taken.values())
+        state = state.block(taken.keys() | {row.uuid for row in free}, *taken.values())
+        names = {uuid: name for name, uuid in state.roots.items()}
+        below, taken = self._takeovers.find_below(self._orphans(state, names), names)
+        state = state.block(below | taken.keys(), *taken.values())
         released: Mapping[str, bool] = {}
         if state.is_listing:
             released = self._takeovers.released(self._published_before(state))
@@ -163,8 +162,8 @@ class LookUp:
         return replace(
             state,
             new_nodes=tuple(node for uuid, node in new.items() if uuid not in state.blocked),
-            takeovers=others.free,
-            overlaid_takeovers=below.free,
+            takeovers=tuple(free),
+            overlaid_takeovers=frozenset(below),
             released_roots=released,
             strays=strays,
         )
@@ -182,15 +181,14 @@ class LookUp:
             and wanted.mode is PublishingMode.OWN
         }
 
-    def _overlaid_with_orphans(self, state: CycleState) -> dict[str, OverlaidTree]:
-        """Return the trees of other programs' roots in which providers of ours have no record here.
+    def _orphans(self, state: CycleState, roots: Container[str]) -> dict[str, set[str]]:
+        """Return the providers of ours below other programs' roots that have no record here.
 
-        The result is by root uuid. This host may have published the providers under another host
-        name.
+        The result is by root uuid, for these ``roots`` of nodes. This host may have published the
+        providers under another host name.
         """
         our_trait = ownership.instance_trait(self._publisher.instance)
-        found: dict[str, OverlaidTree] = {}
-        names = {uuid: name for name, uuid in state.roots.items()}
+        found: dict[str, set[str]] = {}
         for uuid, live in state.live.items():
             if (
                 not ((record := state.records.get(uuid)) and record.is_ours)
@@ -198,11 +196,10 @@ class LookUp:
                 and not ((wanted := state.desired.get(uuid)) and wanted.stated)
                 and (root := state.desired.get(live.root_uuid))
                 and root.mode is PublishingMode.OVERLAY
-                and live.root_uuid in names
+                and live.root_uuid in roots
                 and live.root_uuid not in state.blocked
             ):
-                tree = found.setdefault(live.root_uuid, OverlaidTree(names[live.root_uuid]))
-                tree.orphans.add(uuid)
+                found.setdefault(live.root_uuid, set()).add(uuid)
         return found
 
     def _published_before(self, state: CycleState) -> set[str]:

@@ -1,7 +1,7 @@
 """Remember: read and write the records of one driver instance in the database."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Final, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from oslo_utils.uuidutils import is_uuid_like
 
@@ -11,7 +11,6 @@ from wharfinger.objects import (
     Context,
     HostState,
     ProviderRecord,
-    ProviderRecordList,
     RecordBatch,
     Reservation,
 )
@@ -31,11 +30,13 @@ _NO_RECORD: Final = Record()
 class RecordStore:
     """Records of one driver instance on one host, by provider uuid.
 
-    The store reads all records once. After that, ``update`` takes the records that other processes
-    have written. Methods raise ObjectError and StateError.
+    The store has the records of the rows that it is created with, and those that ``update`` takes.
+    ``write`` raises ObjectError and StateError.
     """
 
-    def __init__(self, context: Context, host: str, instance: str) -> None:
+    def __init__(
+        self, context: Context, host: str, instance: str, rows: Iterable[ProviderRecord] = ()
+    ) -> None:
         self.context: Final = context
         self.host: Final = host
         self.instance: Final = instance
@@ -44,29 +45,10 @@ class RecordStore:
         #: The uuids of providers of other programs that this instance tried to create, or that
         #: have the names of its providers.
         self.contested: Final[set[str]] = set()
-        self._records: dict[str, Record] = {}
+        #: The records by provider uuid.
+        self.records: Final[dict[str, Record]] = {}
         self._revisions: dict[str, int | None] = {}
-        self._is_loaded = False
-
-    @classmethod
-    def of(cls, context: Context, host: str, instance: str, rows: Iterable[ProviderRecord]) -> Self:
-        """Return a store that has the records of these rows, and reads no other records."""
-        store = cls(context, host, instance)
-        store._is_loaded = True
-        store._take(rows)
-        return store
-
-    @property
-    def records(self) -> Mapping[str, Record]:
-        """All records by provider uuid."""
-        if not self._is_loaded:
-            self._take(
-                ProviderRecordList.get_by_filters(
-                    self.context, host=self.host, driver_instance=self.instance
-                )
-            )
-            self._is_loaded = True
-        return self._records
+        self._take(rows)
 
     @property
     def revisions(self) -> dict[str, int]:
@@ -83,10 +65,9 @@ class RecordStore:
         Return the uuids of the providers whose damaged records have been repaired.
         """
         before = frozenset(self.damaged)
-        self._is_loaded = True
         self.damaged.clear()
         read = self._take(rows.records)
-        for uuid in self._records.keys() - rows.record_revisions.keys() - read:
+        for uuid in self.records.keys() - rows.record_revisions.keys() - read:
             self._drop(uuid)
         return before - self.damaged.keys()
 
@@ -147,19 +128,8 @@ class RecordStore:
             if record is None:
                 self._drop(uuid)
             else:
-                self._records[uuid] = record
+                self.records[uuid] = record
         self._revisions.update((one.provider_uuid, _revision(one)) for one in batch.records)
-
-    def known_on(self, host: str, roots: Container[str]) -> list[ProviderRecord]:
-        """Return the record rows of these trees from the instance of this name on another host."""
-        found = ProviderRecordList.get_by_filters(
-            self.context, host=host, driver_instance=self.instance
-        )
-        return [
-            one
-            for one in found
-            if (record := read_record(one)) is not None and record.root_uuid in roots
-        ]
 
     def _take(self, rows: Iterable[ProviderRecord]) -> set[str]:
         """Keep the records of these rows; return the uuids of their providers."""
@@ -167,7 +137,7 @@ class RecordStore:
         for number, one in enumerate(rows):
             uuid = one.provider_uuid if "provider_uuid" in one else f"? ({number})"
             try:
-                self._records[one.provider_uuid] = to_record(one)
+                self.records[one.provider_uuid] = to_record(one)
                 self._revisions[uuid] = _revision(one)
             except (FieldUnset, ValueError) as error:
                 self._drop(uuid)
@@ -176,7 +146,7 @@ class RecordStore:
         return read
 
     def _drop(self, uuid: str) -> None:
-        self._records.pop(uuid, None)
+        self.records.pop(uuid, None)
         self._revisions.pop(uuid, None)
 
     def _row(self, uuid: str, record: Record) -> ProviderRecord:

@@ -611,7 +611,7 @@ class Reservations:
             f"{', '.join(unclear)} (the next cycle of its driver instance decides)"
         )
         own_rows = [one for own, one in by_instance.items() if own == key]
-        store = RecordStore.of(self._context, *key, own_rows)
+        store = RecordStore(self._context, *key, own_rows)
         live = store.get(provider.uuid).live
         if live is None or live.generation != generation:
             live = Provider(

@@ -8,8 +8,7 @@ An overlaid root is a root that another program publishes. It has no row here. T
 children below it are taken over instead.
 """
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
 from datetime import timedelta
 from typing import Final, TypeVar
 
@@ -17,7 +16,6 @@ from oslo_log import log as logging
 
 from wharfinger.exceptions import (
     ConcurrentSave,
-    FieldUnset,
     NodeTaken,
     ObjectExists,
     ObjectNotFound,
@@ -28,7 +26,6 @@ from wharfinger.objects import (
     ComputeNodeList,
     ProviderRecord,
     ProviderRecordList,
-    Service,
     ServiceList,
     Takeover,
 )
@@ -38,35 +35,6 @@ from wharfinger.tracker import service_record
 
 LOG: Final = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Rows of nodes that other hosts or instances publish."""
-
-    #: Rows that this instance can take over.
-    free: tuple[ComputeNode, ...] = ()
-    #: Errors for the nodes that it cannot take over, by uuid.
-    taken: Mapping[str, NodeTaken] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class OverlaidTree:
-    """The tree of a root that another program publishes."""
-
-    node: str
-    #: The uuids of providers in it that have our instance trait, and no record on this host.
-    orphans: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True, slots=True)
-class FoundBelow:
-    """Overlaid roots whose children have records of other hosts."""
-
-    #: Roots of which this host can take over the records.
-    free: frozenset[str] = frozenset()
-    #: Errors for the other roots, by uuid.
-    taken: Mapping[str, NodeTaken] = field(default_factory=dict)
 
 
 class Takeovers:
@@ -89,8 +57,10 @@ class Takeovers:
         marked: Container[str],
         adoptable: Container[str],
         named: Container[str],
-    ) -> Found:
+    ) -> tuple[list[ComputeNode], dict[str, NodeTaken]]:
         """Find the rows of other publishers for nodes that this instance wants to publish.
+
+        Return the rows that this instance can take over, and errors for the others, by uuid.
 
         All arguments are node uuids. ``marked`` are nodes whose roots have the trait of this
         instance, ``adoptable`` nodes whose roots the instance may adopt, and ``named`` nodes that
@@ -98,57 +68,51 @@ class Takeovers:
         """
         others = list(self._others(uuids))
         if not others:
-            return Found()
+            return [], {}
         absent = self._absent(others)
         claimed = self._claimed(others, named)
         up = self._hosts_up(others)
-        free: list[ComputeNode] = []
-        held: list[ComputeNode] = []
-        for row in others:
-            if row.driver_instance == self._instance:
-                is_free = row.uuid in absent or row.host not in up
-            else:
-                is_free = row.uuid in marked or (row.uuid in adoptable and row.uuid not in claimed)
-            (free if is_free else held).append(row)
-        # Another host may have taken a node since. Then the error has to name that host.
-        held_now = {row.uuid: row for row in self._others(row.uuid for row in held)}
-        taken = (held_now.get(row.uuid, row) for row in held)
-        return Found(tuple(free), {row.uuid: self._taken(row) for row in taken})
 
-    def find_below(self, trees: Mapping[str, OverlaidTree]) -> FoundBelow:
+        def is_free(row: ComputeNode) -> bool:
+            if row.driver_instance == self._instance:
+                return row.uuid in absent or row.host not in up
+            return row.uuid in marked or (row.uuid in adoptable and row.uuid not in claimed)
+
+        free = [row for row in others if is_free(row)]
+        held = {row.uuid: row for row in others if not is_free(row)}
+        # Another host may have taken a node since. Then the error has to name that host.
+        held |= {row.uuid: row for row in self._others(held)}
+        return free, {
+            uuid: self._taken(row.hypervisor_hostname, uuid, row.driver_instance, row.host)
+            for uuid, row in held.items()
+        }
+
+    def find_below(
+        self, orphans: Mapping[str, Set[str]], names: Mapping[str, str]
+    ) -> tuple[Set[str], dict[str, NodeTaken]]:
         """Find overlaid trees whose orphans an instance of this name on another host has published.
 
-        The argument is by root uuid. No row names the host of an overlaid root, but the records of
-        the orphans do.
+        ``orphans`` are the uuids of providers that have our instance trait, and no record on this
+        host, by root uuid. ``names`` are the names of the nodes by root uuid. Return the roots of
+        which this host can take over the records, and errors for the other roots, by uuid. No row
+        names the host of an overlaid root, but the records of the orphans do.
         """
-        if not trees:
-            return FoundBelow()
-        root_of = {uuid: root for root, tree in trees.items() for uuid in (root, *tree.orphans)}
-        records = [
-            one for one in self._records(root_of) if "host" in one and one.host != self._host
-        ]
-        absent = {
-            (one.host, one.provider_uuid)
-            for one in records
-            if "absent_since" in one and one.absent_since is not None
-        }
+        root_of = {uuid: root for root, uuids in orphans.items() for uuid in (root, *uuids)}
+        records = [one for one in self._records(root_of) if one.host != self._host]
+        if not records:
+            return frozenset(), {}
+        absent = {(one.host, one.provider_uuid) for one in records if _is_absent(one)}
         up = self._hosts_up(records)
         hosts: dict[str, set[str]] = {}
         for one in records:
-            if one.provider_uuid not in trees:
+            if one.provider_uuid not in orphans:
                 hosts.setdefault(root_of[one.provider_uuid], set()).add(one.host)
         taken = {
-            root: NodeTaken(
-                node=trees[root].node,
-                uuid=root,
-                instance=self._instance,
-                other=self._instance,
-                host=min(holders),
-            )
+            root: self._taken(names[root], root, self._instance, min(holders))
             for root, theirs in hosts.items()
             if (holders := {one for one in theirs & up if (one, root) not in absent})
         }
-        return FoundBelow(frozenset(hosts.keys() - taken.keys()), taken)
+        return hosts.keys() - taken.keys(), taken
 
     def take_each(
         self, rows: Iterable[ComputeNode], overlaid_roots: Iterable[str]
@@ -169,21 +133,18 @@ class Takeovers:
         Raises ConcurrentSave if another process was faster, or if the former host is up again.
         """
         records = self.records_elsewhere(roots)
-        absent = {
-            one.host
-            for one in records
-            if one.provider_uuid in roots and "absent_since" in one and one.absent_since is not None
-        }
+        if not records:
+            return
+        absent = {one.host for one in records if one.provider_uuid in roots and _is_absent(one)}
         hosts = {one.host for one in records}
-        if records:
-            self._move((), records, hosts - absent)
-            LOG.warning(
-                "this host has taken over the records of the providers below %s from driver "
-                "instance %s on host %s, which is down or no longer lists these providers.",
-                ", ".join(sorted(roots)),
-                self._instance,
-                ", ".join(sorted(hosts)),
-            )
+        self._move((), records, hosts - absent)
+        LOG.warning(
+            "this host has taken over the records of the providers below %s from driver "
+            "instance %s on host %s, which is down or no longer lists these providers.",
+            ", ".join(sorted(roots)),
+            self._instance,
+            ", ".join(sorted(hosts)),
+        )
 
     def released(self, uuids: Iterable[str]) -> Mapping[str, bool]:
         """Return, by uuid, which nodes another host or instance publishes now.
@@ -214,9 +175,7 @@ class Takeovers:
         records = [
             one
             for host in sorted({row.host for row in namesakes})
-            for one in self._store.known_on(
-                host, {row.uuid for row in namesakes if row.host == host}
-            )
+            for one in self._trees_of(host, {row.uuid for row in namesakes if row.host == host})
         ]
         self._move(rows, records, down)
         for row in rows:
@@ -276,18 +235,22 @@ class Takeovers:
 
     def records_elsewhere(self, roots: Collection[str]) -> list[ProviderRecord]:
         """Return the records that instances of this name on other hosts have of these trees."""
-        known = self._records(roots)
-        hosts = {one.host for one in known if "host" in one} - {self._host}
-        return [one for host in sorted(hosts) for one in self._store.known_on(host, roots)]
+        hosts = {one.host for one in self._records(roots)} - {self._host}
+        return [one for host in sorted(hosts) for one in self._trees_of(host, roots)]
 
-    def _taken(self, row: ComputeNode) -> NodeTaken:
-        return NodeTaken(
-            node=row.hypervisor_hostname,
-            uuid=row.uuid,
-            instance=self._instance,
-            other=row.driver_instance,
-            host=row.host,
+    def _trees_of(self, host: str, roots: Container[str]) -> list[ProviderRecord]:
+        """Return the readable records of these trees from the instance of this name on a host."""
+        found = ProviderRecordList.get_by_filters(
+            self._context, host=host, driver_instance=self._instance
         )
+        return [
+            one
+            for one in found
+            if (record := read_record(one)) is not None and record.root_uuid in roots
+        ]
+
+    def _taken(self, node: str, uuid: str, other: str, host: str) -> NodeTaken:
+        return NodeTaken(node=node, uuid=uuid, instance=self._instance, other=other, host=host)
 
     def _others(self, uuids: Iterable[str]) -> Iterable[ComputeNode]:
         """Yield the readable rows of other publishers."""
@@ -320,38 +283,27 @@ class Takeovers:
 
     def _absent(self, rows: Iterable[ComputeNode]) -> set[str]:
         """Return the uuids of the nodes that the last complete listing of their host lacked."""
-        return {
-            one.provider_uuid
-            for one in self._records_of(rows)
-            if "absent_since" in one and one.absent_since is not None
-        }
+        return {one.provider_uuid for one in self._records_of(rows) if _is_absent(one)}
 
     def _records_of(self, rows: Iterable[ComputeNode]) -> list[ProviderRecord]:
         """Return the record row of each node from the instance of this name on the node's host."""
         hosts = {row.uuid: row.host for row in rows}
-        found = self._records(hosts)
-        return [one for one in found if "host" in one and one.host == hosts[one.provider_uuid]]
+        return [one for one in self._records(hosts) if one.host == hosts[one.provider_uuid]]
 
     def _records(self, uuids: Collection[str]) -> list[ProviderRecord]:
-        """Return the record rows of providers from the instances of this name on all hosts."""
+        """Return the readable rows of providers from the instances of this name on all hosts."""
         if not uuids:
             return []
         found = ProviderRecordList.get_by_filters(
             self._context, driver_instance=self._instance, provider_uuid=sorted(uuids)
         )
-        return [one for one in found if "provider_uuid" in one]
+        return [one for one in found if "provider_uuid" in one and "host" in one]
 
     def _hosts_up(self, rows: Iterable[ComputeNode | ProviderRecord]) -> frozenset[str]:
         found = ServiceList.get_by_filters(
             self._context, host=sorted({row.host for row in rows}), binary=service_record.BINARY
         )
-        return frozenset(one.host for one in found if self._is_up(one))
-
-    def _is_up(self, service: Service) -> bool:
-        try:
-            return service.is_up(self._down_time)
-        except FieldUnset:
-            return True  # without the time of its last report, take over nothing
+        return frozenset(one.host for one in found if one.may_be_up(self._down_time))
 
 
 def _errors_of(
@@ -367,6 +319,10 @@ def _errors_of(
         alone = (_errors_of(move, {uuid: item}) for uuid, item in items.items())
         return {uuid: failure for errors in alone for uuid, failure in errors.items()}
     return {}
+
+
+def _is_absent(record: ProviderRecord) -> bool:
+    return "absent_since" in record and record.absent_since is not None
 
 
 def _has(record: ProviderRecord, side: str) -> bool:

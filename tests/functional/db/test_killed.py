@@ -7,9 +7,9 @@ import sqlalchemy as sa
 
 from tests.functional.db import elsewhere, spine
 from tests.functional.db.databases import HOST, Place, upgrade
+from tests.lab.cycles import record_store
 from tests.lab.drawing import Draw
 from tests.lab.oldest import PROCESSES
-from wharfinger.reconcile.record_store import RecordStore
 
 
 def is_killed_after(place: Place, steps: int) -> bool:
@@ -55,4 +55,4 @@ def test_upgrade_is_completed_however_often_it_is_killed(place: Place, draw: Dra
     upgrade(place.url, place.directory)
     assert kills
     assert place.differences() == []
-    assert RecordStore(place.open(), HOST, "gpus").records == spine.RECORDS
+    assert record_store(place.open(), HOST, "gpus").records == spine.RECORDS

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from tests.functional.db import spine
 from tests.functional.db.databases import FUTURE, HOST, Place, upgrade
 from tests.lab import samples
+from tests.lab.cycles import record_store
 from wharfinger.db.tables import METADATA
 from wharfinger.exceptions import FieldUnset, StateError
 from wharfinger.objects import (
@@ -20,7 +21,6 @@ from wharfinger.objects import (
     ReservationList,
     ServiceList,
 )
-from wharfinger.reconcile.record_store import RecordStore
 
 #: Queries for statements that wait for a lock on a table.
 WAITING = {
@@ -122,7 +122,7 @@ def test_reservations_and_records_work_on_the_schema_before_and_after_an_upgrade
     assert ReservationList.get_by_filters(context)[0].reason == "programming"
     [reserved] = ProviderRecordList.get_reserved(context)
     assert "reserved_since" not in reserved
-    memory = RecordStore(context, HOST, "gpus")
+    memory = record_store(context, HOST, "gpus")
     assert memory.get(record.provider_uuid).reservations == ("cleaning",)
 
     upgrade(place.url, place.directory)
@@ -221,13 +221,13 @@ def test_configured_database_without_an_upgrade_is_refused(
     context = place.open()
 
     with pytest.raises(StateError, match="wharfinger db upgrade"):
-        RecordStore(context, HOST, "gpus").records  # noqa: B018
+        record_store(context, HOST, "gpus")
     with pytest.raises(StateError, match="wharfinger db upgrade"):
         ServiceList.get_by_filters(context)
     with pytest.raises(StateError, match="wharfinger db upgrade"):
         samples.node(context).create()
     upgrade(place.url, place.directory)
-    assert RecordStore(context, HOST, "gpus").records == spine.RECORDS
+    assert record_store(context, HOST, "gpus").records == spine.RECORDS
 
 
 # A newer schema.

@@ -8,9 +8,9 @@ import pytest
 
 from tests.functional.db import spine
 from tests.functional.db.databases import HOST, Place, upgrade
+from tests.lab.cycles import record_store
 from tests.lab.samples import uuid
 from wharfinger.providers.provider_record import Record
-from wharfinger.reconcile.record_store import RecordStore
 
 #: A document exactly as the first version wrote it.
 WRITTEN = (
@@ -31,9 +31,9 @@ def test_upgrade_keeps_all_records_of_the_first_version(place: Place) -> None:
     upgrade(place.url, place.directory)
 
     context = place.open()
-    assert RecordStore(context, HOST, "gpus").records == spine.RECORDS
-    assert RecordStore(context, HOST, "metal").records == {spine.OTHERS: Record()}
-    assert RecordStore(context, "another-host", "gpus").records == {}
+    assert record_store(context, HOST, "gpus").records == spine.RECORDS
+    assert record_store(context, HOST, "metal").records == {spine.OTHERS: Record()}
+    assert record_store(context, "another-host", "gpus").records == {}
     assert place.differences() == []
 
 
@@ -41,7 +41,7 @@ def test_document_of_the_first_version_is_read_unchanged(file: Place) -> None:
     file.upgrade("0001")
     spine.keep(file, "gpus", {spine.GPU: WRITTEN})
 
-    memory = RecordStore(file.open_as_our_own(), HOST, "gpus")
+    memory = record_store(file.open_as_our_own(), HOST, "gpus")
 
     # Later versions have added reserved_since, absence and undone.
     expected = {**json.loads(WRITTEN), "reserved_since": {}, "absence": None, "undone": {}}
@@ -85,7 +85,7 @@ def test_damaged_documents_are_logged_and_kept_and_the_others_moved(
         assert "stays in the table provider_documents" in told
     assert len(caplog.messages) == len(damaged)
     assert damaged_ones(file) == damaged
-    assert RecordStore(context, HOST, "gpus").records == spine.RECORDS
+    assert record_store(context, HOST, "gpus").records == spine.RECORDS
 
 
 def test_damaged_documents_are_kept_on_each_kind_of_database(place: Place) -> None:
@@ -98,7 +98,7 @@ def test_damaged_documents_are_kept_on_each_kind_of_database(place: Place) -> No
 
     assert damaged_ones(place) == damaged
     others = {one: record for one, record in spine.RECORDS.items() if one != spine.GPU}
-    assert RecordStore(place.open(), HOST, "gpus").records == others
+    assert record_store(place.open(), HOST, "gpus").records == others
     [(difference, table)] = place.differences()
     assert (difference, table.name) == ("remove_table", "provider_documents")
 

@@ -232,12 +232,7 @@ class Memory(RecordStore):
 
     def __init__(self, fuse: Fuse) -> None:
         super().__init__(Context(), "host", "instance")
-        self._is_loaded = True
         self._fuse = fuse
-
-    @property
-    def records(self) -> dict[str, Record]:
-        return self._records
 
     def write(self, records: Mapping[str, Record | None], **rows: Any) -> None:
         rows.pop("reports_service", None)
