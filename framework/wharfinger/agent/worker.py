@@ -4,7 +4,7 @@ The code does not depend on whether it runs in a thread of the agent or in a sep
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from threading import Event
 from typing import Final, Protocol
@@ -119,11 +119,11 @@ class Worker:
 
         Return whether it was completed, and each dependency answered.
         """
-        run = {
+        runs: dict[CycleType, Callable[..., CycleResult]] = {
             CycleType.FULL: cycle.sync,
             CycleType.DRIFT: cycle.drift,
             CycleType.POLL: cycle.poll,
-        }[kind]
+        }
         steps: list[Step] = []
 
         def note(step: Step) -> None:
@@ -135,7 +135,7 @@ class Worker:
         result = None
         error: BaseException | None = None
         try:
-            result = run(on_step=note)
+            result = runs[kind](on_step=note)
         except BaseException as raised:
             # The next cycle may succeed.
             error = raised

@@ -61,11 +61,10 @@ class ProviderAdopt(ObjectCommand):
             policy=RemovalPolicy(delay=instance.section.removal_delay),
             down_time=down_time,
         ) as cycle:
-            run = self._show if parsed_args.dry_run else self._adopt
-            return run(cycle, uuids)
+            return self._show(cycle) if parsed_args.dry_run else self._adopt(cycle)
 
-    def _show(self, cycle: "Reconciler", uuids: frozenset[str]) -> int:
-        plan, takeovers = cycle.plan_adoption(uuids)
+    def _show(self, cycle: "Reconciler") -> int:
+        plan, takeovers = cycle.plan_adoption()
         self._print(plan)
         for row in takeovers:
             self._console.print(
@@ -77,8 +76,8 @@ class ProviderAdopt(ObjectCommand):
         self._print_count(cycle, count, "to be written")
         return DIFFERENCE if count or takeovers else DONE
 
-    def _adopt(self, cycle: "Reconciler", uuids: frozenset[str]) -> int:
-        outcome = cycle.adopt(uuids, on_plan=self._print)
+    def _adopt(self, cycle: "Reconciler") -> int:
+        outcome = cycle.adopt(on_plan=self._print)
         self._print_count(cycle, len(outcome.steps), "written")
         for problem in outcome.problems:
             self.app.LOG.error("%s", problem)

@@ -45,11 +45,7 @@ from wharfinger.placement.tree_reader import PlacementReader
 from wharfinger.providers import compute_status, fights
 from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.plan import (
-    Plan,
-    Step,
-    UpdateProvider,
-)
+from wharfinger.providers.plan import Plan, Step, UpdateProvider
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import adoption_plan, driver_calls, kernel_uptime
 from wharfinger.reconcile.apply import BATCH, Writer, boottime
@@ -196,6 +192,7 @@ class Reconciler:
     def sync(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
         """Run a full cycle: publish all nodes that the driver lists."""
         state = self._state()
+        state = replace(state, snapshot_reservations=self._reservations)
         try:
             if self._mark is None:
                 self._mark = self._changes()[1]  # from here on, polls miss no change
@@ -204,18 +201,12 @@ class Reconciler:
             for problem in self._disable(state, on_step):
                 LOG.warning("%s", problem)
             raise
-        known = self._reservations
-
-        def observe(state: CycleState) -> CycleState:
-            state = replace(_with_nodes(state, nodes), snapshot_reservations=known)
-            return self._observer.listing(state)
-
-        result = self._run(observe, state, nodes, on_plan, on_step)
+        result = self._run(self._observer.listing, state, nodes, on_step=on_step, on_plan=on_plan)
         self._unfinished = frozenset()
         return result.with_problems(self._keep_rows(nodes, is_listing=True))
 
     @same_request()
-    def drift(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
+    def drift(self, on_step: OnStep = _ignore) -> CycleResult:
         """Run a drift cycle: repair what other programs have changed, and save the usage of nodes.
 
         It also publishes the nodes that polls could not write. It does not ask the driver for a new
@@ -224,15 +215,12 @@ class Reconciler:
         """
         before = self._nodes
         if before is None:
-            return self.sync(on_plan, on_step)
+            return self.sync(on_step=on_step)
         state = self._state()
         self._unfinished |= self._names_of(before, self._repaired_records)
         nodes, changed = self._describe(before, self._unfinished)
-
-        def observe(state: CycleState) -> CycleState:
-            return self._observe_changes(_with_nodes(state, nodes), changed)
-
-        result = self._run(observe, state, nodes, on_plan, on_step)
+        observe = partial(self._observe_changes, changed=changed)
+        result = self._run(observe, state, nodes, on_step=on_step)
         result = result.with_problems(self._keep_rows(nodes))
         if not result.problems:
             self._unfinished = frozenset()
@@ -240,7 +228,7 @@ class Reconciler:
         return result
 
     @same_request()
-    def poll(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
+    def poll(self, on_step: OnStep = _ignore) -> CycleResult:
         """Run a poll: publish nodes that the change feed names, or that consumers have released.
 
         Without such nodes, the poll reads neither Placement nor the database. A driver without a
@@ -249,25 +237,23 @@ class Reconciler:
         """
         before = self._nodes
         if before is None:
-            return self.sync(on_plan, on_step)
+            return self.sync(on_step=on_step)
         names, mark = self._changes(self._mark)
         wanted = self._released.union(names)
         if not wanted:
             self._mark = mark
             return CycleResult()
-        known = self._reservations
-        state = replace(self._state(), snapshot_reservations=known)
+        state = self._state(snapshot_reservations=self._reservations)
         nodes, changed = self._describe(before, wanted)
 
         def observe(state: CycleState) -> CycleState:
-            state = replace(_with_nodes(state, nodes), snapshot_reservations=known)
             found = None
             if state.attempt == 0:
                 published = changed.with_published_uuids(state.records)
                 found = self._observer.remembered(state, published)
             return found or self._observe_changes(state, changed)
 
-        result = self._run(observe, state, nodes, on_plan, on_step)
+        result = self._run(observe, state, nodes, on_step=on_step)
         result = result.with_problems(self._keep_rows(changed))
         if not any(map(self._may_pass, result.problems)):
             self._mark = mark  # with the old mark, the feed would name these nodes again
@@ -277,35 +263,30 @@ class Reconciler:
         return result
 
     @same_request()
-    def plan_adoption(self, uuids: frozenset[str]) -> tuple[Plan, tuple[ComputeNode, ...]]:
+    def plan_adoption(self) -> tuple[Plan, tuple[ComputeNode, ...]]:
         """Return the plan of ``adopt``, and the nodes that it takes over first; write nothing.
 
         Raises AdoptionRefused if one of the providers cannot be adopted.
         """
-        state, plan = adoption_plan.only(*self._dry_run(), uuids, self.instance)
+        state, plan = adoption_plan.only(*self._dry_run(), self._publisher)
         return plan, state.takeovers
 
     @same_request()
-    def adopt(
-        self, uuids: frozenset[str], on_plan: OnPlan = _ignore, on_step: OnStep = _ignore
-    ) -> CycleResult:
-        """Adopt the providers with these uuids, all or none, and write nothing else.
+    def adopt(self, on_plan: OnPlan = _ignore) -> CycleResult:
+        """Adopt the providers in ``Publisher.adopts``, all or none, and write nothing else.
 
-        ``Publisher.adopts`` has to contain the uuids. Raises AdoptionRefused if one of the
-        providers cannot be adopted.
+        Raises AdoptionRefused if one of the providers cannot be adopted.
         """
         state = self._state()
         nodes = driver_calls.list_nodes(self._driver, self._read_uptime)
-
-        def observe(state: CycleState) -> CycleState:
-            return self._observer.listing(_with_nodes(state, nodes))
-
-        only = partial(adoption_plan.only, uuids=uuids, instance=self.instance)
-        return self._run(observe, state, nodes, on_plan, on_step, restrict=only)
+        only = partial(adoption_plan.only, publisher=self._publisher)
+        return self._run(self._observer.listing, state, nodes, on_plan=on_plan, restrict=only)
 
     # Stages.
 
-    def _state(self) -> CycleState:
+    def _state(
+        self, attempt: int = 0, snapshot_reservations: Set[tuple[str, int]] = frozenset()
+    ) -> CycleState:
         """Return a state with the database rows that a cycle needs, read in one transaction."""
         read_at = boottime()
         rows = HostState.get(
@@ -325,10 +306,9 @@ class Reconciler:
             (one.uuid, one.revision) for one in readable(rows.reservations)
         )
         return CycleState(
+            attempt=attempt,
             read_at=read_at,
-            now=0.0,
-            nodes=NodeList(),
-            every_node=NodeList(),
+            snapshot_reservations=snapshot_reservations,
             rows=rows,
             records=dict(self.store.records),
             reservations=by_provider(rows.reservations),
@@ -400,9 +380,9 @@ class Reconciler:
         observe: _Observe,
         state: CycleState,
         nodes: NodeList,
-        on_plan: OnPlan,
-        on_step: OnStep,
         *,
+        on_step: OnStep = _ignore,
+        on_plan: OnPlan = _ignore,
         restrict: Callable[[CycleState, Plan], tuple[CycleState, Plan]] | None = None,
     ) -> CycleResult:
         """Plan and apply; repeat both, up to a limit, for trees that could not be written.
@@ -419,7 +399,7 @@ class Reconciler:
             on_step(step)
 
         def observed() -> CycleState:
-            found = observe(state)
+            found = observe(_with_nodes(state, nodes))
             return found if attempts.remaining is None else self._remaining(found, attempts)
 
         for number in range(_ATTEMPTS):
@@ -429,7 +409,7 @@ class Reconciler:
                     break
                 if attempts.is_blocked:
                     nap.sleep(random.uniform(0, min(2 ** (number - 1), _LONGEST_WAIT)))
-                state = replace(self._state(), attempt=number)
+                state = self._state(number, state.snapshot_reservations)
             try:
                 state = self._inherited(state, nodes)
                 planned, plan = self._planned(self._prepared(observed), questions)
@@ -632,8 +612,7 @@ class Reconciler:
             return state
         failed = self._takeovers.inherit(roots)
         return replace(
-            self._state(),
-            attempt=state.attempt,
+            self._state(state.attempt, state.snapshot_reservations),
             blocked=frozenset(failed),
             problems=tuple(failed.values()),
         )

@@ -33,10 +33,10 @@ class CycleState:
     #: The time of the database read, in seconds of CLOCK_BOOTTIME.
     read_at: float = 0.0
     #: The time of the observation, in seconds since the epoch.
-    now: float
+    now: float = 0.0
     #: The nodes to ask the driver about, and all nodes that it listed.
-    nodes: NodeList
-    every_node: NodeList
+    nodes: NodeList = field(default_factory=NodeList)
+    every_node: NodeList = field(default_factory=NodeList)
     rows: HostState
     #: The records of this driver instance.
     records: Mapping[str, Record]

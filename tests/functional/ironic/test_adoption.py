@@ -84,7 +84,7 @@ class Metal(Publishing):
         then = self.publisher
         if way == "command":
             self.publisher = type(then)(then.instance, then.owner, adopts=frozenset([self.node]))
-            outcome = self.restarted().adopt(frozenset([self.node]))
+            outcome = self.restarted().adopt()
         else:
             self.publisher = type(then)(then.instance, then.owner, adopts_matching=True)
             outcome = self.restarted().sync()
