@@ -5,7 +5,7 @@ A well-formed listing may be incomplete: a proxy, a filter or a limit may hide n
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,9 +13,8 @@ from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import PartialListing, WharfingerError
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Provider
-from wharfinger.providers.provider_record import Record
+from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.driver_calls import guarded_bool
-from wharfinger.reconcile.node_list import NodeList
 
 _STILL_THERE: Final = (
     "kept: the driver's list lacks this provider, but when asked for it alone, the driver has it"
@@ -36,13 +35,10 @@ class Availability:
 
     driver: ComputeDriver
     client: PlacementClient
-    nodes: NodeList
-    #: The providers in Placement, and our records of them, by uuid.
-    live: Mapping[str, Provider]
-    records: Mapping[str, Record]
+    state: CycleState
     #: Answers in earlier attempts of the cycle. No question is asked twice.
-    answers: dict[str, bool | WharfingerError] = field(kw_only=True)
-    clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
+    answers: dict[str, bool | WharfingerError]
+    clock: Callable[[], float] = time.monotonic
     _still_there: set[str] = field(default_factory=set, init=False)
 
     @property
@@ -64,19 +60,18 @@ class Availability:
     def keep(self, uuids: Iterable[str]) -> dict[str, str]:
         """Ask about these providers; return the reasons to keep some of them, by uuid.
 
-        A provider is kept if the driver still has it, or does not answer. All providers have to be
-        in ``live``. The order is random: so questions that time out do not prevent the same other
-        questions in each cycle.
+        A provider is kept if the driver still has it, or does not answer. The order is random: so
+        questions that time out do not prevent the same other questions in each cycle.
         """
         reasons: dict[str, str] = {}
-        listed, due = self.nodes.listed, sorted(uuids)
+        listed, due = self.state.every_node.listed, sorted(uuids)
         end = self.clock() + _PATIENCE
         for uuid in random.sample(due, len(due)):
             if self.clock() >= end:
                 reasons[uuid] = _NOT_ASKED
                 continue
             try:
-                name = self._name_if_available(self.live[uuid], listed)
+                name = self._name_if_available(self.state.live[uuid], listed)
             except WharfingerError as error:
                 reasons[uuid] = f"kept: the driver did not answer whether it is gone: {error}"
                 continue
@@ -97,7 +92,7 @@ class Availability:
             node = self._node_name(root)
             if (
                 node is not None
-                and node not in self.nodes.roots
+                and node not in self.state.every_node.roots
                 and self._ask(f"node_is_available({node})", lambda: driver.node_is_available(node))
             ):
                 return node
@@ -110,8 +105,8 @@ class Availability:
 
     def _node_name(self, root_uuid: str) -> str | None:
         """Return the driver's name of the node with this root; ask Placement if we have no name."""
-        record = self.records.get(root_uuid)
-        known = (record.applied if record else None) or self.live.get(root_uuid)
+        record = self.state.records.get(root_uuid)
+        known = (record.applied if record else None) or self.state.live.get(root_uuid)
         if known is not None:
             return known.name
         return next((one.name for one in self.client.list_providers(uuid=root_uuid)), None)

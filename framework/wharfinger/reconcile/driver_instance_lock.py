@@ -32,13 +32,17 @@ def exclusive(directory: Path, instance: str) -> Iterator[None]:
     try:
         private_files.make_directory(directory)
         descriptor = private_files.open_file(path)
+        try:
+            _take(descriptor, path, instance)
+        except BaseException:
+            os.close(descriptor)
+            raise
     except OSError as error:
-        raise _unusable(path, error) from error
-    try:
-        _take(descriptor, path, instance)
-    except BaseException:
-        os.close(descriptor)
-        raise
+        raise StateError(
+            path=str(path),
+            problem=f"{error}.",
+            remedy="Run as the user that owns the state directory, and check its free space.",
+        ) from error
     _held.add(descriptor)
     try:
         yield
@@ -62,7 +66,7 @@ os.register_at_fork(after_in_child=_close_in_fork)
 
 
 def _take(descriptor: int, path: Path, instance: str) -> None:
-    """Lock the file, and write the id of this process into it; raise StateError on failure."""
+    """Lock the file, and write the id of this process into it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -71,8 +75,6 @@ def _take(descriptor: int, path: Path, instance: str) -> None:
             problem=f"{_holder(descriptor)} is at work on driver instance {instance}.",
             remedy="Wait until that process has finished, or stop it.",
         ) from None
-    except OSError as error:
-        raise _unusable(path, error) from error
     if not _NUMBER.match(os.pread(descriptor, _ENOUGH, 0)):
         raise StateError(
             path=str(path),
@@ -80,22 +82,11 @@ def _take(descriptor: int, path: Path, instance: str) -> None:
             "contains something other than a process id.",
             remedy="Move the file away.",
         )
-    try:
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-    except OSError as error:
-        raise _unusable(path, error) from error
+    os.truncate(descriptor, 0)
+    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
 
 
 def _holder(descriptor: int) -> str:
     number = os.pread(descriptor, _ENOUGH, 0)
     is_number = number and _NUMBER.match(number)
     return f"process {number.decode()}" if is_number else "another process"
-
-
-def _unusable(path: Path, error: OSError) -> StateError:
-    return StateError(
-        path=str(path),
-        problem=f"{error}.",
-        remedy="Run as the user that owns the state directory, and check its free space.",
-    )

@@ -100,14 +100,7 @@ class LookUp:
         if not self._policy.allows(len(gone), ours):
             refused = MassRemoval(instance=self._publisher.instance, count=len(gone), total=ours)
             return replace(state, withheld=True, other_problems=(*state.other_problems, refused))
-        asked = Availability(
-            self._driver,
-            self._client,
-            state.every_node,
-            state.live,
-            state.records,
-            answers=questions,
-        )
+        asked = Availability(self._driver, self._client, state, questions)
         kept = asked.keep(gone)
         return replace(state, kept=kept, other_problems=(*state.other_problems, *asked.problems))
 

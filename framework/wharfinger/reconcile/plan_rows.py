@@ -20,7 +20,10 @@ def tree_writes(
     """
     trees = {tree.root_uuid: tree for tree in plan.trees if tree.steps or tree.records}
     phases = phases_by_tree(state, plan.trees)
-    lost = lost_by_tree(state, plan.trees)
+    root_of = _root_finder(state, plan.trees)
+    lost: dict[str, list[Reservation]] = {}
+    for one in state.lost:  # these are stored even if the tree cannot be written now
+        lost.setdefault(root_of(one.provider_uuid), []).append(one)
     new = {}
     for node in state.new_nodes:
         tree = trees.get(node.uuid)
@@ -93,35 +96,23 @@ def phases_by_tree(state: CycleState, trees: Iterable[TreePlan]) -> dict[str, Ph
     has a problem.
     """
     plans = {tree.root_uuid: tree for tree in trees}
-    place = _places(plans.values())
+    root_of = _root_finder(state, plans.values())
     found: dict[str, Phases] = {}
     for one, phase in state.phases:
-        uuid = one.provider_uuid
-        live = state.live.get(uuid)
-        root = place.get(uuid, live.root_uuid if live else uuid)
-        wanted = state.desired.get(uuid)
+        root = root_of(one.provider_uuid)
+        live, wanted = state.live.get(one.provider_uuid), state.desired.get(one.provider_uuid)
         roots = {root, live and live.root_uuid, wanted and wanted.provider.root_uuid}
         if state.blocked.isdisjoint(roots) and not (root in plans and plans[root].problems):
             found[root] = (*found.get(root, ()), (one, phase))
     return found
 
 
-def lost_by_tree(
-    state: CycleState, trees: Iterable[TreePlan]
-) -> dict[str, tuple[Reservation, ...]]:
-    """Return the new reservations for lost allocations, by root uuid.
+def _root_finder(state: CycleState, trees: Iterable[TreePlan]) -> Callable[[str], str]:
+    """Return a function from a provider's uuid to the root of the tree in which it is planned."""
+    planned = {uuid: tree.root_uuid for tree in trees for uuid in tree.records}
 
-    These are stored even if the tree cannot be written now.
-    """
-    place = _places(trees) if state.lost else {}
-    found: dict[str, tuple[Reservation, ...]] = {}
-    for one in state.lost:
-        live = state.live.get(one.provider_uuid)
-        root = place.get(one.provider_uuid, live.root_uuid if live else one.provider_uuid)
-        found[root] = (*found.get(root, ()), one)
-    return found
+    def root_of(uuid: str) -> str:
+        live = state.live.get(uuid)
+        return planned.get(uuid, live.root_uuid if live else uuid)
 
-
-def _places(trees: Iterable[TreePlan]) -> dict[str, str]:
-    """Return the root uuid of the tree in which each provider is planned, by provider uuid."""
-    return {uuid: tree.root_uuid for tree in trees for uuid in tree.records}
+    return root_of

@@ -67,10 +67,8 @@ def questions(
     return Availability(
         driver,
         cast(PlacementClient, RootOfAnotherOwner()),
-        state.every_node,
-        state.live,
-        state.records,
-        answers={} if answers is None else answers,
+        state,
+        {} if answers is None else answers,
         clock=lambda: driver.seconds,
     )
 
