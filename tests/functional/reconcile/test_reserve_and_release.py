@@ -754,8 +754,7 @@ def test_reservations_of_threads_processes_and_cycles_at_once_are_right_after_on
             driver.says(
                 "cn", "gpu", *choose.sample(["cleaning", "maintenance"], choose.randint(0, 2))
             )
-            cycle = choose.choice([publishing.cycle.sync, publishing.cycle.drift])
-            cycle()
+            getattr(publishing.cycle, choose.choice(["sync", "drift"]))()
         for future in futures:
             future.result()
     for process in processes:

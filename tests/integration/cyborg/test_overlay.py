@@ -471,7 +471,7 @@ def test_continuous_reports_of_cyborg_and_our_writes_do_not_undo_each_other(
     with reporting(cyborg), harness.watching() as writes:
         for _ in range(12):
             change_something(cyborg, chance, buses)
-            chance.choice([cards.cycle.poll, cards.cycle.drift, cards.cycle.sync])()
+            getattr(cards.cycle, chance.choice(["poll", "drift", "sync"]))()
     assert writes
     assert [write.harm for write in writes if write.harm] == []
     # If we write between Cyborg's read and write, its write fails, but it counts as done. So only
