@@ -107,7 +107,9 @@ def _start_harness(
         harness = guarded(kind(own, placement), calls)
     except Exception as error:
         name = f"{kind.__module__}:{kind.__qualname__}"
-        raise NotShown(f"the harness {name}: {type(error).__name__}: {error}") from error
+        raise NotShown(
+            f"the harness {name} cannot be created: {type(error).__name__}: {error}"
+        ) from error
     calls.after_harness("__init__")
     stack.callback(harness.stop)
     harness.start()
@@ -122,11 +124,13 @@ def find_harness(driver: str) -> Any:
     found = [*entry_points(group=HARNESSES, name=driver)]
     if len(found) > 1:
         named = ", ".join(sorted(one.value for one in found))
-        raise NotShown(f"there are several harnesses of {driver}: {named}")
+        raise NotShown(f"several harnesses of {driver} are installed, not one: {named}")
     try:
         return found[0].load() if found else None
     except Exception as error:
-        raise NotShown(f"the harness {found[0].value}: {type(error).__name__}: {error}") from error
+        raise NotShown(
+            f"the harness {found[0].value} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _check_configuration(subject: Subject) -> None:

@@ -251,7 +251,9 @@ def cleans(subject: Subject) -> None:
     """Raise Violation if ``is_clean`` returns True for a busy thing or for an unknown provider."""
     harness = subject.harness
     if not harness.busy.supported:
-        raise NotShown("the driver declares cleaning, but the harness cannot make a thing busy")
+        raise NotShown(
+            "the driver supports cleans_after_release, but the harness says that nothing is busy"
+        )
     since = datetime.now(UTC)
     thing = harness.things()[0]
     harness.make_busy(thing)
