@@ -34,7 +34,7 @@ class _DeviceCommand(ObjectCommand):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("provider", metavar="PROVIDER", help="its name or uuid")
+        parser.add_argument("provider", metavar="PROVIDER", help="the provider, by name or uuid")
         return parser
 
     @contextmanager

@@ -40,13 +40,15 @@ class FlavorCreate(ObjectShow):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("name", metavar="NAME", type=_name, help="its unique name")
+        parser.add_argument(
+            "name", metavar="NAME", type=_name, help="the unique name of the flavor"
+        )
         parser.add_argument(
             "--id",
             metavar="ID",
             type=_id,
             default=_AUTO,
-            help="its unique id; default: auto, which creates a uuid",
+            help="the unique id of the flavor; default: auto, which creates a uuid",
         )
         parser.add_argument(
             "--vcpus", metavar="N", type=number(1), default=1, help="CPUs; default: 1"
@@ -72,17 +74,20 @@ class FlavorCreate(ObjectShow):
             metavar="FACTOR",
             type=_factor,
             default=1.0,
-            help="its factor of the network bandwidth; default: 1.0",
+            help="the factor for the network bandwidth of instances; default: 1.0",
         )
         access = parser.add_mutually_exclusive_group()
         access.add_argument(
             "--public",
             action="store_true",
             default=True,
-            help="all projects may use it; the default",
+            help="all projects may use the flavor; the default",
         )
         access.add_argument(
-            "--private", dest="public", action="store_false", help="not all projects may use it"
+            "--private",
+            dest="public",
+            action="store_false",
+            help="not all projects may use the flavor",
         )
         parser.add_argument("--description", metavar="TEXT", type=text(65535), help="a description")
         parser.add_argument(
@@ -158,7 +163,9 @@ class FlavorShow(ObjectShow):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("flavor", metavar="FLAVOR", type=text(), help="its id or name")
+        parser.add_argument(
+            "flavor", metavar="FLAVOR", type=text(), help="the flavor, by id or name"
+        )
         parser.add_argument(
             "--for",
             dest="program",
@@ -200,7 +207,7 @@ class FlavorDelete(ObjectCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "flavors", metavar="FLAVOR", type=text(), nargs="+", help="its id or name"
+            "flavors", metavar="FLAVOR", type=text(), nargs="+", help="a flavor, by id or name"
         )
         return parser
 

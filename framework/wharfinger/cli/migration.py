@@ -82,7 +82,7 @@ class MigrationShow(ObjectShow):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("migration", metavar="UUID", type=uuid, help="its uuid")
+        parser.add_argument("migration", metavar="UUID", type=uuid, help="the uuid of the move")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

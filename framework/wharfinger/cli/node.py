@@ -74,7 +74,7 @@ class NodeShow(ObjectShow):
             "node",
             metavar="NODE",
             type=text(),
-            help="its uuid, or its name if only one node has it",
+            help="the node: its uuid, or its name if only one node has it",
         )
         return parser
 

@@ -94,7 +94,7 @@ class ProviderShow(WharfingerCommand, ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("provider", metavar="PROVIDER", help="its name or uuid")
+        parser.add_argument("provider", metavar="PROVIDER", help="the provider, by name or uuid")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

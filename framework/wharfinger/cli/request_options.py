@@ -58,7 +58,8 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="TRAITS",
         type=required,
         action=_OfGroup,
-        help="traits that its provider must have; the providers of the group without a suffix "
+        help="traits that the group's provider must have; the providers of the group without a "
+        "suffix "
         f"must have them together: {SYNTAX}",
     )
     add(
@@ -67,14 +68,14 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="TRAIT",
         type=forbidden,
         action=_OfGroup,
-        help=f"a trait that its providers must not have ({_REPEATABLE})",
+        help=f"a trait that the group's providers must not have ({_REPEATABLE})",
     )
     add(
         "--member-of",
         metavar="AGG[,AGG]",
         type=_aggregates,
         action=_OfGroup,
-        help="its providers must be in one of these aggregates, by uuid "
+        help="the group's providers must be in one of these aggregates, by uuid "
         f"({_REPEATABLE}; all conditions apply)",
     )
     add(
@@ -82,21 +83,21 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="AGG[,AGG]",
         type=_aggregates,
         action=_OfGroup,
-        help=f"its providers must not be in any of these aggregates ({_REPEATABLE})",
+        help=f"the group's providers must not be in any of these aggregates ({_REPEATABLE})",
     )
     add(
         "--in-tree",
         metavar="PROVIDER",
         type=text(),
         action=_Once,
-        help="its providers must be in the tree of this provider, by name or uuid",
+        help="the group's providers must be in the tree of this provider, by name or uuid",
     )
     add(
         "--owner",
         metavar=f"TRAIT|{_NO_OWNER}",
         type=_owner,
         action=_Once,
-        help="the owner of the requested resources; none: providers without an owner trait, as for "
+        help="the owner of the group's resources; none: providers without an owner trait, as for "
         "network ports. Default: the owner trait in --required, or else OWNER_NOVA",
     )
 

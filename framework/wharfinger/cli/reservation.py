@@ -198,7 +198,7 @@ class ProviderRelease(ObjectCommand):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("provider", metavar="PROVIDER", help="its name or uuid")
+        parser.add_argument("provider", metavar="PROVIDER", help="the provider, by name or uuid")
         which_one = parser.add_mutually_exclusive_group()
         _takes_holder(which_one)
         which_one.add_argument(
@@ -278,7 +278,7 @@ def _down_time(command: ObjectCommand) -> timedelta:
 
 
 def _takes_provider(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("provider", metavar="PROVIDER", help="its name or uuid")
+    parser.add_argument("provider", metavar="PROVIDER", help="the provider, by name or uuid")
     _takes_holder(parser)
     return parser
 

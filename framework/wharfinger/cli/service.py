@@ -103,7 +103,10 @@ class ServiceDisable(ObjectCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = _takes_service(super().get_parser(prog_name))
         parser.add_argument(
-            "--reason", metavar="TEXT", type=text(), help="the reason; default: none"
+            "--reason",
+            metavar="TEXT",
+            type=text(),
+            help="why the service is disabled; default: no reason",
         )
         return parser
 
@@ -134,7 +137,9 @@ class ServiceDelete(ObjectCommand):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = _takes_service(super().get_parser(prog_name))
-        parser.add_argument("--force", action="store_true", help="delete it even if it is up")
+        parser.add_argument(
+            "--force", action="store_true", help="delete the service even if it is up"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -156,7 +161,7 @@ def _takes_service(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "service",
         metavar="SERVICE",
         type=text(511),
-        help="its uuid, or HOST or HOST/BINARY if only one service has it",
+        help="the service: its uuid, or HOST or HOST/BINARY if only one service has it",
     )
     return parser
 
