@@ -305,7 +305,7 @@ class ChildReplaced(WharfingerError):
         "provider {provider} ({uuid}) was fully reserved: the driver has given it a new uuid, and "
         "the former provider {former} is reserved. Both may be the same device, so inspect the "
         "device. If it may be used, end the former reservation: {commands}. The next cycle then "
-        "releases the new provider. To keep it reserved instead, first run "
+        "releases the new provider. To keep the new provider reserved instead, first run "
         "`wharfinger provider reserve {uuid} --reason TEXT`."
     )
     provider: str
@@ -532,7 +532,8 @@ class ClaimedAnew(AllocationRefused):
 
     template = (
         "instance {instance}: nothing was changed, since another process has released the instance "
-        "and claimed it again. Check its state, and repeat the command."
+        "and claimed it again. Check it (`wharfinger instance show {instance}`), then repeat the "
+        "command."
     )
 
 

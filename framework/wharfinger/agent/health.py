@@ -244,8 +244,8 @@ def _age(
 ) -> _Age:
     """Return the result for a cycle that was completed ``age`` seconds ago.
 
-    A stale one is WARN for ``allowance`` seconds, in which a cycle in progress may complete, and
-    then FAIL.
+    It is stale after STALE_INTERVALS: WARN for ``allowance`` more seconds, in which a cycle in
+    progress may complete, then FAIL. Before, it is WARN if the last cycle failed, else PASS.
     """
     stale = STALE_INTERVALS * interval
     verdict, output = Verdict.PASS, ""

@@ -244,7 +244,7 @@ class _Exchange(BaseHTTPRequestHandler):
         self._send(code, *content)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer with an error as JSON."""
+        """Answer with an error as JSON; the error is 405 for methods other than GET."""
         allow = {}
         # The library treats a first line that it cannot parse as HTTP/0.9, which has no headers.
         self.request_version = self.protocol_version

@@ -27,14 +27,18 @@ class ProviderAdopt(ObjectCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "providers", metavar="UUID", nargs="+", type=uuid, help="a provider to adopt"
+            "providers",
+            metavar="UUID",
+            nargs="+",
+            type=uuid,
+            help="the uuid of a provider to adopt",
         )
         parser.add_argument(
             "--instance",
             metavar="NAME",
             type=text(64),
             required=True,
-            help="the driver instance that will publish them",
+            help="the driver instance that will publish the providers",
         )
         parser.add_argument(
             "--dry-run",

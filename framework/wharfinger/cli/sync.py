@@ -185,7 +185,7 @@ class Sync(ObjectCommand):
             return CycleResult(steps=tuple(taken), problems=(error,))
         except Exception as error:
             # An unexpected error of one instance must not stop the others.
-            self.app.LOG.debug("driver instance %s", name, exc_info=True)
+            self.app.LOG.debug("unexpected error of driver instance %s", name, exc_info=True)
             reason = f"{type(error).__name__}: {error}. This is a bug; --debug shows the traceback."
             return CycleResult(steps=tuple(taken), problems=(CommandFailed(reason=reason),))
 

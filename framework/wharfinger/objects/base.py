@@ -274,7 +274,7 @@ class WharfingerObject:
         if convert(target) > convert(self.VERSION):
             raise InvalidObject(
                 subject=f"{self.obj_name()} {self.VERSION}",
-                problem=f"it cannot be sent as version {target}, which is later.",
+                problem=f"it cannot be sent as version {target}, which is later than its own.",
                 remedy="Request the object's own version, or an earlier one.",
             )
         data = {

@@ -88,7 +88,7 @@ class CandidateSearch:
     def _ask(self, request: ResourceRequest) -> tuple[ResourceRequest, AllocationCandidates]:
         """Send the request with the conditions of all filters; return that request and its answer.
 
-        If Placement refuses it, clear the caches of the filters and try once more.
+        If Placement answers 400, clear the caches of the filters and try once more.
         """
         try:
             return self._send(request)

@@ -124,7 +124,7 @@ def _distance(one: Miss) -> tuple[int, bool, int, float, str, str]:
 
 
 def _holdings(misses: Iterable[Miss]) -> Iterator[Holding]:
-    """Yield the reasons of reservations; a reason that excludes more providers comes first."""
+    """Yield, by reason, how many providers reservations exclude; the largest number first."""
     counts: Counter[str] = Counter()
     first: dict[str, Reserved] = {}
     for one in misses:
