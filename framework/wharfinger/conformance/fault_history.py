@@ -332,8 +332,8 @@ class History:
         """Return whether a call has met the fault of the case since ``expect``."""
         return len(self._subject.harness.calls) > case.at
 
-    def meet(self, case: Case) -> None:
-        """Release the call of a case if it hangs; to be called when it has met the fault."""
+    def after_met(self, case: Case) -> None:
+        """Release a hanging call. Called when a call has met the fault of the case."""
         if case.fault is Fault.HANG:
             self._subject.harness.expect()
 
@@ -369,7 +369,7 @@ class History:
             if end is None and self.is_met(case):
                 self.met.append(case)
                 end = time.monotonic() + _END
-                self.meet(case)
+                self.after_met(case)
                 if case.fault is Fault.LATE:
                     self._late = case
                     end = time.monotonic() + harness.patience

@@ -100,12 +100,12 @@ class Breaking:
         with self._subject.publishing() as publishing:
             old = publishing.settle()
             at = 0
-            while self._goes_away(publishing, at, old):
+            while self._lose_backend(publishing, at, old):
                 at += 1
         if not at:
             raise NotShown("the harness counts no calls in a cycle")
 
-    def _goes_away(self, publishing: Publishing, at: int, old: Contents) -> bool:
+    def _lose_backend(self, publishing: Publishing, at: int, old: Contents) -> bool:
         """Run a cycle that loses the backend at the call ``at``; see ``lasting``.
 
         Return whether the cycle makes that call.

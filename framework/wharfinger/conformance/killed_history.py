@@ -69,10 +69,10 @@ class KilledHistory(History):
             return self.elsewhere.died > self._died_before
         return super().is_met(case)
 
-    def meet(self, case: Case) -> None:
+    def after_met(self, case: Case) -> None:
         """Kill the process, then release the call that hangs in the harness."""
         self.elsewhere.kill()
-        super().meet(case)
+        super().after_met(case)
 
 
 def try_kills(subject: Subject, *, seconds: float) -> str:

@@ -64,7 +64,7 @@ def _answer_all(start: Any, directory: Path) -> None:
                 return
             rule = rules[question["check"]]
             try:
-                result = examination.look(rule)
+                result = examination.check(rule)
             except KeyboardInterrupt:  # the driver raised it: Ctrl+C does not reach this process
                 result = Result(rule, Status.FAILED, "KeyboardInterrupt", "no error")
             _tell(

@@ -91,9 +91,9 @@ class Examination:
         self._known: Final = dict(known or {})
         self.results: Final[dict[str, Result]] = {}
 
-    def look(self, rule: Rule) -> Result:
+    def check(self, rule: Rule) -> Result:
         """Check a rule if it applies to this driver; keep and return the result."""
-        result = judged(self._look(rule), self._known)
+        result = judged(self._check(rule), self._known)
         self.results[rule.id] = result
         if result.is_broken:
             self.broken.add(rule.id)
@@ -104,11 +104,11 @@ class Examination:
         """The ids of the rules that the driver is known to break."""
         return self._subject.broken
 
-    def look_at(self, rules: Iterable[Rule]) -> list[Result]:
+    def check_all(self, rules: Iterable[Rule]) -> list[Result]:
         """Check several rules one after the other; return the results."""
-        return [self.look(rule) for rule in rules]
+        return [self.check(rule) for rule in rules]
 
-    def _look(self, rule: Rule) -> Result:
+    def _check(self, rule: Rule) -> Result:
         why_not = self._keeps_from(rule)
         if why_not is not None:
             return why_not

@@ -26,7 +26,7 @@ _TIMEOUT: Final = 120.0
 _ENDED: Final = 17
 
 
-def said_elsewhere(
+def described_elsewhere(
     files: Sequence[Path], instance: str, live: Contents, *, hash_seed: int
 ) -> dict[str, Any]:
     """Return the data of each described provider by name, from a process with this hash seed.

@@ -15,7 +15,7 @@ def examined(name: str, rule: str, examiner: Examiner) -> Result:
     directory.mkdir()
     harness = TagsHarness(directory, examiner.placement)
     with examiner.examining(name, harness) as examination:
-        return examination.look(RULES[rule])
+        return examination.check(RULES[rule])
 
 
 @pytest.mark.drawn(1)

@@ -154,7 +154,7 @@ def examined(
 ) -> dict[str, Result]:
     name = NAMES.get(kind, kind.__qualname__)
     with examiner.examining(name, examiner.harness(kind), examples=examples) as examination:
-        return {one.rule.id: one for one in examination.look_at(rules)}
+        return {one.rule.id: one for one in examination.check_all(rules)}
 
 
 def told(result: Result) -> str:

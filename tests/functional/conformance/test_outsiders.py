@@ -66,7 +66,7 @@ def test_right_driver_breaks_no_rule(outsider: Outsider, examiner: Examiner, dra
     ids = draw([rule.id for rule in RULES if rule.id not in SLOW], 11) + draw(sorted(SLOW), 1)
 
     with examining(outsider, examiner.directory, examiner.placement) as examination:
-        results = examination.look_at([rule for rule in RULES if rule.id in ids])
+        results = examination.check_all([rule for rule in RULES if rule.id in ids])
 
     bad = {Status.FAILED, Status.NOT_RUN}
     musts = [one for one in results if one.rule.level is Level.MUST]
@@ -78,7 +78,7 @@ def test_right_driver_breaks_no_rule(outsider: Outsider, examiner: Examiner, dra
 @pytest.mark.drawn(0)
 def test_right_driver_with_two_thousand_nodes_breaks_no_rule(examiner: Examiner) -> None:
     with examining(MANY, examiner.directory, examiner.placement, examples=0) as examination:
-        results = examination.look_at(RULES)
+        results = examination.check_all(RULES)
 
     assert {one.rule.id: told(one) for one in results if one.status is Status.FAILED} == {}
     assert exit_code(judge(RULES, results)) is ExitCode.CONFORMS

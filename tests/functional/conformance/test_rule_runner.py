@@ -67,7 +67,7 @@ def said(result: Result) -> tuple[Status, str]:
 
 
 def test_rule_that_is_kept_passes_and_one_that_is_not_fails(examination: Examination) -> None:
-    results = examination.look_at([a_rule(), EXTENDED, a_rule("WHF-301", breaks)])
+    results = examination.check_all([a_rule(), EXTENDED, a_rule("WHF-301", breaks)])
 
     assert [one.status for one in results] == [Status.PASSED, Status.PASSED, Status.FAILED]
     assert (results[2].found, results[2].expected) == ("a tree of two", "a tree of one")
@@ -88,7 +88,7 @@ def test_rule_that_is_kept_passes_and_one_that_is_not_fails(examination: Examina
 def test_exception_of_a_driver_fails_the_rule_with_its_traceback(
     error: BaseException, found: str, examination: Examination
 ) -> None:
-    result = examination.look(a_rule(check=raises(error)))
+    result = examination.check(a_rule(check=raises(error)))
 
     assert result.status is Status.FAILED
     assert found in result.found
@@ -98,7 +98,7 @@ def test_exception_of_a_driver_fails_the_rule_with_its_traceback(
 
 def test_ctrl_c_fails_no_rule(examination: Examination) -> None:
     with pytest.raises(KeyboardInterrupt):
-        examination.look(a_rule(check=raises(KeyboardInterrupt())))
+        examination.check(a_rule(check=raises(KeyboardInterrupt())))
 
 
 # Rules that do not run, or have nothing to check.
@@ -111,7 +111,7 @@ def test_rules_that_depend_on_a_broken_rule_are_not_run(
     chain.append(a_rule("WHF-103", after=("WHF-102",)))
     monkeypatch.setattr("wharfinger.conformance.rules._REGISTRY", {rule.id: rule for rule in chain})
 
-    results = examination.look_at(chain)
+    results = examination.check_all(chain)
 
     assert [one.status for one in results] == [Status.FAILED, Status.NOT_RUN, Status.NOT_RUN]
     assert {one.found for one in results[1:]} == {"WHF-101 is not kept"}
@@ -128,7 +128,7 @@ def test_reshape_without_uses_of_the_harness_is_unproven(examiner: Examiner) -> 
     (rule,) = (one for one in all_rules() if one.id == "WHF-604")
     harness = SaysNoUses(examiner.directory, examiner.placement)
     with examiner.examining("devices", harness) as examination:
-        result = examination.look(rule)
+        result = examination.check(rule)
 
     assert result.status is Status.UNPROVEN
     assert "(uses)" in result.found
@@ -149,7 +149,7 @@ def test_rules_for_other_drivers_and_backends_are_exempt_and_say_why(examiner: E
         {"cleaning": True},
     ]
     with with_harness(NeverBusy, examiner) as examination:
-        results = examination.look_at(a_rule(check=breaks, **other) for other in others)
+        results = examination.check_all(a_rule(check=breaks, **other) for other in others)
 
     assert [*map(said, results)] == [
         (Status.EXEMPT, "nested_providers is not supported: a machine is one provider"),
@@ -160,7 +160,7 @@ def test_rules_for_other_drivers_and_backends_are_exempt_and_say_why(examiner: E
 
 
 def test_rule_that_finds_nothing_to_see_is_not_run(examination: Examination) -> None:
-    result = examination.look(a_rule(check=raises(NotShown("there is one thing alone"))))
+    result = examination.check(a_rule(check=raises(NotShown("there is one thing alone"))))
 
     assert said(result) == (Status.NOT_RUN, "there is one thing alone")
 
@@ -172,7 +172,7 @@ def test_driver_that_is_not_installed_fails_the_first_rule_and_no_other_is_run(
         assert subject.kind
 
     with examiner.examining("nobody", None) as examination:
-        first, second = examination.look_at(
+        first, second = examination.check_all(
             [a_rule(check=load), a_rule("WHF-102", after=("WHF-101",))]
         )
 
@@ -183,7 +183,7 @@ def test_driver_that_is_not_installed_fails_the_first_rule_and_no_other_is_run(
 def test_core_alone_is_asked_for(examiner: Examiner) -> None:
     harness = examiner.harness(MachinesDriver)
     with examiner.examining("machines", harness, profile=Profile.CORE) as examination:
-        core, extended = examination.look_at([a_rule(), EXTENDED])
+        core, extended = examination.check_all([a_rule(), EXTENDED])
 
     assert (core.status, extended.status) == (Status.PASSED, Status.NOT_ASKED)
 
@@ -194,7 +194,7 @@ def test_core_alone_is_asked_for(examiner: Examiner) -> None:
 def test_rule_for_a_harness_without_one_is_not_run(examiner: Examiner) -> None:
     asks = a_rule("WHF-102", lambda subject: subject.harness.restart())
     with examiner.examining("machines", None) as examination:
-        core, asking, extended = examination.look_at([a_rule(), asks, EXTENDED])
+        core, asking, extended = examination.check_all([a_rule(), asks, EXTENDED])
 
     assert core.status is Status.PASSED
     assert said(asking) == said(extended) == (Status.NOT_RUN, "there is no harness")
@@ -235,9 +235,9 @@ def test_harness_that_fails_is_not_the_drivers_failure(
     does: Check, found: str, examiner: Examiner
 ) -> None:
     with with_harness(Broken, examiner) as examination:
-        result = examination.look(a_rule("WHF-201", does, profile=Profile.EXTENDED))
+        result = examination.check(a_rule("WHF-201", does, profile=Profile.EXTENDED))
         # The next rule begins with another reset, which fails.
-        later = examination.look(a_rule("WHF-202"))
+        later = examination.check(a_rule("WHF-202"))
 
     assert said(result) == (Status.NOT_RUN, found)
     assert said(later) == (Status.NOT_RUN, "the harness failed in reset: OSError: no space left")
@@ -292,8 +292,8 @@ def test_each_rule_begins_with_an_empty_placement_and_a_backend_that_was_reset(
         seen.append((dict(subject.placement.contents()), [*harness.things()], [*harness.calls]))
 
     with with_harness(Counting, examiner) as examination:
-        results = examination.look_at([a_rule(check=check), a_rule("WHF-102", looks)])
-        examination.look(a_rule("WHF-103", looks))
+        results = examination.check_all([a_rule(check=check), a_rule("WHF-102", looks)])
+        examination.check(a_rule("WHF-103", looks))
 
     assert {one.status for one in results} == {Status.PASSED}
     assert counted == [resets, resets + 1]
@@ -315,10 +315,10 @@ def test_declared_failure_is_known_and_dependent_rules_are_not_run(
     knowing: Examination,
 ) -> None:
     for level in Level:
-        failure = knowing.look(a_rule("WHF-301", breaks, level=level))
+        failure = knowing.check(a_rule("WHF-301", breaks, level=level))
         assert said(failure) == (Status.KNOWN, "bug 17 (a tree of two)")
 
-    assert knowing.look(a_rule("WHF-302", after=("WHF-301",))).status is Status.NOT_RUN
+    assert knowing.check(a_rule("WHF-302", after=("WHF-301",))).status is Status.NOT_RUN
 
 
 @pytest.mark.parametrize("supports", [None, "reshape"])
@@ -326,7 +326,7 @@ def test_pass_or_exemption_that_was_declared_to_fail_is_unexpected(
     supports: str | None, knowing: Examination
 ) -> None:
     for level in Level:
-        result = knowing.look(a_rule("WHF-301", level=level, supports=supports))
+        result = knowing.check(a_rule("WHF-301", level=level, supports=supports))
         assert result.status is Status.UNEXPECTED
         assert "bug 17" in result.found
     assert Status.UNEXPECTED.is_bad and not Status.KNOWN.is_bad
@@ -335,4 +335,4 @@ def test_pass_or_exemption_that_was_declared_to_fail_is_unexpected(
 def test_known_failure_that_is_not_run_stays_so(knowing: Examination) -> None:
     unseen = a_rule("WHF-301", raises(NotShown("there is no image")))
 
-    assert knowing.look(unseen).status is Status.NOT_RUN
+    assert knowing.check(unseen).status is Status.NOT_RUN

@@ -148,7 +148,7 @@ class InThisProcess:
 
     def check(self, rule: Rule) -> Result:
         """Check a rule, and return the result."""
-        return self._examination.look(rule)
+        return self._examination.check(rule)
 
     def end(self) -> None:
         """Stop the backend; raise NotShown if that fails."""

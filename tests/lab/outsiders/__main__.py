@@ -102,7 +102,7 @@ def _here(one: Outsider, directory: Path, asked: argparse.Namespace) -> tuple[st
         if one.kind:
             results = look_until_found(examination, looked, one.rules)
         else:
-            results = examination.look_at(looked)
+            results = examination.check_all(looked)
     verdict = exit_code(judge([result.rule for result in results], results)).name
     found = [_told(one) for one in results if one.status is Status.FAILED]
     missing = [_told(one) for one in results if one.status is Status.NOT_RUN][:3]

@@ -127,7 +127,7 @@ def look_until_found(
     """Examine rules until a MUST rule is broken. Start with those whose ids are in ``first``."""
     results = []
     for rule in sorted(rules, key=lambda rule: (rule.id not in first, rule.id)):
-        results.append(examination.look(rule))
+        results.append(examination.check(rule))
         if results[-1].status is Status.FAILED and rule.level is Level.MUST:
             break
     return results

@@ -107,7 +107,7 @@ def all_or_nothing(subject: Subject) -> None:
     with subject.publishing() as publishing:
         _publish_old(subject, publishing, layout)
         before = seen = subject.placement.contents()
-        while seen == before and _breaks(subject, publishing, at):
+        while seen == before and _sync_with_failing_call(subject, publishing, at):
             seen = subject.placement.contents()
             at += 1
         # If the failed call did not stop the reshape, it may be complete.
@@ -117,7 +117,7 @@ def all_or_nothing(subject: Subject) -> None:
             raise Violation(difference(before, seen), expected)
 
 
-def _breaks(subject: Subject, publishing: Publishing, at: int) -> bool:
+def _sync_with_failing_call(subject: Subject, publishing: Publishing, at: int) -> bool:
     """Run a cycle whose call with the index ``at`` fails; return whether it makes that call."""
     harness = subject.harness
     harness.expect(at, Fault.RAISE)

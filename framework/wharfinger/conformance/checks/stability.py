@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.placement_diff import Contents, difference
 from wharfinger.conformance.rules import Level, can_be_busy, rule
-from wharfinger.conformance.second_process import said_elsewhere
+from wharfinger.conformance.second_process import described_elsewhere
 from wharfinger.conformance.subject import Subject, as_contents, describe, listed
 from wharfinger.reconcile import driver_instance_loader
 from wharfinger.reconcile.cycle_result import CycleResult
@@ -138,7 +138,9 @@ def as_elsewhere(subject: Subject) -> None:
     live = subject.placement.contents()
     files, name = subject.files(), subject.instance_name
     with ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(said_elsewhere, files, name, live, hash_seed=seed) for seed in (1, 2)]
+        asked = [
+            pool.submit(described_elsewhere, files, name, live, hash_seed=seed) for seed in (1, 2)
+        ]
     _see_same(*(one.result() for one in asked))
 
 
