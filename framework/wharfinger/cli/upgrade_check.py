@@ -168,8 +168,8 @@ class Checks(UpgradeCommands):
             Code.WARNING,
             f"The oldest for each owner: {versions}. Below {OWNER_TAG_VERSION}: {named}. While "
             "there are such services, requests for the owner also get providers without an owner "
-            "trait. Upgrade these services and run one full cycle of each; delete the services "
-            "that no longer exist.",
+            "trait. Upgrade these services and run one full cycle of each; delete services "
+            "that no longer exist (`wharfinger service delete`).",
         )
 
     def _not_read(self) -> Result | None:
@@ -181,7 +181,9 @@ class Checks(UpgradeCommands):
         if schema.current is None:
             return Result(Code.SUCCESS, "No service publishes yet.")
         if self._database.missing or (schema.is_known and not schema.is_head):
-            return Result(Code.WARNING, "Not checked: upgrade the database first.")
+            return Result(
+                Code.WARNING, "Not checked: first do what the check of the database says."
+            )
         return None
 
     def _services(self) -> tuple[dict[str, int], dict[str, list[str]]]:

@@ -348,6 +348,10 @@ class Database:
                 "Restore it from a backup, or move this one file away; that deletes nothing in "
                 "Placement."
             )
+        if text == "database is locked":
+            return (
+                "Find the process that keeps it locked, such as with lsof, or wait and try again."
+            )
         return "Check that its directory is writable and has free space."
 
     def _engine_name(self) -> str:

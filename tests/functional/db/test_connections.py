@@ -2,7 +2,9 @@
 
 import gc
 import signal
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,10 @@ from tests.functional.db.databases import Place, connect
 from tests.lab import samples
 from tests.lab.mariadb import MariaDB
 from tests.lab.postgresql import PostgreSQL
-from wharfinger.exceptions import StateError
+from wharfinger.db.database import FILE_NAME
+from wharfinger.exceptions import DatabaseUnavailable, StateError
 from wharfinger.objects import ComputeNode, ComputeNodeList
+from wharfinger.objects.database_context import local
 
 UUID = samples.node(None).uuid
 PASSWORD = "open-sesame"
@@ -144,3 +148,18 @@ def test_stopped_server_is_an_error_and_is_used_again_after_its_start(
         node.save()
         assert ComputeNode.get_by_uuid(context, UUID).vcpus_used == 1
         assert len(ComputeNodeList.get_by_filters(context)) == 1
+
+
+def test_file_that_another_process_keeps_locked_is_an_error_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wharfinger.sqlite._PRAGMAS", ("busy_timeout=0",))
+    context = local(tmp_path, "host")
+    with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        with pytest.raises(DatabaseUnavailable, match=r"database is locked\. Find the process"):
+            samples.node(context).create()
+
+    samples.node(context).create()
+    context.close()
