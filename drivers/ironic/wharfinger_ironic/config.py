@@ -63,7 +63,8 @@ class FleetSection:
     ``selected`` has the values that nodes must have, by Ironic's field names. ``credentials`` is
     the name of the section with the credentials: this section, or the one that auth_section names.
     ``microversion`` is the lowest one of Ironic's API that has all requested fields, and
-    ``needed_for`` names the field that needs it. A list of nodes has at most ``max_pages`` pages.
+    ``needed_for`` names the fields or the option that need it. A list of nodes has at most
+    ``max_pages`` pages.
     """
 
     name: str

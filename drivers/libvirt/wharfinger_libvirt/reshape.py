@@ -54,7 +54,10 @@ class Move:
         return dict(filling.totals)
 
     def mdevs(self) -> Iterator[tuple[str, Mdev]]:
-        """Yield the mdevs on the devices, each with the uuid of its device's provider."""
+        """Yield the mdevs on the devices, except those of ``other_types``.
+
+        Each follows the uuid of its device's provider.
+        """
         providers = {share.device.name: uuid for uuid, share in self.devices.items()}
         for device in self.host.devices:
             mdev, uuid = device.mdev, providers.get(device.parent or "")

@@ -680,9 +680,9 @@ def tries(
     is played alone, so that the Violation names the right case. With ``Subject.thorough`` every
     case is played alone.
 
-    Start no play after ``seconds`` of processor time and of waiting for the harness, or after
-    three times as many seconds on the clock. Return a sentence with the number of cases tried.
-    Raise NotShown if there is no case.
+    After the first play, start no other one after ``seconds`` of processor time and of waiting for
+    the harness, or after three times as many seconds on the clock. Return a sentence with the
+    number of cases tried. Raise NotShown if there is no case.
     """
     count = sum(map(len, queues))
     if not count:

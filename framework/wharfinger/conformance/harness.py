@@ -162,7 +162,10 @@ class Harness(abc.ABC):
 
     @property
     def faults(self) -> frozenset[Fault]:
-        """The faults that ``expect`` can inject: all of them if an attribute is a Proxy."""
+        """The faults that ``expect`` can inject.
+
+        Unless overridden: all if an attribute is a Proxy, otherwise COMMON_FAULTS.
+        """
         return frozenset(Fault) if self._proxies() else COMMON_FAULTS
 
     def forget(self) -> None:

@@ -93,7 +93,7 @@ def _provider(data: dict[str, Any]) -> Provider:
 
 
 def main() -> None:
-    """Read one request from standard input, let the driver describe its nodes, and print them."""
+    """Read a request from standard input; print the driver's descriptions of its nodes as JSON."""
     question = json.load(sys.stdin)
     live = {one["name"]: _provider(one) for one in question["live"]}
     driver = driver_instance_loader.load(

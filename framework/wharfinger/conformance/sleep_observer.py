@@ -62,7 +62,7 @@ _PROGRAM: Final = re.compile(r"\bsleep\b")
 
 
 class SleepObserver:
-    """Adds up how long calls to a driver sleep, and records the sleep that exceeds the limit.
+    """Adds up how long calls to a driver sleep, and records each sleep beyond the limit.
 
     A sleep is a call such as time.sleep, or a wait that ends by its time-out. Three kinds do not
     count: a sleep in a method of the harness or of one of its objects, which the driver has called

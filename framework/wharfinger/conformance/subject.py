@@ -309,7 +309,7 @@ class Subject:
     def driver_elsewhere(self, host: str, configuration: str) -> Iterator[ComputeDriver]:
         """Yield a new instance that is connected during the block, with another host name.
 
-        ``configuration`` replaces the text of the harness.
+        ``configuration`` replaces the text of ``Harness.configuration``.
         """
         state = self._directory / f"state-{self._begun}-{host}"
         state.mkdir(exist_ok=True)

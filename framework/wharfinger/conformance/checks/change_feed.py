@@ -550,7 +550,7 @@ def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str
     if not is_named:
         text = f"{when} the feed names {', '.join(sorted(named)) or 'nothing'}"
         missing = ", ".join(sorted({*expected} - named))
-        raise Violation(text, f"that it also names {missing}, or raises")
+        raise Violation(text, f"the feed also names {missing}, or raises")
 
 
 @rule(

@@ -1,4 +1,4 @@
-"""Rules on the process of a driver, which is also that of all other drivers (WHF-81x)."""
+"""Rules on the process of a driver, which other drivers share (WHF-804, 805, 81x and 999)."""
 
 from collections.abc import Iterable
 

@@ -66,7 +66,7 @@ def linear(subject: Subject) -> str:
     """Double the things repeatedly; the cost of a cycle must grow linearly.
 
     The cost is the number of calls and of lines of Python, and the processor time. Return a text on
-    the number of things; raise Unproven if the driver raises with less than 2000.
+    the number of things; raise Unproven if the driver raises before it has described 2000.
     """
     costs, refused = _costs(subject)
     for what, figures in (
@@ -103,7 +103,7 @@ def complete(subject: Subject) -> str:
     """Double the things while that takes little time; each time the driver must describe all.
 
     It must describe the first things as before, and new things in the form of the first ones.
-    Return a text on the number of things; raise Unproven if the driver raises with less than 2000.
+    Return a text on the number of things; raise Unproven if it raises before it has described 2000.
     """
     subject.begin(is_whole=True)
     least = _TIMES * subject.harness.growth
