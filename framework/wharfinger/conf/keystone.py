@@ -193,6 +193,6 @@ def _plugin_options(section: str, kind: str) -> list[cfg.Opt]:
             key="auth_type",
             value=kind,
             problem="keystoneauth does not have this auth_type, or cannot load it.",
-            remedy=f"Use one of {', '.join(sorted(known))}.",
+            remedy=f"Use one of {', '.join(sorted(known - {kind}))}.",
         ) from error
     return options

@@ -80,7 +80,7 @@ class _Answer(http.client.HTTPResponse):
 
 
 class _Limited:
-    """A connection of urllib3 whose timeout is the time until the deadline.
+    """A connection of urllib3 whose timeout never exceeds the time until the deadline.
 
     urllib3 sets this timeout on the socket for connecting, for sending, and for the answer.
     """

@@ -54,7 +54,7 @@ def _on_any(explained: Explanation, now: datetime) -> _Advice:
     """Return advice to get a candidate.
 
     It is about the part of the request that runs out of providers at the earliest step. If no part
-    does, it is about the nearest tree.
+    does, it is about the nearest tree, if any.
     """
     failed = [part for part in explained.parts if not part.survivors]
     if failed:
