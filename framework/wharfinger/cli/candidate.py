@@ -146,7 +146,7 @@ class CandidateList(_CandidateCommand, Lister):
     """List the allocation candidates for a request; the command allocates nothing.
 
     A flavor, a device profile, group options, or several of these together describe the request.
-    The configured request filters apply: no group gets another owner's resources.
+    The configured request filters apply; by default, no group gets another owner's resources.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

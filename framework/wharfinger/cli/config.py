@@ -43,7 +43,7 @@ def check(conf: "Options") -> "Check":
 class ConfigShow(WharfingerCommand, Lister):
     """Show the value and the source of each option; secrets are masked.
 
-    Exits with 1 if an option is invalid; `wharfinger config validate` lists the problems.
+    Exits with 1 if the configuration has a problem; `wharfinger config validate` lists all.
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Sync(ObjectCommand):
     """Update Placement so that it has what the drivers report.
 
-    Prints the written changes as a diff. Exits with 1 if a driver instance failed.
+    Prints the written changes as a diff. Exits with 1 if a driver instance has a problem.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
