@@ -298,7 +298,7 @@ class LibvirtDriver(ComputeDriver):
                 driver=self.name,
                 operation="asking for the host's name",
                 reason=f"it was {before} and is now {now}. A renamed host is not published: "
-                "restore its name, or set hypervisor_hostname",
+                f"restore its name, or set hypervisor_hostname = {before}",
             )
 
     def _check_device_names(self, found: Iterable[Share]) -> None:

@@ -49,7 +49,7 @@ class ProcessObserver:
         self.found[kind].setdefault(what, f"in {method}")
 
     def before(self, method: str) -> None:
-        """Take a snapshot of the process, and seed random with the number of the call."""
+        """Take a snapshot of the process; seed random, unless another call is in progress."""
         if method == _LAST_CALLS[-1]:  # cleanup_host may undo what the driver has replaced
             self.look_at_patches(method)
         with self._lock:

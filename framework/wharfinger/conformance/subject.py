@@ -208,8 +208,8 @@ class Subject:
         """Empty Placement and the state directory, and reset the harness's backend.
 
         Then remove all things but 16 from the backend, unless ``is_whole``. Raise NotShown if the
-        harness has too few things, or not as many as after earlier resets. Without a harness, only
-        create the root providers that the driver needs.
+        harness has too few things, or not as many as after earlier resets. Without a harness,
+        create the root providers that the driver needs, and leave the backend as it is.
         """
         self._fresh = None
         self._begin_state()
