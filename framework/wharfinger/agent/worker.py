@@ -86,7 +86,6 @@ class Worker:
             self._stopping.wait(max(0.0, began + backoff.failed() - time.monotonic()))
 
     def _serve(self) -> None:
-        """Load and connect the driver instance, and run its cycles until the worker is stopped."""
         with driver_calls.observed("import"):
             instance = driver_instance_loader.load(self._conf, self.name)
         owner = instance.publisher.owner

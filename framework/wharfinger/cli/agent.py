@@ -132,7 +132,6 @@ class _Signals:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle the signals until the context ends."""
         actions = {
             signal.SIGTERM: self._stop,
             signal.SIGINT: self._stop,

@@ -37,7 +37,6 @@ class DriverList(WharfingerCommand, Lister):
         return ("Driver", "Class", "Package", "Instances", "State"), rows
 
     def _instances(self) -> dict[str, list[str]]:
-        """Return the names of the enabled driver instances, by driver."""
         from wharfinger.conf import DefaultSection, InstanceSection
 
         instances: dict[str, list[str]] = {}

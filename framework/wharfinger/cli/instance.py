@@ -117,8 +117,6 @@ class _InstanceShower(InstanceCommand, ObjectShow):
 
 
 class _Uuids(FormattableColumn[list[str]]):
-    """Uuids; a table has them on one line."""
-
     def human_readable(self) -> str:
         return " ".join(self._value)
 

@@ -82,7 +82,6 @@ class Checks(UpgradeCommands):
 
     @cached_property
     def _instances(self) -> "list[Instance]":
-        """The enabled driver instances that can be loaded."""
         from wharfinger.conf import DefaultSection
         from wharfinger.reconcile import driver_instance_loader
 

@@ -175,9 +175,8 @@ def _problems(
         )
 
 
-@cache
+@cache  # the search takes longer than the rest of this module
 def _auth_types() -> frozenset[str]:
-    """Return the installed auth_types; the search takes longer than the rest of this module."""
     return frozenset(entry_points(group=loading.PLUGIN_NAMESPACE).names)
 
 
