@@ -4,7 +4,6 @@ It can also be served over HTTP, for programs in other processes. It records eve
 a test can count them.
 """
 
-import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from placement import db_api, microversion
 from sqlalchemy import text
 
 from tests.lab.sqlite import StayingOpen
+from wharfinger.conformance.direct_adapter import DirectAdapter
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.conformance.quick_databases import quick_placement
 from wharfinger.placement.embedded import EmbeddedPlacement
@@ -101,7 +101,7 @@ class PlacementFixture(fixtures.Fixture):
 
     def _setUp(self) -> None:
         empty()
-        self.adapter = RecordingAdapter(self._service.adapter)
+        self.adapter = RecordingAdapter(DirectAdapter(self._service))
         self.client = WritingClient(self.adapter, connections=4)  # type: ignore[arg-type]
         self.requests = self.adapter.requests
 
@@ -111,9 +111,7 @@ class PlacementFixture(fixtures.Fixture):
 
     def without_service_role(self) -> None:
         """Send the requests of all clients from now on with only the role admin."""
-        admin = copy.copy(self._service.adapter)
-        admin.additional_headers = {"X-Roles": "admin"}
-        self.adapter._adapter = admin
+        self.adapter._adapter.additional_headers["X-Roles"] = "admin"
 
 
 @contextmanager

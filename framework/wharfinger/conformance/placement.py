@@ -6,6 +6,7 @@ from socketserver import ThreadingMixIn
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from wharfinger.conformance.direct_adapter import DirectAdapter
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.conformance.placement_diff import Contents
 from wharfinger.placement.embedded import EmbeddedPlacement
@@ -28,7 +29,7 @@ class RunPlacement:
         self._lock: Final = threading.Lock()
         self._server: WSGIServer | None = None
         self._known: Final[dict[str, tuple[ProviderSummary, Provider]]] = {}
-        self.client: Final = WritingClient(service.adapter, connections=4)
+        self.client: Final = WritingClient(DirectAdapter(service), connections=4)
 
     @property
     def url(self) -> str:

@@ -53,9 +53,14 @@ def without_sync() -> Iterator[None]:
 
 @contextmanager
 def quick_placement() -> Iterator[None]:
-    """Let the embedded Placement check each schema once, and create each alias of a table once."""
-    # jsonschema is installed only with the extra "conformance", as Placement is.
+    """Let the embedded Placement do once what it does anew for each request.
+
+    It checks each schema once, creates each alias of a table once, and evaluates the policy once
+    for each action, target and caller that it allows.
+    """
+    # Both are installed only with the extra "conformance".
     from jsonschema.validators import validator_for  # type: ignore[import-untyped]  # noqa: PLC0415
+    from placement import policy  # noqa: PLC0415
 
     validator = validator_for({})
     check, checked = validator.check_schema, dict[int, object]()
@@ -73,9 +78,22 @@ def quick_placement() -> Iterator[None]:
         key = (selectable, name, flat)
         return known[key] if key in known else known.setdefault(key, alias(*key))
 
+    authorize, allowed = policy.authorize, dict[tuple[Any, ...], Any]()
+
+    def authorize_once(context: Any, action: str, target: Any, do_raise: bool = True) -> Any:
+        caller = (*sorted(context.roles), context.project_id, context.user_id)
+        key = (action, *sorted(target.items()), *caller)
+        if key not in allowed:
+            answer = authorize(context, action, target, do_raise)
+            if not answer:
+                return answer
+            allowed[key] = answer
+        return allowed[key]
+
     with ExitStack() as stack:
         stack.enter_context(_replaced(validator, "check_schema", staticmethod(check_once)))
         stack.enter_context(_replaced(sqlalchemy, "alias", alias_once))
+        stack.enter_context(_replaced(policy, "authorize", authorize_once))
         yield
 
 

@@ -25,7 +25,7 @@ from wharfinger import private_files
 from wharfinger.exceptions import ConfigurationError, StateError
 from wharfinger.sqlite import allow_concurrent_writers, reason, schema_lock
 
-_ENDPOINT: Final = "http://placement.embedded"
+ENDPOINT: Final = "http://placement.embedded"
 #: Placement's noauth2 takes the token as the user, and the roles from this header.
 _ROLES: Final = {"X-Roles": "admin,member,reader,service"}
 _LOCK: Final = threading.Lock()
@@ -52,10 +52,11 @@ def check_installed() -> None:
 class EmbeddedPlacement:
     """Placement on a SQLite file, with its schema, standard traits and resource classes.
 
-    ``adapter`` is for PlacementClient; ``application`` is Placement's WSGI application. Safe for
-    several threads, and for several processes with the same file. Raises ConfigurationError if
-    openstack-placement is not installed, if this process already has an embedded Placement, or if
-    the file cannot be used. Raises StateError if the file belongs to another program.
+    ``adapter`` is for PlacementClient; its ``transport`` sends requests to ``application``,
+    Placement's WSGI application. Safe for several threads, and for several processes with the same
+    file. Raises ConfigurationError if openstack-placement is not installed, if this process already
+    has an embedded Placement, or if the file cannot be used. Raises StateError if the file belongs
+    to another program.
     """
 
     _started: Path | None = None
@@ -71,14 +72,15 @@ class EmbeddedPlacement:
                     database,
                 )
             self.application: Final = self._load(database)
-        transport = requests.Session()
-        transport.trust_env = False  # no proxy leads to this process
-        transport.mount(_ENDPOINT, _WSGITransport(self.application, database))
+        self.transport: Final = _WSGITransport(self.application, database)
+        session = requests.Session()
+        session.trust_env = False  # no proxy leads to this process
+        session.mount(ENDPOINT, self.transport)
         self.adapter: Final = Adapter(
-            Session(session=transport),
-            auth=token_endpoint.Token(_ENDPOINT, "admin"),
+            Session(session=session),
+            auth=token_endpoint.Token(ENDPOINT, "admin"),
             service_type="placement",
-            endpoint_override=_ENDPOINT,
+            endpoint_override=ENDPOINT,
             additional_headers=_ROLES,
         )
 
@@ -129,7 +131,7 @@ class _WSGITransport(HTTPAdapter):
 
         call = webob.Request.blank(
             request.path_url,
-            base_url=_ENDPOINT,
+            base_url=ENDPOINT,
             method=request.method,
             headers=request.headers,
             body=request.body.encode() if isinstance(request.body, str) else request.body or b"",
