@@ -22,7 +22,6 @@ from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import kernel_uptime
 from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.record_store import RecordStore
 
@@ -58,7 +57,7 @@ class Publishing(fixtures.Fixture):
         allow_mass_removal: bool = False,
         database: str | None = None,
         down_time: timedelta = timedelta(seconds=60),
-        read_uptime: Callable[[], Uptime | None] = kernel_uptime.read,
+        read_uptime: Callable[[], Uptime | None] | None = None,
         adopts_matching: bool = False,
         adopts: frozenset[str] = frozenset(),
     ) -> None:
@@ -74,6 +73,10 @@ class Publishing(fixtures.Fixture):
         self.read_uptime = read_uptime
 
     def _setUp(self) -> None:
+        if self.read_uptime is not None:
+            self.useFixture(
+                fixtures.MonkeyPatch("wharfinger.reconcile.kernel_uptime.read", self.read_uptime)
+            )
         self.driver = ScriptedDriver(self.publisher.instance)
         self.driver.host = self.host
         make_state(self.state_path)
@@ -95,7 +98,6 @@ class Publishing(fixtures.Fixture):
             context,
             RemovalPolicy(delay=self.removal_delay, allow_mass=self.allow_mass_removal),
             down_time=self.down_time,
-            read_uptime=self.read_uptime,
         )
         self.store = self.cycle.store
         return self.cycle

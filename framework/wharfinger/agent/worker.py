@@ -5,7 +5,6 @@ The code does not depend on whether it runs in a thread of the agent or in a sep
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from threading import Event
 from typing import Final, Protocol
 
@@ -15,7 +14,7 @@ from wharfinger.agent.problem_log import Problems, is_outage
 from wharfinger.agent.schedule import Backoff, CycleType, Timetable
 from wharfinger.agent.status import InstanceReport
 from wharfinger.agent.work_report import WorkReport, became_free, became_reserved
-from wharfinger.conf import AgentSection, DefaultSection, Options
+from wharfinger.conf import AgentSection, Options
 from wharfinger.exceptions import printable
 from wharfinger.objects import Context
 from wharfinger.placement.client import PlacementClient
@@ -58,7 +57,6 @@ class Worker:
         self.name: Final = name
         self._conf: Final = conf
         self._section: Final = AgentSection.read(conf)
-        self._down_time: Final = timedelta(seconds=DefaultSection.read(conf).service_down_time)
         self._client: Final = client
         self._context: Final = context
         self._reporter: Final = reporter
@@ -96,7 +94,6 @@ class Worker:
             self._client,
             self._context,
             policy=RemovalPolicy(delay=instance.section.removal_delay),
-            down_time=self._down_time,
         ) as cycle:
             self._problems.found("start")
             LOG.info("%s: driver %s publishes for %s", self.name, instance.section.driver, owner)

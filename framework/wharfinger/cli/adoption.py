@@ -2,7 +2,6 @@
 
 import argparse
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -48,14 +47,12 @@ class ProviderAdopt(ObjectCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        from wharfinger.conf import DefaultSection
         from wharfinger.providers.removal import RemovalPolicy
         from wharfinger.reconcile import driver_instance_loader
 
         self._console = Console(soft_wrap=True, highlight=False, emoji=False)
         self._planned = False
         uuids = frozenset(parsed_args.providers)
-        down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
         instance = driver_instance_loader.load(self.conf, parsed_args.instance)
         with driver_instance_loader.running(
             replace(instance, publisher=replace(instance.publisher, adopts=uuids)),
@@ -63,7 +60,6 @@ class ProviderAdopt(ObjectCommand):
             self.objects,
             may_write=not parsed_args.dry_run,
             policy=RemovalPolicy(delay=instance.section.removal_delay),
-            down_time=down_time,
         ) as cycle:
             return self._show(cycle) if parsed_args.dry_run else self._adopt(cycle)
 

@@ -73,7 +73,6 @@ class Sync(ObjectCommand):
         self._owners: set[str] = set()
         unprinted: OSError | SystemExit | None = None
         unreported: WharfingerError | None = None
-        self._down_time = timedelta(seconds=default.service_down_time)
         if not parsed_args.dry_run:
             self._begin(default)
         try:
@@ -130,7 +129,8 @@ class Sync(ObjectCommand):
         if dry_run:
             yield lambda: None
             return
-        with Heartbeat(default.host, report, self._down_time) as heartbeat:
+        down_time = timedelta(seconds=default.service_down_time)
+        with Heartbeat(default.host, report, down_time) as heartbeat:
             yield heartbeat.progress
 
     def _report(self, default: "DefaultSection", outcomes: Mapping[str, "CycleResult"]) -> None:
@@ -167,7 +167,6 @@ class Sync(ObjectCommand):
                 self.objects,
                 may_write=not parsed_args.dry_run,
                 policy=policy,
-                down_time=self._down_time,
             ) as cycle:
                 if parsed_args.dry_run:
                     plan = cycle.plan()

@@ -87,14 +87,12 @@ class Writer:
         *,
         valid_for: timedelta = timedelta(seconds=30),
         reports_service: bool = False,
-        clock: Callable[[], float] = boottime,
     ) -> None:
         self._client: Final = client
         self._writes: Final = ProviderWrites(client)
         self._names: Final = TraitsAndClasses(client)
         self._valid_for: Final = valid_for.total_seconds()
         self._reports_service: Final = reports_service
-        self._clock: Final = clock
         self._may_reshape = True
 
     def apply(
@@ -129,7 +127,7 @@ class Writer:
         intending = [tree for tree in batch if _has_intent(tree)]
         for tree in intending:
             tree.intents = dict(tree_write.intents(tree, store))
-            tree.expires = self._clock() + self._valid_for
+            tree.expires = boottime() + self._valid_for
 
         def write(trees: Sequence[TreeWrite]) -> None:
             store.write(
@@ -333,7 +331,7 @@ class Writer:
 
     def _check_valid(self, tree: TreeWrite, step: Step) -> None:
         """Raise IntentExpired if the intent is so old that another host may have the tree now."""
-        if self._clock() >= tree.expires:
+        if boottime() >= tree.expires:
             raise IntentExpired(provider=step.name, uuid=step.uuid, seconds=self._valid_for)
 
     def _check_unchanged(self, tree: TreeWrite, step: Step) -> None:

@@ -43,11 +43,10 @@ from wharfinger.objects import ComputeNode, Context, HostState, InstanceList
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.tree_reader import PlacementReader
 from wharfinger.providers import compute_status, fights
-from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, Step, UpdateProvider
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import adoption_plan, driver_calls, kernel_uptime
+from wharfinger.reconcile import adoption_plan, driver_calls
 from wharfinger.reconcile.apply import BATCH, Writer, boottime
 from wharfinger.reconcile.cycle_result import Attempts, CycleResult
 from wharfinger.reconcile.cycle_state import CycleState
@@ -112,7 +111,7 @@ class Reconciler:
     step that it has sent.
 
     A host whose service has not reported for ``down_time`` is down: other hosts take over its
-    nodes. ``read_uptime`` returns the uptime, by which the absence of providers is timed.
+    nodes.
     """
 
     def __init__(
@@ -124,7 +123,6 @@ class Reconciler:
         policy: RemovalPolicy,
         *,
         down_time: timedelta = timedelta(seconds=60),
-        read_uptime: Callable[[], Uptime | None] = kernel_uptime.read,
     ) -> None:
         self._driver: Final = driver
         self._publisher: Final = publisher
@@ -148,7 +146,6 @@ class Reconciler:
         self._allocations_of: Final = allocations_of(client)
         self._valid_for: Final = (down_time / 2).total_seconds()
         self._writer: Final = Writer(client, valid_for=down_time / 2, reports_service=True)
-        self._read_uptime: Final = read_uptime
         self._unchanged: Final = UnchangedTrees()
         #: The nodes as the driver last listed or described them; None: list them again.
         self._nodes: NodeList | None = None
@@ -196,7 +193,7 @@ class Reconciler:
         try:
             if self._mark is None:
                 self._mark = self._changes()[1]  # from here on, polls miss no change
-            nodes = driver_calls.list_nodes(self._driver, self._read_uptime)
+            nodes = driver_calls.list_nodes(self._driver)
         except DriverError:
             for problem in self._disable(state, on_step):
                 LOG.warning("%s", problem)
@@ -278,7 +275,7 @@ class Reconciler:
         Raises AdoptionRefused if one of the providers cannot be adopted.
         """
         state = self._state()
-        nodes = driver_calls.list_nodes(self._driver, self._read_uptime)
+        nodes = driver_calls.list_nodes(self._driver)
         only = partial(adoption_plan.only, publisher=self._publisher)
         return self._run(self._observer.listing, state, nodes, on_plan=on_plan, restrict=only)
 
@@ -319,7 +316,7 @@ class Reconciler:
     def _dry_run(self) -> tuple[CycleState, Plan]:
         """Return the state and the plan of a full cycle; write nothing."""
         state = self._state()
-        nodes = driver_calls.list_nodes(self._driver, self._read_uptime)
+        nodes = driver_calls.list_nodes(self._driver)
         inherited = self._takeovers.inherited(self._to_inherit(nodes, state.rows))
         base = _with_nodes(replace(state, records={**state.records, **inherited}), nodes)
         return self._planned(self._prepared(partial(self._observer.listing, base)), {})

@@ -21,7 +21,6 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import names
-from wharfinger.providers.absence_timer import Uptime
 from wharfinger.reconcile import kernel_uptime
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.tracker.reported_node import Node, NodeFacts, pci_stats_of
@@ -29,14 +28,12 @@ from wharfinger.tracker.reported_node import Node, NodeFacts, pci_stats_of
 LOG: Final = logging.getLogger(__name__)
 
 
-def list_nodes(
-    driver: ComputeDriver, read_uptime: Callable[[], Uptime | None] = kernel_uptime.read
-) -> NodeList:
+def list_nodes(driver: ComputeDriver) -> NodeList:
     """Return all nodes of a driver, from a new snapshot; raise BackendError if this fails."""
     operation = "get_available_nodes"
     listed = guarded(driver.name, operation, lambda: driver.get_available_nodes(refresh=True))
     nodes = describe(driver, check_names(driver, operation, listed))
-    return replace(nodes, uptime=read_uptime())
+    return replace(nodes, uptime=kernel_uptime.read())
 
 
 def check_names(

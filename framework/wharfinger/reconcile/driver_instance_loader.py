@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 from oslo_log import log as logging
@@ -38,8 +37,8 @@ class Instance:
     """A configured driver instance."""
 
     section: InstanceSection
-    #: The state directory of the host.
-    state_path: Path
+    #: The options of the host.
+    default: DefaultSection
     #: The driver, not yet connected to its backend.
     driver: ComputeDriver
     publisher: Publisher
@@ -116,7 +115,7 @@ def _make(conf: Options, name: str) -> Instance:
     made = reading(name)(lambda: kind(conf, default.host, name))
     driver = guarded(name, "__init__", made)
     publisher = Publisher(name, owner, adopts_matching=section.adopt is Adopt.MATCHING)
-    return Instance(section, default.state_path, driver, publisher)
+    return Instance(section, default, driver, publisher)
 
 
 @contextmanager
@@ -127,16 +126,15 @@ def running(
     *,
     policy: RemovalPolicy,
     may_write: bool = True,
-    down_time: timedelta = timedelta(seconds=60),
 ) -> Iterator[Reconciler]:
     """Connect a driver instance to its backend, yield its reconciler, and disconnect it at the end.
 
     With ``may_write``, a lock keeps out other processes of this host that may write. A process that
     only plans needs no lock. Raises BackendError, StateError.
     """
-    section = instance.section
-    driver = instance.driver
-    with exclusive(instance.state_path, section.name) if may_write else nullcontext():
+    driver, default = instance.driver, instance.default
+    down_time = timedelta(seconds=default.service_down_time)
+    with exclusive(default.state_path, instance.section.name) if may_write else nullcontext():
         cycle = Reconciler(driver, instance.publisher, client, context, policy, down_time=down_time)
         with connected(driver):
             yield cycle

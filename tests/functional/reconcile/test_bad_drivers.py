@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.lab.cycles import Publishing, contents
+from tests.lab.cycles import HOST, Publishing, contents
 from tests.lab.drivers import Edit, also, flat, with_children
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture
-from wharfinger.conf import InstanceSection
+from wharfinger.conf import DefaultSection, InstanceSection
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, ReshapeNeeded
 from wharfinger.objects import ComputeNode
@@ -318,7 +318,7 @@ def running(publishing: Publishing, placement: PlacementFixture) -> Iterator[Rec
     """Run the driver as the wharfinger program does; yield its reconciler."""
     instance = driver_instance_loader.Instance(
         InstanceSection("scripted", "scripted", None, 0),
-        publishing.state_path,
+        DefaultSection(("scripted",), HOST, publishing.state_path, 60),
         publishing.driver,
         publishing.publisher,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
+import fixtures
 import pytest
 
 from tests.unit.providers.world import Fuse, Memory, PlacementModel, plan_of
@@ -139,9 +140,8 @@ def write(client: Placement, store: Store, steps: Sequence[Step]) -> Written:
     records = published(*(one for one in after.values() if one is not None))
     plan = plan_of(client, *steps, **records)
     written = Written([TreeWrite(tree) for tree in plan.trees], [])
-    Writer(client, valid_for=VALID, clock=client.clock).apply(
-        written.trees, store, written.steps.append
-    )
+    with fixtures.MonkeyPatch("wharfinger.reconcile.apply.boottime", client.clock):
+        Writer(client, valid_for=VALID).apply(written.trees, store, written.steps.append)
     return written
 
 
