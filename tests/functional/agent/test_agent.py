@@ -392,7 +392,7 @@ def test_agent_whose_instances_all_hang_stops_reporting_its_service(
     hanging.let_go()
     reports.wait_for()
     running.log.wait_for("the service of test-host is reported as up again")
-    running.log.wait_for("metal: the driver has returned")
+    running.log.wait_for("metal: the driver call has returned")
 
 
 def test_service_is_complete_when_a_full_cycle_of_every_instance_had_no_problem(
