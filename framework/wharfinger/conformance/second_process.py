@@ -53,7 +53,7 @@ def described_elsewhere(
         check=False,
     )
     if done.returncode == 0:
-        raise Violation("the driver ends another process before it answers", "an answer")
+        raise Violation("the driver ends the kit's second process before it answers", "an answer")
     if done.returncode != _ENDED:
         reason = (done.stderr.strip() or "it printed nothing").splitlines()[-1]
         raise Violation(
