@@ -184,7 +184,6 @@ class Daemon(fixtures.Fixture):
             )
 
     def _gets_ready(self, listener: socket.socket) -> bool:
-        """Wait until the server is ready, ends, or takes too long; return whether it is ready."""
         end = os.pidfd_open(self.process.pid)
         try:
             with selectors.DefaultSelector() as selector:

@@ -40,7 +40,6 @@ class OpenStackService(PythonDaemon):
         self.headers: dict[str, str] = {}
 
     def _setUp(self) -> None:
-        """Write the configuration, and choose the database and the port."""
         super()._setUp()
         configuration = RawConfigParser()
         for options in self._options:

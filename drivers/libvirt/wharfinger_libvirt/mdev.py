@@ -92,7 +92,6 @@ def _choose(
     devices: Iterable[NodeDevice],
     mdev_types: Sequence[MdevTypeSection],
 ) -> dict[str, MdevTypeSection]:
-    """Return the mdev type that each device offers, by name of the device."""
     addresses = {device.pci.address: device for device in devices if device.pci is not None}
     chosen = {}
     for mdev_type in mdev_types:

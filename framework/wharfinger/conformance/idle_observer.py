@@ -109,7 +109,6 @@ class IdleObserver:
             last, then = look, now
 
     def _look(self) -> _Look | None:
-        """Return the state of the call's thread if it waits, but not for the backend; else None."""
         call = self._call
         if call is None:
             return None

@@ -98,7 +98,6 @@ def _own_packages(driver: str) -> set[str]:
 
 
 def _watched(driver: str) -> Iterator[str]:
-    """Import a driver; yield a text for each change of the process."""
     logging.lastResort = logging.NullHandler()
     process = ProcessObserver()
     sleeps = SleepObserver(process, BackendFrames(None, object), frozenset())

@@ -283,7 +283,6 @@ def main() -> None:
 
 
 def _be_driver(question: dict[str, Any]) -> None:
-    """Run each order from the pipe with a driver, until the pipe ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):

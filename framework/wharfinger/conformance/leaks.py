@@ -170,7 +170,6 @@ class _Search:
         self._forget()
 
     def _programming(self, driver: ComputeDriver) -> Callable[[], None] | None:
-        """Return a function that programs a thing; None if the driver or the harness cannot."""
         subject = self._subject
         if not (driver.capabilities.supports("programming") and subject.can("image")):
             return None

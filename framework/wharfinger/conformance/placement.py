@@ -65,7 +65,6 @@ class RunPlacement:
         return {one.name: self._content(one) for one in self.listed()}
 
     def _content(self, one: ProviderSummary) -> Provider:
-        """Return a provider; read it again only if its generation has changed."""
         if self._known.get(one.uuid, (None, None))[0] != one:
             provider = Provider(
                 uuid=one.uuid,

@@ -149,7 +149,6 @@ class _Exercise:
                 self._ask()
 
     def _reshape(self) -> None:
-        """Let the driver move allocations from the root, as the framework does for a reshape."""
         subject, driver = self._subject, self._driver
         root = next((one for one in self._live.values() if one.parent_uuid is None), None)
         can_move = driver.capabilities.supports("reshape") and subject.can("use_old_layout")

@@ -130,7 +130,6 @@ class History(RuleBasedStateMachine):
         )
 
     def _publish(self, cycle_type: str) -> None:
-        """Run a cycle, then full cycles; raise Violation if Placement is wrong after a cycle."""
         self._tell(cycle_type)
         outcome = getattr(self._running.cycle, cycle_type)()
         # Without a new listing, a driver may report a removed thing as a problem.

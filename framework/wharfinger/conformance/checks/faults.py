@@ -50,7 +50,6 @@ def raises(subject: Subject) -> None:
 
 
 def _see_raise(subject: Subject, driver: ComputeDriver, faults: Sequence[Fault]) -> None:
-    """List the nodes while every call meets a fault; raise Violation unless the driver raises."""
     for fault in faults:
         subject.harness.expect(None, fault)
         try:

@@ -149,7 +149,6 @@ def _least(figures: Inventory) -> int:
 
 
 def _see_nothing_changes(subject: Subject, publishing: Publishing, before: Contents) -> None:
-    """Run cycles of every type with two instances in turn; none may change Placement."""
     for _ in range(2):
         cycle = publishing.cycle
         for run in (cycle.sync, cycle.drift, cycle.poll, cycle.sync) * _ROUNDS:

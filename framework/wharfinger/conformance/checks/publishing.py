@@ -217,7 +217,6 @@ def others_kept(subject: Subject) -> None:
 
 
 def _create_others(subject: Subject, own: Contents) -> set[str]:
-    """Create providers of another owner below the first root and child; return their names."""
     parents = sorted(own.values(), key=lambda one: (one.parent_uuid is not None, one.name))
     first_child = [one for one in parents if one.parent_uuid is not None][:1]
     classes = {kind for one in own.values() for kind in one.inventories}

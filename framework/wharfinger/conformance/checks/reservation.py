@@ -186,8 +186,6 @@ _AFTER: Final = {
 
 
 def _runs(publishing: Publishing) -> Iterator[Callable[[], object]]:
-    """Yield functions that run each type of cycle, or restart the driver."""
-
     def drift() -> None:
         sound(publishing.cycle.drift())
 

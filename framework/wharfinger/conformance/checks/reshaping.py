@@ -258,10 +258,6 @@ class _Moved:
 
 
 def _moved(subject: Subject, driver: ComputeDriver, consumers: Sequence[str]) -> _Moved | None:
-    """Let the driver move the allocations of these consumers; return the result.
-
-    Return None if the driver raises.
-    """
     live = subject.placement.contents()
     (node, *_) = listed(driver).nodes
     client = subject.placement.client

@@ -186,7 +186,6 @@ def _refusal(seen: int, size: int, error: WharfingerError) -> str:
 
 
 def _cost(subject: Subject, driver: ComputeDriver, size: int) -> _Cost:
-    """Measure the cost of a cycle with the present things, of which there are ``size``."""
     described = describe(driver, subject.placement.contents())
     live = {name: one.provider for name, one in described.items()}
     subject.harness.expect()
