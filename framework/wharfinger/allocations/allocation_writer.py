@@ -12,15 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from wharfinger.exceptions import (
-    ConcurrentUpdate,
-    PlacementError,
-    UnexpectedAnswer,
-    WharfingerError,
-)
+from wharfinger.exceptions import ConcurrentUpdate, PlacementError, WharfingerError
 from wharfinger.objects import Instance
 from wharfinger.placement.allocation_writes import AllocationWrites
-from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.client import PlacementClient, consumer_path
 from wharfinger.placement.model import Amounts
 
 #: Amounts by resource class, by provider uuid.
@@ -42,22 +37,16 @@ class _Answer(msgspec.Struct, frozen=True):
     consumer_generation: int | None = None
 
 
-class Consumers:
+class Consumers(AllocationWrites):
     """Reads and writes the allocations of consumers. Methods raise PlacementError."""
 
     def __init__(self, client: PlacementClient) -> None:
-        self._client: Final = client
-        self._writes: Final = AllocationWrites(client)
+        super().__init__(client)
         self._left: Final[set[str]] = set()
 
     def get(self, uuid: str) -> Consumer:
         """Return the present allocations of a consumer."""
-        try:
-            answer = msgspec.convert(self._client.get_allocations(uuid), _Answer)
-        except msgspec.ValidationError as error:
-            raise UnexpectedAnswer(
-                request=f"GET /allocations/{uuid}", status=HTTPStatus.OK, code="", detail=str(error)
-            ) from error
+        answer = self._client.send("GET", consumer_path(uuid), None, _Answer)
         allocations = {provider: part.resources for provider, part in answer.allocations.items()}
         return Consumer(uuid, allocations, answer.consumer_generation if allocations else None)
 
@@ -71,7 +60,7 @@ class Consumers:
         body = self.body(instance, *changes)
         self._left.difference_update(new)
         try:
-            self._writes.set_allocations(body)
+            self.set_allocations(body)
         except PlacementError as error:
             if error.status == HTTPStatus.BAD_REQUEST:
                 self._left.update(new)
@@ -97,13 +86,6 @@ class Consumers:
             for consumer, allocations in changes
         }
 
-    def delete(self, uuid: str, held: Mapping[str, Any]) -> None:
-        """Delete the allocations ``held`` of a consumer, as Placement returned them.
-
-        Raises ConcurrentUpdate if the consumer has other allocations now.
-        """
-        self._writes.delete_allocations(uuid, held)
-
     def note_left(self, uuid: str) -> None:
         """Note that Placement has a consumer without allocations, which has generation 0.
 
@@ -120,10 +102,7 @@ def plain(allocations: Allocations) -> dict[str, dict[str, int]]:
 
 def amounts_of(allocations: Iterable[Mapping[str, int]]) -> Counter[str]:
     """Return the sum of the amounts of several providers, by resource class."""
-    total: Counter[str] = Counter()
-    for amounts in allocations:
-        total.update(amounts)
-    return total
+    return sum(map(Counter, allocations), Counter())
 
 
 def was_refused(error: PlacementError) -> bool:

@@ -33,7 +33,6 @@ from wharfinger.allocations.operation_states import (
     refuse_claimed,
     refuse_released,
     seconds,
-    state_of,
     with_retries,
 )
 from wharfinger.exceptions import (
@@ -49,7 +48,6 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import (
     ComputeNode,
-    ComputeNodeList,
     Flavor,
     Instance,
     Migration,
@@ -61,7 +59,7 @@ from wharfinger.providers import names
 from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.scheduling.request_filters import Surroundings
 from wharfinger.tracker.instance_claims import Claims
-from wharfinger.tracker.overlaid_nodes import overlaid_nodes
+from wharfinger.tracker.overlaid_nodes import nodes_named
 
 LOG: Final = logging.getLogger(__name__)
 #: How often a claim reports within the down time, at least.
@@ -185,7 +183,7 @@ class AllocationClaims:
         uuid = names.check_uuid(uuid, "instance")
         instance = Instance.get_by_uuid(self._context, uuid)
         refuse_claimed(instance, self._down_time)
-        if state_of(instance) != "releasing":
+        if instance.known("task_state") != "releasing":
             instance.task_state = "releasing"
             instance.save()
         # From here on, no process allocates for the instance. Placement refuses a process that has
@@ -219,7 +217,7 @@ class AllocationClaims:
         instance = Instance.get_by_uuid(self._context, uuid)
         refuse_released(instance)
         refuse_claimed(instance, self._down_time)
-        if not held.allocations or state_of(instance) == "claiming":
+        if not held.allocations or instance.known("task_state") == "claiming":
             wanted = self._lost_allocations(instance)
             # This keeps other processes from a repair or claim, and cycles from the instance.
             instance.task_state, instance.updated_at = "claiming", now()
@@ -237,7 +235,7 @@ class AllocationClaims:
         """
         uuid = names.check_uuid(uuid, "instance")
         instance = Instance.get_by_uuid(self._context, uuid)
-        if state_of(instance) != "releasing" and self._consumers.get(uuid).allocations:
+        if instance.known("task_state") != "releasing" and self._consumers.get(uuid).allocations:
             raise AllocationRefused(
                 instance=uuid,
                 problem="it still has its allocation.",
@@ -249,12 +247,7 @@ class AllocationClaims:
     def _lost_allocations(self, instance: Instance) -> Allocations:
         """Return the lost allocations; raises AllocationRefused if they cannot be restored."""
         uuid = instance.uuid
-        if moves_of(self._context, uuid):
-            raise AllocationRefused(
-                instance=uuid,
-                problem="it has no allocation, and its move is in progress.",
-                remedy="Confirm or revert the move first.",
-            )
+        self._refuse_moving(uuid)
         had: Allocations | None = instance.known("claimed_allocations")
         if instance.node is None or not had:
             raise AllocationRefused(
@@ -312,7 +305,7 @@ class AllocationClaims:
                 self._reservations.keep(one.uuid, one.provider_uuid)
             held = self._client.get_allocations(instance.uuid)
             if held["allocations"]:
-                self._consumers.delete(instance.uuid, held)
+                self._consumers.delete_allocations(instance.uuid, held)
             instance.task_state = None
             instance.save()
         except WharfingerError as error:
@@ -337,7 +330,7 @@ class AllocationClaims:
     def _check_same(self, instance: Instance) -> None:
         """Raise ClaimedAnew if another process has released an instance and claimed it again."""
         found = Instance.get_by_uuid(self._context, instance.uuid)
-        if state_of(found) != "releasing" or found.revision != instance.revision:
+        if found.known("task_state") != "releasing" or found.revision != instance.revision:
             raise ClaimedAnew(instance=instance.uuid)
 
     def _release_late(self, uuid: str) -> None:
@@ -348,7 +341,7 @@ class AllocationClaims:
 
         def check() -> None:
             with suppress(ObjectNotFound):
-                if state_of(Instance.get_by_uuid(self._context, uuid)) != "releasing":
+                if Instance.get_by_uuid(self._context, uuid).known("task_state") != "releasing":
                     raise ClaimedAnew(instance=uuid)
 
         self._releases.release(uuid, check=check)
@@ -392,6 +385,15 @@ class AllocationClaims:
                 "this uuid.",
                 remedy="Use another uuid for the instance.",
             ) from None
+
+    def _refuse_moving(self, uuid: str) -> None:
+        """Raise AllocationRefused if an instance without an allocation is being moved."""
+        if moves_of(self._context, uuid):
+            raise AllocationRefused(
+                instance=uuid,
+                problem="it has no allocation, and its move is in progress.",
+                remedy="Confirm or revert the move first.",
+            )
 
     def _add(self, wanted: Instance) -> bool:
         """Store an instance; return whether it is new.
@@ -446,12 +448,7 @@ class AllocationClaims:
                 return Claimed(instance, held.allocations)
             suits = _is_at(instance)
         if not held.allocations:
-            if moves_of(self._context, uuid):
-                raise AllocationRefused(
-                    instance=uuid,
-                    problem="it has no allocation, and its move is in progress.",
-                    remedy="Confirm or revert the move first.",
-                )
+            self._refuse_moving(uuid)
             # Let one process claim at a time: if two processes create a consumer at once, Placement
             # (16, as observed) may lose the allocations of one process after it confirmed them.
             refuse_claimed(instance, self._down_time)
@@ -485,10 +482,7 @@ class AllocationClaims:
         if suits is anywhere:
             return
         host, name = instance.host, instance.node
-        rows = ComputeNodeList.get_by_filters(self._context, host=host, hypervisor_hostname=name)
-        overlaid = overlaid_nodes(self._context, host=host)
-        found = [*rows, *(one for one in overlaid if one.hypervisor_hostname == name)]
-        if not any(map(suits, found)):
+        if not any(map(suits, nodes_named(self._context, host, name))):
             raise AllocationRefused(
                 instance=instance.uuid,
                 problem=f"it is on node {name} of host {host}.",

@@ -51,5 +51,5 @@ class AllocationRelease:
         )
         if allocations:
             with suppress(NotFound):  # another process has deleted them
-                self._consumers.delete(consumer_uuid, held)
+                self._consumers.delete_allocations(consumer_uuid, held)
         return self._reservations.after_release(consumer_uuid)

@@ -24,7 +24,6 @@ from wharfinger.allocations.operation_states import (
     moves_of,
     refuse_released,
     seconds,
-    state_of,
     with_retries,
 )
 from wharfinger.exceptions import (
@@ -192,7 +191,7 @@ class Moves:
             instance = Instance.get_by_uuid(self._context, migration.instance_uuid)
         except ObjectNotFound:
             instance = None
-        if instance is None or state_of(instance) == "releasing":
+        if instance is None or instance.known("task_state") == "releasing":
             reserved = self._claims.end(migration)
             return Migration.get_by_uuid(self._context, migration.uuid), reserved
         if migration.status == "confirming":

@@ -35,7 +35,7 @@ def with_retries(work: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def refuse_released(instance: Instance) -> None:
     """Raise AllocationRefused for an instance whose release was started."""
-    if state_of(instance) == "releasing":
+    if instance.known("task_state") == "releasing":
         raise AllocationRefused(
             instance=instance.uuid,
             problem="it is being released.",
@@ -50,17 +50,12 @@ def seconds(time: timedelta) -> str:
 
 def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
     """Raise BeingClaimed while a process is working on the claim of an instance."""
-    if state_of(instance) == "claiming" and is_recent(instance, down_time):
+    if instance.known("task_state") == "claiming" and is_recent(instance, down_time):
         raise BeingClaimed(
             instance=instance.uuid,
             problem="it is being claimed.",
             remedy=f"If the claim was interrupted, repeat the command after {seconds(down_time)}.",
         )
-
-
-def state_of(instance: Instance) -> str | None:
-    """Return the task state of an instance; None if it has no task state, or it is unknown."""
-    return instance.task_state if "task_state" in instance else None
 
 
 def is_recent(one: Instance | Migration, time: timedelta) -> bool:

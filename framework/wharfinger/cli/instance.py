@@ -353,9 +353,8 @@ class InstanceRevert(_MoveEnder):
 
 def describe(one: "Instance", moves: "Sequence[Migration]", *, is_lost: bool) -> str:
     """Return a text about the state of an instance: its operation or moves in progress, if any."""
-    from wharfinger.allocations.operation_states import state_of
-
-    if state := state_of(one):
+    state: str | None = one.known("task_state")
+    if state:
         return state
     if moves:
         return ", ".join(f"{move.migration_type} {move.status}" for move in moves)

@@ -21,7 +21,7 @@ from wharfinger.objects import (
     Migration,
     MigrationList,
 )
-from wharfinger.tracker.overlaid_nodes import overlaid_nodes
+from wharfinger.tracker.overlaid_nodes import nodes_named
 from wharfinger.tracker.usage import usage_of_node
 
 
@@ -109,13 +109,11 @@ class Claims:
         """
         self._check_node(node)
         place = (instance.host, instance.node)
-        has_come = place != (self.host, node)
+        if place not in ((None, None), (self.host, node)):
+            problem = f"it is on node {instance.node} of host {instance.host}: move the instance"
+            raise self._refused(instance, node, problem)
+        has_come = place == (None, None)
         if has_come:
-            if place != (None, None):
-                problem = (
-                    f"it is on node {instance.node} of host {instance.host}: move the instance"
-                )
-                raise self._refused(instance, node, problem)
             instance.host, instance.node = self.host, node
         instance.save()
         claim = Claim(self, instance, node, has_come=has_come)
@@ -206,7 +204,9 @@ class Claims:
         After a save, the usage is summed again: the other claim may have read the row before that
         save.
         """
-        rows = self._rows(node)
+        rows = ComputeNodeList.get_by_filters(
+            self._context, host=self.host, hypervisor_hostname=node
+        )
         used = usage_of_node(self._context, self.host, node)
         for row in rows:
             for field, amount in used._asdict().items():
@@ -283,16 +283,6 @@ class Claims:
         return ClaimRefused(instance=instance.uuid, node=node, host=self.host, problem=problem)
 
     def _check_node(self, node: str) -> None:
-        """Raise ObjectNotFound if this host publishes nothing for a node of this name.
-
-        It may publish the root, or providers below a root of another program.
-        """
-        if not self._rows(node).objects and not any(
-            one.hypervisor_hostname == node for one in overlaid_nodes(self._context, host=self.host)
-        ):
+        """Raise ObjectNotFound if this host publishes nothing for a node of this name."""
+        if not nodes_named(self._context, self.host, node):
             raise ObjectNotFound(kind=ComputeNode.obj_name(), key=f"{node} on host {self.host}")
-
-    def _rows(self, node: str) -> ComputeNodeList:
-        return ComputeNodeList.get_by_filters(
-            self._context, host=self.host, hypervisor_hostname=node
-        )

@@ -7,7 +7,13 @@ a host may publish providers below it. The driver instance has a record of the r
 from collections.abc import Iterator
 from typing import Any
 
-from wharfinger.objects import ComputeNode, Context, ProviderRecord, ProviderRecordList
+from wharfinger.objects import (
+    ComputeNode,
+    ComputeNodeList,
+    Context,
+    ProviderRecord,
+    ProviderRecordList,
+)
 from wharfinger.providers import Provider, PublishingMode, provider_record
 
 
@@ -23,6 +29,17 @@ def overlaid_nodes(context: Context, **where: Any) -> list[ComputeNode]:
     return [
         ComputeNode(context, uuid=uuid, host=host, hypervisor_hostname=root.name)
         for (host, uuid), root in found.items()
+    ]
+
+
+def nodes_named(context: Context, host: str | None, name: str | None) -> list[ComputeNode]:
+    """Return the nodes of a host with this name: those with a row, else the overlaid nodes.
+
+    Raises ObjectError, StateError.
+    """
+    rows = ComputeNodeList.get_by_filters(context, host=host, hypervisor_hostname=name)
+    return list(rows) or [
+        one for one in overlaid_nodes(context, host=host) if one.hypervisor_hostname == name
     ]
 
 
