@@ -346,7 +346,18 @@ class _Hand:
         if instance.node is None or self._moves(instance):
             return
         row = self._node()
-        claim = self._claims[row.host].move_claim(instance, self._flavor(), row.hypervisor_hostname)
+        move = Migration(
+            self._context,
+            instance_uuid=instance.uuid,
+            migration_type="migration",
+            source_compute=instance.host,
+            source_node=instance.node,
+            old_flavor=instance.flavor,
+            new_flavor=instance.flavor,
+        )
+        move.create()
+        claims, node = self._claims[row.host], row.hypervisor_hostname
+        claim = claims.move_claim(instance, self._flavor(), node, move)
         if self._draw.random() < 0.2:
             claim.abort()
 

@@ -27,7 +27,6 @@ from wharfinger.allocations.candidate_attempts import (
 )
 from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.allocations.operation_states import (
-    ends_of,
     is_recent,
     moves_of,
     refuse_claimed,
@@ -58,7 +57,7 @@ from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names
 from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.scheduling.request_filters import Surroundings
-from wharfinger.tracker.instance_claims import Claims
+from wharfinger.tracker.instance_claims import Claims, ends_of
 from wharfinger.tracker.overlaid_nodes import nodes_named
 
 LOG: Final = logging.getLogger(__name__)
@@ -192,7 +191,7 @@ class AllocationClaims:
         held = self._releases.release(uuid, lost=lost, check=lambda: self._check_same(instance))
         places = {(instance.host, instance.node)}
         for migration in moves_of(self._context, uuid):
-            places |= ends_of(migration)
+            places.update(ends_of(migration))
             held += self.end(migration)
         self._reservations.end_lost(uuid)
         instance.destroy()

@@ -19,7 +19,6 @@ from wharfinger.allocations.candidate_attempts import FlavorSearch, Suits, anywh
 from wharfinger.allocations.claims import AllocationClaims
 from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.allocations.operation_states import (
-    ends_of,
     is_recent,
     moves_of,
     refuse_released,
@@ -53,7 +52,7 @@ from wharfinger.objects.migration import IN_PROGRESS
 from wharfinger.providers import names
 from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.scheduling.request_filters import Surroundings
-from wharfinger.tracker.instance_claims import Claims, End
+from wharfinger.tracker.instance_claims import Claims, End, ends_of
 
 LOG: Final = logging.getLogger(__name__)
 #: Errors that occur before the first write.

@@ -70,11 +70,3 @@ def moves_of(context: Context, instance_uuid: str) -> list[Migration]:
     """Return the migrations in progress of an instance, oldest first."""
     found = MigrationList.get_by_filters(context, instance_uuid=instance_uuid)
     return [one for one in found if one.is_in_progress]
-
-
-def ends_of(migration: Migration) -> set[tuple[str | None, str | None]]:
-    """Return the service hosts and nodes of the source and the destination of a move."""
-    return {
-        (migration.source_compute, migration.source_node),
-        (migration.dest_compute, migration.dest_node),
-    }

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from tenacity import retry, retry_if_exception_type, retry_if_result, stop_after_attempt
 
-from wharfinger.exceptions import ClaimRefused, ConcurrentSave, ObjectExists, ObjectNotFound
+from wharfinger.exceptions import ClaimRefused, ConcurrentSave, ObjectNotFound
 from wharfinger.objects import (
     ComputeNode,
     ComputeNodeList,
@@ -19,7 +19,6 @@ from wharfinger.objects import (
     Flavor,
     Instance,
     Migration,
-    MigrationList,
 )
 from wharfinger.tracker.overlaid_nodes import nodes_named
 from wharfinger.tracker.usage import usage_of_node
@@ -117,29 +116,25 @@ class Claims:
             instance.host, instance.node = self.host, node
         instance.save()
         claim = Claim(self, instance, node, has_come=has_come)
-        self._settle(claim)
+        try:
+            self._check_node(node)
+        except ObjectNotFound:
+            claim.abort()
+            raise
+        self.note(node)
         return claim
 
     def move_claim(
-        self,
-        instance: Instance,
-        new_flavor: Flavor,
-        node: str,
-        migration: Migration | None = None,
-        *,
-        migration_type: str = "migration",
+        self, instance: Instance, new_flavor: Flavor, node: str, migration: Migration
     ) -> Claim:
         """Claim a node of this host for an instance that moves there and has ``new_flavor`` there.
 
         Return the claim. The instance counts in the usage of both nodes until one of the two claims
-        is dropped. Without a ``migration``, begin a new one of ``migration_type``. If the node
-        disappears meanwhile, the new migration fails, but a given ``migration`` continues.
+        is dropped. The ``migration`` has to be in progress. It continues if the node disappears
+        meanwhile.
         """
         self._check_node(node)
-        is_new = migration is None
-        if migration is None:
-            migration = self._begun(instance, migration_type, node)
-        elif not migration.is_in_progress or migration.instance_uuid != instance.uuid:
+        if not migration.is_in_progress or migration.instance_uuid != instance.uuid:
             problem = (
                 f"migration {migration.uuid} is {migration.status}, and belongs to instance "
                 f"{migration.instance_uuid}"
@@ -150,19 +145,12 @@ class Claims:
         migration.old_flavor, migration.new_flavor = instance.flavor, new_flavor
         if migration.status == "accepted" and migration.migration_type != "live-migration":
             migration.status = "pre-migrating"
-        if is_new:
-            try:
-                migration.create()
-            except ObjectExists:
-                self._refuse_second(instance, node)
-                raise  # the other move is over now, or the migration's uuid exists
-        else:
-            migration.save()
-        claim = Claim(self, instance, node, migration)
-        self._settle(claim, gives_up=is_new)
+        migration.save()
+        self._check_node(node)
+        self.note(node)
         if before is not None and before != node:
             self.note(before)  # the instance no longer moves to that node
-        return claim
+        return Claim(self, instance, node, migration)
 
     def drop_move_claim(self, instance: Instance, migration: Migration, end: End) -> None:
         """End a move by dropping the claim at one of its ends.
@@ -183,11 +171,7 @@ class Claims:
             instance.save()
         migration.status = last
         migration.save()
-        ends = {
-            migration.source_node: migration.source_compute,
-            migration.dest_node: migration.dest_compute,
-        }
-        for node, host in ends.items():
+        for host, node in ends_of(migration):
             if host == self.host and node is not None:
                 self.note(node)
 
@@ -210,55 +194,12 @@ class Claims:
         used = usage_of_node(self._context, self.host, node)
         for row in rows:
             for field, amount in used._asdict().items():
-                if field not in row or getattr(row, field) != amount:
+                if row.known(field) != amount:
                     setattr(row, field, amount)
         is_wrong = any(row.obj_what_changed() for row in rows)
         if is_wrong:
             rows.save()
         return is_wrong
-
-    def _settle(self, claim: Claim, *, gives_up: bool = True) -> None:
-        """Save the usage of a claim's node.
-
-        If the node is gone or was renamed, raise ObjectNotFound; with ``gives_up``, first abort the
-        claim.
-        """
-        try:
-            self._check_node(claim.node)
-        except ObjectNotFound:
-            if gives_up:
-                claim.abort()
-            raise
-        self.note(claim.node)
-
-    def _begun(self, instance: Instance, migration_type: str, node: str) -> Migration:
-        if instance.host is None or instance.node is None:
-            raise self._refused(
-                instance,
-                node,
-                "it is on no node, so it cannot move. First claim a node for the instance",
-            )
-        self._refuse_second(instance, node)
-        return Migration(
-            self._context,
-            instance_uuid=instance.uuid,
-            migration_type=migration_type,
-            status="accepted",
-            source_compute=instance.host,
-            source_node=instance.node,
-            dest_compute=None,
-            dest_node=None,
-        )
-
-    def _refuse_second(self, instance: Instance, node: str) -> None:
-        """Raise ClaimRefused if an instance has a move in progress."""
-        for one in MigrationList.get_by_filters(self._context, instance_uuid=instance.uuid):
-            if one.is_in_progress:
-                problem = (
-                    f"its migration {one.uuid} is in progress. Confirm or revert that "
-                    "migration first"
-                )
-                raise self._refused(instance, node, problem)
 
     def _steps(self, instance: Instance, migration: Migration, end: End) -> tuple[str, ...]:
         """Return the statuses through which dropping a claim ends a move.
@@ -286,3 +227,10 @@ class Claims:
         """Raise ObjectNotFound if this host publishes nothing for a node of this name."""
         if not nodes_named(self._context, self.host, node):
             raise ObjectNotFound(kind=ComputeNode.obj_name(), key=f"{node} on host {self.host}")
+
+
+def ends_of(migration: Migration) -> tuple[tuple[str | None, str | None], ...]:
+    """Return the service hosts and nodes of the source and the destination of a move."""
+    source = (migration.source_compute, migration.source_node)
+    destination = (migration.dest_compute, migration.dest_node)
+    return (source,) if source == destination else (source, destination)

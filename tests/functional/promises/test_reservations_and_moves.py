@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.lab.claiming import instance
+from tests.lab.claiming import instance, migration
 from tests.lab.cycles import HOST, Publishing, allocate, everything, stored
 from tests.lab.devices import FULL, OWN, Device, publish_devices
 from tests.lab.drawing import Draw
-from tests.lab.drivers import flat
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.reserving import (
     CleaningDriver,
@@ -26,20 +25,17 @@ from tests.lab.reserving import (
 )
 from tests.lab.taking_over import TAKEOVERS, TakingOver
 from wharfinger.allocations.consumer_release import AllocationRelease
-from wharfinger.exceptions import ClaimRefused
+from wharfinger.exceptions import ObjectExists
 from wharfinger.jobs import resolve
 from wharfinger.objects import (
     ComputeNode,
     Context,
-    Instance,
-    Migration,
     MigrationList,
     ProviderRecordList,
     Reservation,
 )
 from wharfinger.reconcile.record_store import to_object, to_record
 from wharfinger.reconcile.reserve_and_release import Reservations
-from wharfinger.tracker.instance_claims import Claims
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
@@ -121,30 +117,20 @@ def test_device_released_during_a_takeover_stays_reserved_until_it_is_cleaned(
     assert not is_full(placement, "metal")
 
 
-def test_two_move_claims_at_once_leave_one_move_in_progress(
-    publishing: Publishing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When two claims move one instance at the same time, exactly one succeeds."""
-    publishing.driver.nodes |= {name: flat(VCPU=8) for name in ("cn-0", "cn-1", "cn-2")}
-    sync(publishing)
-    context, claims = publishing.context, Claims(publishing.context, HOST)
-    moved = instance(context, 1, place=(HOST, "cn-0"))
-    again = Instance.get_by_uuid(context, moved.uuid)
-    won: list[Migration | None] = []
+def test_two_moves_begun_at_once_leave_one_in_progress(publishing: Publishing) -> None:
+    """When two processes begin to move one instance at the same time, exactly one succeeds."""
+    moved = instance(publishing.context, 1, place=(HOST, "cn-0"))
 
-    def create_late(migration: Migration) -> None:
-        """Let the other claim run completely after this claim has looked for moves."""
-        monkeypatch.undo()
-        won.append(claims.move_claim(again, again.flavor, "cn-2").migration)
-        migration.create()
+    def begin(_number: int) -> bool:
+        try:
+            return migration(publishing.context, moved, (HOST, "cn-0")).is_in_progress
+        except ObjectExists:
+            return False
 
-    monkeypatch.setattr(Migration, "create", create_late)
-    with pytest.raises(ClaimRefused, match="Confirm or revert that migration first"):
-        claims.move_claim(moved, moved.flavor, "cn-1")
-
-    [move] = MigrationList.get_by_filters(context)
-    assert [move.uuid] == [one.uuid for one in won if one]
-    assert (move.is_in_progress, move.dest_node) == (True, "cn-2")
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(begin, range(2))) == [False, True]
+    [move] = MigrationList.get_by_filters(publishing.context)
+    assert move.is_in_progress
 
 
 @pytest.mark.parametrize("kind", TAKEOVERS)

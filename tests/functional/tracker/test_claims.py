@@ -23,6 +23,7 @@ from wharfinger.exceptions import (
     ClaimRefused,
     ConcurrentSave,
     ObjectError,
+    ObjectExists,
     ObjectNotFound,
     StateError,
     WharfingerError,
@@ -198,7 +199,6 @@ def test_claim_that_contradicts_the_place_of_an_instance_is_refused(
         error = refused(publishing, where, here.instance_claim, one, "cn-0")
         assert error.facts.keys() >= {"instance", "node", "host"}
         assert (one.host, one.node) == place
-    refused(publishing, "it is on no node", here.move_claim, small(context), large(), "cn-0")
     one, other = small(context, ONE), small(context, ONE)
     for status in ("confirmed", "reverted", "failed", "error", "completed"):
         ended = migration(context, one, ONE, status=status)
@@ -217,9 +217,8 @@ def test_claim_of_a_node_without_a_row_of_this_host_is_refused(
     begun = migration(publishing.context, old, OTHER)
     for node in ("cn-far", "nowhere", "CN-0"):
         refused(publishing, node, here.instance_claim, new, node, error=ObjectNotFound)
-        for given in (None, begun):
-            claim = here.move_claim, old, large(), node, given
-            refused(publishing, node, *claim, error=ObjectNotFound)
+        claim = here.move_claim, old, large(), node, begun
+        refused(publishing, node, *claim, error=ObjectNotFound)
     assert new.node is None
 
 
@@ -248,13 +247,10 @@ def test_move_between_hosts_counts_at_both_until_its_source_is_dropped(
     here.instance_claim(one, "cn-0")
     wanted = large() if kind == "resize" else one.flavor
     there_sum = LARGE_SUM if kind == "resize" else SMALL_SUM
-    # A resize or evacuation exists before its claim; other moves begin with it.
-    begun = migration(context, one, ONE, kind=kind) if kind in ("resize", "evacuation") else None
     statuses, over = MOVES[kind]
 
-    move = there.move_claim(one, wanted, "cn-far", begun, migration_type=kind).migration
-    assert move is not None
-    assert move.migration_type == kind
+    move = migration(context, one, ONE, kind=kind)
+    there.move_claim(one, wanted, "cn-far", move)
     assert is_right(context, cn_0=SMALL_SUM, cn_far=there_sum)
     for status in statuses:
         lead(move, status)
@@ -279,7 +275,7 @@ def test_aborted_move_leaves_the_instance_at_its_source(
     here.instance_claim(one, "cn-0")
     statuses, _over = MOVES[kind]
     for far_on in range(len(statuses) + 1):
-        claim = there.move_claim(one, large(), "cn-far", migration_type=kind)
+        claim = there.move_claim(one, large(), "cn-far", migration(context, one, ONE, kind=kind))
         assert claim.migration is not None
         lead(claim.migration, *statuses[:far_on])
         for _ in range(2):
@@ -299,8 +295,8 @@ def test_resize_on_one_host_counts_both_flavors_until_it_ends(
     context = publishing.context
     one = small(context)
     here.instance_claim(one, "cn-0")
-    move = here.move_claim(one, large(), node, migration_type="resize").migration
-    assert move is not None
+    move = migration(context, one, ONE, kind="resize")
+    here.move_claim(one, large(), node, move)
     both = {"cn_0": SMALL_SUM, "cn_1": LARGE_SUM} if node == "cn-1" else {"cn_0": (7, 2560, 27)}
     assert is_right(context, **both)
     lead(move, "migrating", "post-migrating", "finished")
@@ -314,15 +310,13 @@ def test_move_claimed_again_counts_once_and_is_aborted_if_its_block_raises(
 ) -> None:
     one = small(publishing.context)
     here.instance_claim(one, "cn-0")
-    claim = there.move_claim(one, large(), "cn-far", migration_type="resize")
-    for _ in range(2):
-        claim = there.move_claim(one, large(), "cn-far", claim.migration)
-    assert len(MigrationList.get_by_filters(publishing.context).objects) == 1
+    move = migration(publishing.context, one, ONE, kind="resize")
+    for _ in range(3):
+        claim = there.move_claim(one, large(), "cn-far", move)
     assert is_right(publishing.context, cn_0=SMALL_SUM, cn_far=LARGE_SUM)
     with pytest.raises(OSError), claim:
         raise OSError("no way")
-    assert claim.migration is not None
-    assert claim.migration.status == "failed"
+    assert move.status == "failed"
     assert is_right(publishing.context, cn_0=SMALL_SUM)
 
 
@@ -331,7 +325,8 @@ def test_move_claimed_again_for_another_node_releases_the_first(
 ) -> None:
     one = small(publishing.context)
     here.instance_claim(one, "cn-0")
-    move = here.move_claim(one, one.flavor, "cn-1").migration
+    move = migration(publishing.context, one, ONE)
+    here.move_claim(one, one.flavor, "cn-1", move)
 
     here.move_claim(one, one.flavor, "cn-0", move)
 
@@ -346,8 +341,8 @@ def test_drop_of_a_move_that_has_ended_changes_nothing(
     here.instance_claim(one, "cn-0")
     moves = []
     for claims, node in ((there, "cn-far"), (here, "cn-1")):
-        move = claims.move_claim(one, one.flavor, node).migration
-        assert move is not None
+        move = migration(context, one, (str(one.host), str(one.node)))
+        claims.move_claim(one, one.flavor, node, move)
         lead(move, "migrating", "post-migrating", "finished", "confirming")
         if claims is here:  # the move is being confirmed, so it is too late to abort
             refused(publishing, "is confirming", here.drop_move_claim, one, move, End.DESTINATION)
@@ -367,8 +362,8 @@ def test_confirm_and_revert_of_a_move_at_once_have_one_winner(
     context = publishing.context
     one = small(context)
     here.instance_claim(one, "cn-0")
-    move = there.move_claim(one, large(), "cn-far", migration_type="resize").migration
-    assert move is not None
+    move = migration(context, one, ONE, kind="resize")
+    there.move_claim(one, large(), "cn-far", move)
     lead(move, "migrating", "post-migrating", "finished")
     late = Instance.get_by_uuid(context, one.uuid), Migration.get_by_uuid(context, move.uuid)
 
@@ -558,7 +553,7 @@ def test_claim_during_an_abort_leaves_the_right_sum(
 def act(context: Context, claims: Claims, nodes: list[str], chosen: random.Random) -> None:
     """Claim, abort or move at random as a compute service; ignore conflicts with others."""
     node = chosen.choice(nodes)
-    with suppress(ClaimRefused, ConcurrentSave, ObjectNotFound):
+    with suppress(ClaimRefused, ConcurrentSave, ObjectExists, ObjectNotFound):
         if chosen.random() < 0.4:
             claim = claims.instance_claim(
                 instance(context, vcpus=chosen.randint(1, 9), memory_mb=chosen.randint(0, 99)), node
@@ -583,9 +578,8 @@ def act(context: Context, claims: Claims, nodes: list[str], chosen: random.Rando
             else:
                 lead(move, following)
         elif chosen.random() < 0.7:
-            claims.move_claim(
-                one, flavor(vcpus=chosen.randint(1, 9)), node, migration_type="resize"
-            )
+            move = migration(context, one, (str(one.host), str(one.node)), kind="resize")
+            claims.move_claim(one, flavor(vcpus=chosen.randint(1, 9)), node, move)
         elif (one.host, one.node) in noted(context):
             Claim(Claims(context, str(one.host)), one, str(one.node)).abort()
 
