@@ -336,9 +336,10 @@ class _Hand:
         instance.create()
         self._instances.append(instance.uuid)
         self._allocate(instance.uuid, row.uuid)
-        claim = self._claims[row.host].instance_claim(instance, row.hypervisor_hostname)
+        claims, node = self._claims[row.host], row.hypervisor_hostname
+        claims.instance_claim(instance, node)
         if self._draw.random() < 0.2:
-            claim.abort()
+            claims.abort_instance_claim(instance, node)
 
     def move(self) -> None:
         """Begin to move an instance to a random node; abort some of the moves at once."""
@@ -357,9 +358,9 @@ class _Hand:
         )
         move.create()
         claims, node = self._claims[row.host], row.hypervisor_hostname
-        claim = claims.move_claim(instance, self._flavor(), node, move)
+        claims.move_claim(instance, self._flavor(), node, move)
         if self._draw.random() < 0.2:
-            claim.abort()
+            claims.drop_move_claim(instance, move, End.DESTINATION)
 
     def arrive_there(self) -> None:
         """Complete the moves of an instance: confirm, revert or drop them."""

@@ -5,9 +5,8 @@ instance and of its migration. The method names are those of nova's resource tra
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final
 
 from tenacity import retry, retry_if_exception_type, retry_if_result, stop_after_attempt
 
@@ -55,39 +54,6 @@ _DROPPED: Final[Mapping[End, Mapping[str, tuple[str, ...]]]] = {
 _ATTEMPTS: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A claim of an instance on a node. As a context manager, it aborts if the block raises."""
-
-    claims: "Claims"
-    instance: Instance
-    node: str
-    migration: Migration | None = None
-    #: Whether the claim has put the instance on the node.
-    has_come: bool = True
-
-    def abort(self) -> None:
-        """Undo the claim: the instance is on its former node again, or on none.
-
-        Raises ObjectError, ClaimRefused.
-        """
-        if self.migration is not None:
-            self.claims.drop_move_claim(self.instance, self.migration, End.DESTINATION)
-            return
-        here = (self.claims.host, self.node)
-        if self.has_come and (self.instance.host, self.instance.node) == here:
-            self.instance.host = self.instance.node = None
-            self.instance.save()
-        self.claims.note(self.node)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
-        if kind is not None:
-            self.abort()
-
-
 class Claims:
     """Claims nodes of a service host for instances.
 
@@ -100,8 +66,8 @@ class Claims:
         self._context: Final = context
         self.host: Final = host
 
-    def instance_claim(self, instance: Instance, node: str) -> Claim:
-        """Put an instance, with its flavor, on a node of this host; return the claim.
+    def instance_claim(self, instance: Instance, node: str) -> None:
+        """Put an instance, with its flavor, on a node of this host.
 
         The instance may be on this node already. For an instance on another node, raise
         ClaimRefused: it needs ``move_claim``.
@@ -115,23 +81,28 @@ class Claims:
         if has_come:
             instance.host, instance.node = self.host, node
         instance.save()
-        claim = Claim(self, instance, node, has_come=has_come)
         try:
             self._check_node(node)
         except ObjectNotFound:
-            claim.abort()
+            if has_come:
+                self.abort_instance_claim(instance, node)
             raise
         self.note(node)
-        return claim
+
+    def abort_instance_claim(self, instance: Instance, node: str) -> None:
+        """Undo a claim of a node: the instance is on no node, unless it has moved since."""
+        if (instance.host, instance.node) == (self.host, node):
+            instance.host = instance.node = None
+            instance.save()
+        self.note(node)
 
     def move_claim(
         self, instance: Instance, new_flavor: Flavor, node: str, migration: Migration
-    ) -> Claim:
+    ) -> None:
         """Claim a node of this host for an instance that moves there and has ``new_flavor`` there.
 
-        Return the claim. The instance counts in the usage of both nodes until one of the two claims
-        is dropped. The ``migration`` has to be in progress. It continues if the node disappears
-        meanwhile.
+        The instance counts in the usage of both nodes until one of the two claims is dropped. The
+        ``migration`` has to be in progress. It continues if the node disappears meanwhile.
         """
         self._check_node(node)
         if not migration.is_in_progress or migration.instance_uuid != instance.uuid:
@@ -150,7 +121,6 @@ class Claims:
         self.note(node)
         if before is not None and before != node:
             self.note(before)  # the instance no longer moves to that node
-        return Claim(self, instance, node, migration)
 
     def drop_move_claim(self, instance: Instance, migration: Migration, end: End) -> None:
         """End a move by dropping the claim at one of its ends.
