@@ -25,7 +25,7 @@ from tests.lab.placement import PlacementFixture, RecordingAdapter, adapter_to
 from tests.lab.skewed import Machine
 from tests.lab.sqlite import WithoutSync
 from wharfinger.db.database import Database
-from wharfinger.objects import ComputeNodeList, Service
+from wharfinger.objects import AGENT_BINARY, ComputeNodeList, Service
 from wharfinger.objects.field_types import now
 from wharfinger.tracker import service_record
 
@@ -121,7 +121,7 @@ class Pausing(fixtures.Fixture):
     def _report_for_an_hour(self, far: Publishing) -> None:
         """Store that the service of the other host is up for an hour, as the test may be slow."""
         service_record.begin(far.context, self._taker)
-        service = Service.get_by_host_and_binary(far.context, self._taker, service_record.BINARY)
+        service = Service.get_by_host_and_binary(far.context, self._taker, AGENT_BINARY)
         service.last_seen_up = now() + timedelta(hours=1)
         service.save()
 

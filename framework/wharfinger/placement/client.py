@@ -112,13 +112,11 @@ class PlacementClient:
 
     def get_provider_allocations(self, uuid: str) -> dict[str, Any]:
         """Return the allocations from a provider, by consumer uuid."""
-        path = provider_path(uuid, "allocations")
-        return self._get_member(path, "allocations", dict[str, Any])
+        return self._get_member(provider_path(uuid, "allocations"), "allocations", dict[str, Any])
 
     def get_allocations(self, consumer_uuid: str) -> dict[str, Any]:
         """Return all allocations of a consumer, in the form that the writes accept."""
-        path = consumer_path(consumer_uuid)
-        return self._get(path, dict[str, Any], BEFORE_CONSUMER_TYPES)
+        return self._get(consumer_path(consumer_uuid), dict[str, Any], BEFORE_CONSUMER_TYPES)
 
     def get_allocation_candidates(self, wanted: Query) -> model.AllocationCandidates:
         """Return the allocation candidates for a query in the syntax of the API.

@@ -13,9 +13,8 @@ from oslo_utils.uuidutils import is_uuid_like
 from wharfinger.exceptions import InvalidName
 from wharfinger.providers.names import check_trait
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider_record import NO_RECORD, Record
 
-_NO_RECORD: Final = Record()
 PREFIX: Final = "CUSTOM_FPGA_FUNCTION_ID_"
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Z0-9]+")
 
@@ -110,7 +109,7 @@ def with_functions(
         if (wanted := desired.get(uuid)) and wanted.stated
     }
     since = {
-        uuid: reported_since(desired[uuid], live.get(uuid), records.get(uuid, _NO_RECORD), held)
+        uuid: reported_since(desired[uuid], live.get(uuid), records.get(uuid, NO_RECORD), held)
         for uuid, held in mine.items()
     }
     new = {uuid for uuid in mine if uuid in live and our_trait not in live[uuid].traits}
@@ -118,7 +117,7 @@ def with_functions(
     changed = {
         uuid: with_function(
             desired[uuid],
-            records.get(uuid, _NO_RECORD),
+            records.get(uuid, NO_RECORD),
             held,
             superseded=not superseded.isdisjoint((uuid, *held.parts)),
         )

@@ -25,11 +25,10 @@ from wharfinger.providers.plan import (
     UpdateProvider,
 )
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider_record import NO_RECORD, Record
 
 #: The reason of the reservation of an absent provider while it waits for its removal.
 REPLACED: Final = "absent, and another provider offers its resources"
-_NOTHING = Record()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +111,7 @@ class TreeDraft:
 
     def record(self, uuid: str) -> Record:
         """Return our record of a provider, or an empty record."""
-        return self.known.get(uuid, _NOTHING)
+        return self.known.get(uuid, NO_RECORD)
 
     def stays_root(self, uuid: str) -> bool:
         """Return whether a provider is a detached child that stays a root for now."""

@@ -111,6 +111,10 @@ class Record:
         return [side for side in (self.applied, self.intended) if side is not None]
 
 
+#: For a provider without a record.
+NO_RECORD: Final = Record()
+
+
 def encode(part: Provider | Absence | Mapping[str, Undone]) -> str:
     """Return a part of a record as a JSON document."""
     return msgspec.json.encode(part).decode()

@@ -20,14 +20,13 @@ from wharfinger.exceptions import (
     InvalidName,
     WharfingerError,
 )
-from wharfinger.objects import Context, Service
+from wharfinger.objects import AGENT_BINARY, Context, Service
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers.ownership import Publisher, check_owner
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.driver_calls import guarded
 from wharfinger.reconcile.driver_instance_lock import exclusive
-from wharfinger.tracker import service_record
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -149,7 +148,7 @@ def connected(driver: ComputeDriver) -> Iterator[None]:
     guarded(
         driver.name,
         "init_host",
-        lambda: driver.init_host(Service(host=driver.host, binary=service_record.BINARY)),
+        lambda: driver.init_host(Service(host=driver.host, binary=AGENT_BINARY)),
     )
     try:
         yield

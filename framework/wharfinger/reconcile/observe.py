@@ -11,14 +11,13 @@ from wharfinger.placement.tree_reader import PlacementReader, Reading
 from wharfinger.providers import Provider, PublishingMode, full_reservation
 from wharfinger.providers.device_function_traits import HeldFunction
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider_record import NO_RECORD, Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import shares
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import stored_figures
 
-_NO_RECORD: Final = Record()
 #: The field names of the host and the node at each end of a migration.
 _ENDS: Final = (("source_compute", "source_node"), ("dest_compute", "dest_node"))
 
@@ -143,7 +142,7 @@ class Observer:
             for uuid, provider in live.items()
             if uuid not in state.reservations
             and (
-                (record := state.records.get(uuid, _NO_RECORD)).is_ours
+                (record := state.records.get(uuid, NO_RECORD)).is_ours
                 or provider.traits >= self._publisher.traits
             )
             and full_reservation.foreign(provider.inventories, record)
@@ -186,7 +185,7 @@ def _with_spare_figures(
     """
     completed: dict[str, Record] = {}
     for uuid in reservations.keys() & live.keys():
-        record = records.get(uuid, _NO_RECORD)
+        record = records.get(uuid, NO_RECORD)
         spare = stored_figures(reservations[uuid])
         if spare.keys() - record.own_reserved.keys():
             completed[uuid] = replace(record, own_reserved={**spare, **record.own_reserved})

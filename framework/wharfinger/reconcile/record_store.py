@@ -17,14 +17,13 @@ from wharfinger.objects import (
 from wharfinger.providers.absence_timer import Absence
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.provider_record import (
+    NO_RECORD,
     Record,
     decode,
     decode_absence,
     decode_undone,
     encode,
 )
-
-_NO_RECORD: Final = Record()
 
 
 class RecordStore:
@@ -57,7 +56,7 @@ class RecordStore:
 
     def get(self, uuid: str) -> Record:
         """Return the record of a provider, or an empty record."""
-        return self.records.get(uuid, _NO_RECORD)
+        return self.records.get(uuid, NO_RECORD)
 
     def update(self, rows: HostState) -> frozenset[str]:
         """Take the records that other processes have written or deleted since the last read.

@@ -22,6 +22,7 @@ from wharfinger.exceptions import (
     WharfingerError,
 )
 from wharfinger.objects import (
+    AGENT_BINARY,
     ComputeNode,
     ComputeNodeList,
     ProviderRecord,
@@ -31,7 +32,6 @@ from wharfinger.objects import (
 )
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.record_store import RecordStore, read_record
-from wharfinger.tracker import service_record
 
 LOG: Final = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
@@ -301,7 +301,7 @@ class Takeovers:
 
     def _hosts_up(self, rows: Iterable[ComputeNode | ProviderRecord]) -> frozenset[str]:
         found = ServiceList.get_by_filters(
-            self._context, host=sorted({row.host for row in rows}), binary=service_record.BINARY
+            self._context, host=sorted({row.host for row in rows}), binary=AGENT_BINARY
         )
         return frozenset(one.host for one in found if one.may_be_up(self._down_time))
 

@@ -14,7 +14,6 @@ from wharfinger.objects import (
     Service,
 )
 
-BINARY: Final = AGENT_BINARY
 _FIRST_VERSION: Final = 1
 _patiently: Final = retry(
     retry=retry_if_exception_type((ConcurrentSave, ObjectExists, ObjectNotFound)),
@@ -50,8 +49,8 @@ def report(context: Context, host: str, owners: Collection[str], *, complete: bo
         version = min(service.version, SERVICE_VERSION)
     else:
         version = _FIRST_VERSION
-    stored = [getattr(service, name) for name in ("owners", "version") if name in service]
-    if stored != [published, version]:  # this repairs a field that cannot be read
+    stored = (service.known("owners"), service.known("version"))
+    if stored != (published, version):  # this repairs a field that cannot be read
         service.owners, service.version = published, version
         service.save()
     service.report()
@@ -60,8 +59,8 @@ def report(context: Context, host: str, owners: Collection[str], *, complete: bo
 def _find(context: Context, host: str) -> Service:
     """Return the service of a host; create it if it is missing."""
     try:
-        return Service.get_by_host_and_binary(context, host, BINARY)
+        return Service.get_by_host_and_binary(context, host, AGENT_BINARY)
     except ObjectNotFound:
-        service = Service(context, host=host, binary=BINARY)
+        service = Service(context, host=host, binary=AGENT_BINARY)
         service.create()
         return service

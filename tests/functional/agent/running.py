@@ -19,10 +19,9 @@ from wharfinger.agent.instance_thread import ThreadRunner
 from wharfinger.agent.runner import Runner
 from wharfinger.agent.status import State
 from wharfinger.agent.systemd import SystemdNotifier
-from wharfinger.objects import Context, Service
+from wharfinger.objects import AGENT_BINARY, Context, Service
 from wharfinger.placement.client import PlacementClient
 from wharfinger.tracker import heartbeat
-from wharfinger.tracker.service_record import BINARY
 
 #: An interval in seconds that is longer than any test.
 NEVER = 10_000.0
@@ -158,7 +157,7 @@ class Running(fixtures.Fixture):
         assert not self._thread.is_alive()
 
     def service(self) -> Service:
-        return Service.get_by_host_and_binary(self.context, HOST, BINARY)
+        return Service.get_by_host_and_binary(self.context, HOST, AGENT_BINARY)
 
     def state_of(self, name: str) -> State:
         return next(one.state for one in self.agent.status().instances if one.name == name)

@@ -8,7 +8,7 @@ from tests.lab.cycles import HOST, Publishing, contents
 from tests.lab.drivers import Edit, also, flat, with_children
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import BackendError, RemoteError
-from wharfinger.objects import HostState, RecordBatch, Service
+from wharfinger.objects import AGENT_BINARY, HostState, RecordBatch, Service
 from wharfinger.providers import ProviderTree
 from wharfinger.providers.plan import SetTraits
 from wharfinger.tracker import service_record
@@ -30,7 +30,7 @@ def service(publishing: Publishing) -> Service:
 
 
 def _service(publishing: Publishing) -> Service:
-    return Service.get_by_host_and_binary(publishing.context, HOST, service_record.BINARY)
+    return Service.get_by_host_and_binary(publishing.context, HOST, AGENT_BINARY)
 
 
 def _set(service: Service, disabled: bool) -> None:

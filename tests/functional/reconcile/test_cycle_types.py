@@ -25,7 +25,7 @@ from wharfinger.exceptions import (
     OwnershipConflict,
     PlacementUnavailable,
 )
-from wharfinger.objects import ComputeNode, ComputeNodeList, Service
+from wharfinger.objects import AGENT_BINARY, ComputeNode, ComputeNodeList, Service
 from wharfinger.providers import ProviderTree
 from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.tracker import service_record
@@ -431,9 +431,7 @@ def test_plan_without_apply_changes_nothing_for_the_next_cycle(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:
     service_record.report(publishing.context, publishing.host, {"OWNER_NOVA"}, complete=True)
-    service = Service.get_by_host_and_binary(
-        publishing.context, publishing.host, service_record.BINARY
-    )
+    service = Service.get_by_host_and_binary(publishing.context, publishing.host, AGENT_BINARY)
     service.disabled = True
     service.save()
 

@@ -13,7 +13,7 @@ from tests.lab.samples import uuid
 from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, ConcurrentUpdate, UnexpectedAnswer
-from wharfinger.objects import Service
+from wharfinger.objects import AGENT_BINARY, Service
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import ProviderTree
 from wharfinger.reconcile import apply
@@ -75,9 +75,7 @@ def test_disabled_service_without_its_driver_keeps_stored_reservations(
     reservations = Reservations(publishing.client, publishing.context)
     reservations.reserve(summary(placement, "cn"), holder="ann", reason="why")
     service_record.begin(publishing.context, publishing.host)
-    service = Service.get_by_host_and_binary(
-        publishing.context, publishing.host, service_record.BINARY
-    )
+    service = Service.get_by_host_and_binary(publishing.context, publishing.host, AGENT_BINARY)
     service.disabled = True
     service.save()
     publishing.driver.fails = True
@@ -204,7 +202,7 @@ def test_host_that_slept_before_its_write_changes_no_reservation_of_the_new_host
         if not slept:
             slept.append(writer)
             service = Service.get_by_host_and_binary(
-                publishing.context, publishing.host, service_record.BINARY
+                publishing.context, publishing.host, AGENT_BINARY
             )
             service.forced_down = True
             service.save()

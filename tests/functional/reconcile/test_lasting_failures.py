@@ -24,7 +24,7 @@ from wharfinger.exceptions import (
     UnknownTrait,
     WharfingerError,
 )
-from wharfinger.objects import Service
+from wharfinger.objects import AGENT_BINARY, Service
 from wharfinger.providers import ProviderTree
 from wharfinger.tracker import service_record
 
@@ -195,7 +195,7 @@ def test_drift_cycle_marks_a_repaired_tree_as_disabled(fleet: Fleet) -> None:
     fleet.wants_an_unknown_trait()
     context, host = fleet.publishing.context, fleet.publishing.host
     service_record.begin(context, host)
-    service = Service.get_by_host_and_binary(context, host, service_record.BINARY)
+    service = Service.get_by_host_and_binary(context, host, AGENT_BINARY)
     service.disabled = True
     service.save()
     assert fleet.sync() == [UnknownTrait]

@@ -21,6 +21,7 @@ from tests.lab.taking_over import TakingOver
 from wharfinger.driver import SUPPORTED, Capabilities, unsupported
 from wharfinger.exceptions import NodeTaken
 from wharfinger.objects import (
+    AGENT_BINARY,
     ComputeNode,
     ComputeNodeList,
     Context,
@@ -100,7 +101,7 @@ def hosts(one: Publishing) -> dict[str, str]:
 
 
 def force_down(one: Publishing, *, down: bool = True) -> None:
-    service = Service.get_by_host_and_binary(one.context, one.host, service_record.BINARY)
+    service = Service.get_by_host_and_binary(one.context, one.host, AGENT_BINARY)
     service.forced_down = down
     service.save()
 
@@ -305,7 +306,7 @@ def test_disabled_service_does_not_mark_nodes_that_were_taken_over(
     force_down(near)
     far.driver.nodes["cn"] = NODE
     sync(far)
-    service = Service.get_by_host_and_binary(near.context, HOST, service_record.BINARY)
+    service = Service.get_by_host_and_binary(near.context, HOST, AGENT_BINARY)
     service.forced_down, service.disabled = False, True
     service.save()
 
@@ -327,14 +328,14 @@ def test_node_of_a_down_host_is_taken_over(
     near.cycle.drift()
     match down:
         case "silent":
-            [service] = [Service.get_by_host_and_binary(near.context, HOST, service_record.BINARY)]
+            [service] = [Service.get_by_host_and_binary(near.context, HOST, AGENT_BINARY)]
             assert service.last_seen_up is not None
             service.last_seen_up = service.last_seen_up.replace(year=2001)
             service.save()
         case "forced":
             force_down(near)
         case "never there":
-            Service.get_by_host_and_binary(near.context, HOST, service_record.BINARY).destroy()
+            Service.get_by_host_and_binary(near.context, HOST, AGENT_BINARY).destroy()
     before = everything()
     far.driver.nodes["cn"] = NODE
     sync(far)

@@ -23,7 +23,7 @@ from tests.lab.cycles import Publishing
 from tests.lab.drivers import does_not_answer, with_children
 from tests.lab.placement import PlacementFixture, lower
 from tests.lab.samples import uuid
-from wharfinger.objects import OWNER_TAG_VERSION, Service
+from wharfinger.objects import AGENT_BINARY, OWNER_TAG_VERSION, Service
 from wharfinger.providers import Inventory
 from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.flavor_request import from_flavor
@@ -58,7 +58,7 @@ class Host(fixtures.Fixture):
         Service(
             self._context,
             host=self.service,
-            binary=service_record.BINARY,
+            binary=AGENT_BINARY,
             owners=[NOVA],
             version=BEFORE,
         ).create()
@@ -76,7 +76,7 @@ class Host(fixtures.Fixture):
 
     @property
     def version(self) -> int:
-        found = Service.get_by_host_and_binary(self._context, self.service, service_record.BINARY)
+        found = Service.get_by_host_and_binary(self._context, self.service, AGENT_BINARY)
         return found.version
 
     def _publish_as(self, state: str) -> None:
@@ -302,7 +302,7 @@ def test_deleted_service_does_not_keep_the_gate_off(
     assert not asking.gate()
 
     Service.get_by_host_and_binary(
-        searching.kept.context, hosts["b"].service, service_record.BINARY
+        searching.kept.context, hosts["b"].service, AGENT_BINARY
     ).destroy()
 
     searching.clock.advance(CACHE_TIME)

@@ -13,13 +13,14 @@ from tests.functional.reconcile.places import ANYWHERE
 from tests.lab.objects import opened
 from wharfinger.db.database import FILE_NAME
 from wharfinger.objects import (
+    AGENT_BINARY,
     OWNER_TAG_VERSION,
     SERVICE_VERSION,
     Context,
     Service,
     ServiceList,
 )
-from wharfinger.tracker.service_record import BINARY, begin, report
+from wharfinger.tracker.service_record import begin, report
 
 pytestmark = ANYWHERE
 
@@ -32,7 +33,7 @@ def context(tmp_path: Path) -> Iterator[Context]:
 
 
 def service(context: Context) -> Service:
-    return Service.get_by_host_and_binary(context, "h", BINARY)
+    return Service.get_by_host_and_binary(context, "h", AGENT_BINARY)
 
 
 def told(context: Context) -> tuple[list[str], int]:
@@ -80,7 +81,7 @@ def test_version_of_a_newer_program_is_lowered_to_ours(
 ) -> None:
     owners = ["OWNER_NOVA"]
     newer = SERVICE_VERSION + 1
-    Service(context, host="h", binary=BINARY, owners=owners, version=newer).create()
+    Service(context, host="h", binary=AGENT_BINARY, owners=owners, version=newer).create()
     report(context, "h", owners, complete=complete)
     assert told(context) == (owners, version)
 
@@ -100,7 +101,7 @@ def test_operators_save_during_a_report_is_kept(
         return found
 
     def service_of(context: Context) -> Service:
-        return Service.get_by_uuid(context, get(context, "h", BINARY).uuid)
+        return Service.get_by_uuid(context, get(context, "h", AGENT_BINARY).uuid)
 
     monkeypatch.setattr(Service, "get_by_host_and_binary", meanwhile)
     report(context, "h", {"OWNER_NOVA"}, complete=True)
