@@ -354,11 +354,11 @@ class _Hand:
             source_compute=instance.host,
             source_node=instance.node,
             old_flavor=instance.flavor,
-            new_flavor=instance.flavor,
+            new_flavor=self._flavor(),
         )
         move.create()
         claims, node = self._claims[row.host], row.hypervisor_hostname
-        claims.move_claim(instance, self._flavor(), node, move)
+        claims.move_claim(instance, node, move)
         if self._draw.random() < 0.2:
             claims.drop_move_claim(instance, move, End.DESTINATION)
 

@@ -246,8 +246,7 @@ class Moves:
 
     def _arrive(self, instance: Instance, migration: Migration, node: ComputeNode) -> None:
         """Claim the new node for an instance; then the move waits for a confirm or revert."""
-        claims = Claims(self._context, node.host)
-        claims.move_claim(instance, migration.new_flavor, node.hypervisor_hostname, migration)
+        Claims(self._context, node.host).move_claim(instance, node.hypervisor_hostname, migration)
         for status in ("migrating", "post-migrating", "finished"):
             migration.status = status
         migration.save()

@@ -15,7 +15,6 @@ from wharfinger.objects import (
     ComputeNode,
     ComputeNodeList,
     Context,
-    Flavor,
     Instance,
     Migration,
 )
@@ -96,10 +95,8 @@ class Claims:
             instance.save()
         self.note(node)
 
-    def move_claim(
-        self, instance: Instance, new_flavor: Flavor, node: str, migration: Migration
-    ) -> None:
-        """Claim a node of this host for an instance that moves there and has ``new_flavor`` there.
+    def move_claim(self, instance: Instance, node: str, migration: Migration) -> None:
+        """Claim a node of this host for an instance that moves there, with the new flavor.
 
         The instance counts in the usage of both nodes until one of the two claims is dropped. The
         ``migration`` has to be in progress. It continues if the node disappears meanwhile.
@@ -113,7 +110,6 @@ class Claims:
             raise self._refused(instance, node, problem)
         before = migration.dest_node if migration.dest_compute == self.host else None
         migration.dest_compute, migration.dest_node = self.host, node
-        migration.old_flavor, migration.new_flavor = instance.flavor, new_flavor
         if migration.status == "accepted" and migration.migration_type != "live-migration":
             migration.status = "pre-migrating"
         migration.save()

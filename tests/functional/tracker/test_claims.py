@@ -192,9 +192,9 @@ def test_claim_that_contradicts_the_place_of_an_instance_is_refused(
     for status in ("confirmed", "reverted", "failed", "error", "completed"):
         ended = migration(context, one, ONE, status=status)
         is_over = f"{ended.uuid} is {status}"
-        refused(publishing, is_over, here.move_claim, one, large(), "cn-1", ended)
+        refused(publishing, is_over, here.move_claim, one, "cn-1", ended)
     of_other = migration(context, other, ONE)
-    refused(publishing, other.uuid, here.move_claim, one, large(), "cn-1", of_other)
+    refused(publishing, other.uuid, here.move_claim, one, "cn-1", of_other)
     for end in End:
         refused(publishing, other.uuid, here.drop_move_claim, one, of_other, end)
 
@@ -206,7 +206,7 @@ def test_claim_of_a_node_without_a_row_of_this_host_is_refused(
     begun = migration(publishing.context, old, OTHER)
     for node in ("cn-far", "nowhere", "CN-0"):
         refused(publishing, node, here.instance_claim, new, node, error=ObjectNotFound)
-        claim = here.move_claim, old, large(), node, begun
+        claim = here.move_claim, old, node, begun
         refused(publishing, node, *claim, error=ObjectNotFound)
     assert new.node is None
 
@@ -238,8 +238,8 @@ def test_move_between_hosts_counts_at_both_until_its_source_is_dropped(
     there_sum = LARGE_SUM if kind == "resize" else SMALL_SUM
     statuses, over = MOVES[kind]
 
-    move = migration(context, one, ONE, kind=kind)
-    there.move_claim(one, wanted, "cn-far", move)
+    move = migration(context, one, ONE, kind=kind, new_flavor=wanted)
+    there.move_claim(one, "cn-far", move)
     assert is_right(context, cn_0=SMALL_SUM, cn_far=there_sum)
     for status in statuses:
         lead(move, status)
@@ -264,8 +264,8 @@ def test_aborted_move_leaves_the_instance_at_its_source(
     here.instance_claim(one, "cn-0")
     statuses, _over = MOVES[kind]
     for far_on in range(len(statuses) + 1):
-        move = migration(context, one, ONE, kind=kind)
-        there.move_claim(one, large(), "cn-far", move)
+        move = migration(context, one, ONE, kind=kind, new_flavor=large())
+        there.move_claim(one, "cn-far", move)
         lead(move, *statuses[:far_on])
         for _ in range(2):
             there.drop_move_claim(one, move, End.DESTINATION)
@@ -284,8 +284,8 @@ def test_resize_on_one_host_counts_both_flavors_until_it_ends(
     context = publishing.context
     one = small(context)
     here.instance_claim(one, "cn-0")
-    move = migration(context, one, ONE, kind="resize")
-    here.move_claim(one, large(), node, move)
+    move = migration(context, one, ONE, kind="resize", new_flavor=large())
+    here.move_claim(one, node, move)
     both = {"cn_0": SMALL_SUM, "cn_1": LARGE_SUM} if node == "cn-1" else {"cn_0": (7, 2560, 27)}
     assert is_right(context, **both)
     lead(move, "migrating", "post-migrating", "finished")
@@ -299,9 +299,9 @@ def test_move_claimed_again_counts_once(
 ) -> None:
     one = small(publishing.context)
     here.instance_claim(one, "cn-0")
-    move = migration(publishing.context, one, ONE, kind="resize")
+    move = migration(publishing.context, one, ONE, kind="resize", new_flavor=large())
     for _ in range(3):
-        there.move_claim(one, large(), "cn-far", move)
+        there.move_claim(one, "cn-far", move)
     assert is_right(publishing.context, cn_0=SMALL_SUM, cn_far=LARGE_SUM)
 
 
@@ -311,9 +311,9 @@ def test_move_claimed_again_for_another_node_releases_the_first(
     one = small(publishing.context)
     here.instance_claim(one, "cn-0")
     move = migration(publishing.context, one, ONE)
-    here.move_claim(one, one.flavor, "cn-1", move)
+    here.move_claim(one, "cn-1", move)
 
-    here.move_claim(one, one.flavor, "cn-0", move)
+    here.move_claim(one, "cn-0", move)
 
     assert noted(publishing.context)[OTHER] == NOTHING
 
@@ -327,7 +327,7 @@ def test_drop_of_a_move_that_has_ended_changes_nothing(
     moves = []
     for claims, node in ((there, "cn-far"), (here, "cn-1")):
         move = migration(context, one, (str(one.host), str(one.node)))
-        claims.move_claim(one, one.flavor, node, move)
+        claims.move_claim(one, node, move)
         lead(move, "migrating", "post-migrating", "finished", "confirming")
         if claims is here:  # the move is being confirmed, so it is too late to abort
             refused(publishing, "is confirming", here.drop_move_claim, one, move, End.DESTINATION)
@@ -347,8 +347,8 @@ def test_confirm_and_revert_of_a_move_at_once_have_one_winner(
     context = publishing.context
     one = small(context)
     here.instance_claim(one, "cn-0")
-    move = migration(context, one, ONE, kind="resize")
-    there.move_claim(one, large(), "cn-far", move)
+    move = migration(context, one, ONE, kind="resize", new_flavor=large())
+    there.move_claim(one, "cn-far", move)
     lead(move, "migrating", "post-migrating", "finished")
     late = Instance.get_by_uuid(context, one.uuid), Migration.get_by_uuid(context, move.uuid)
 
@@ -564,8 +564,14 @@ def act(context: Context, claims: Claims, nodes: list[str], chosen: random.Rando
             else:
                 lead(move, following)
         elif chosen.random() < 0.7:
-            move = migration(context, one, (str(one.host), str(one.node)), kind="resize")
-            claims.move_claim(one, flavor(vcpus=chosen.randint(1, 9)), node, move)
+            move = migration(
+                context,
+                one,
+                (str(one.host), str(one.node)),
+                kind="resize",
+                new_flavor=flavor(vcpus=chosen.randint(1, 9)),
+            )
+            claims.move_claim(one, node, move)
         elif (one.host, one.node) in noted(context):
             Claims(context, str(one.host)).abort_instance_claim(one, str(one.node))
 
