@@ -83,9 +83,8 @@ def run(context: Context, options: conf.Options, hosts: int, repeats: int) -> No
     Service(
         context, host="h", binary="b", owners=[NOVA, CYBORG], version=OWNER_TAG_VERSION
     ).create()
-    surroundings = Surroundings(options, client, context)
-    search = FlavorSearch(surroundings)
-    claims, moves = AllocationClaims(surroundings, search), Moves(surroundings, search)
+    search = FlavorSearch(Surroundings(options, client, context))
+    claims, moves = AllocationClaims(search), Moves(search)
     of_nova, of_cyborg = flavor("of-nova", NOVA), flavor("of-cyborg", CYBORG)
     found: dict[str, list[tuple[int, float]]] = {}
 

@@ -41,8 +41,8 @@ class Desk(fixtures.Fixture):
     def _setUp(self) -> None:
         surroundings = Surroundings(parse(self._conf), self.client, self.context)
         search = FlavorSearch(surroundings)
-        self.claims = AllocationClaims(surroundings, search, self._down_time)
-        self.moves = Moves(surroundings, search, self._down_time)
+        self.claims = AllocationClaims(search, self._down_time)
+        self.moves = Moves(search, self._down_time)
 
     def claim(self, wanted: Flavor, **more: Any) -> Claimed:
         """Claim an allocation for a new instance of this flavor."""

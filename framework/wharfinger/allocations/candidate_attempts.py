@@ -125,7 +125,7 @@ class FlavorSearch:
     def __init__(self, surroundings: Surroundings) -> None:
         """Load the request filters; raises ConfigurationError."""
         names = SchedulingSection.read(surroundings.conf).request_filters
-        self._surroundings: Final = surroundings
+        self.surroundings: Final = surroundings
         self.consumers: Final = Consumers(surroundings.placement)
         self._filters: Final = loader.load(names, surroundings)
 
@@ -135,7 +135,7 @@ class FlavorSearch:
         if amounts_of(allocations.values()) != amounts_of(group.resources for group in groups):
             return False
         for provider, amounts in allocations.items():
-            owners = ownership.owners(self._surroundings.placement.get_traits(provider).traits)
+            owners = ownership.owners(self.surroundings.placement.get_traits(provider).traits)
             wanted = {one.owner for one in groups if not one.resources.keys().isdisjoint(amounts)}
             if owners and owners.isdisjoint(wanted):
                 return False
@@ -189,8 +189,8 @@ class FlavorSearch:
 
         Also return the reason for an empty result.
         """
-        client = self._surroundings.placement
-        places = Places(self._surroundings.objects, suits)
+        client = self.surroundings.placement
+        places = Places(self.surroundings.objects, suits)
         request = self._request(flavor)
         try:
             found = CandidateSearch(client, {**self._filters, _PLACES: places}).find(
@@ -217,7 +217,7 @@ class FlavorSearch:
         return choices, _why_none(found.dropped.get(_PLACES, 0), list(places.elsewhere))
 
     def _request(self, flavor: Flavor) -> ResourceRequest:
-        return from_flavor(flavor, lambda name: read_profile(self._surroundings.conf, name))
+        return from_flavor(flavor, lambda name: read_profile(self.surroundings.conf, name))
 
     def _is_gone(self, consumer: Consumer, error: PlacementError) -> bool:
         """Return whether an error means that the candidate is no longer free.

@@ -56,7 +56,6 @@ from wharfinger.objects.field_types import now
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names
 from wharfinger.reconcile.reserve_and_release import Reservations
-from wharfinger.scheduling.request_filters import Surroundings
 from wharfinger.tracker.instance_claims import Claims, ends_of
 from wharfinger.tracker.overlaid_nodes import nodes_named
 
@@ -100,17 +99,12 @@ class AllocationClaims:
     an operation after such an error, call the method again.
     """
 
-    def __init__(
-        self,
-        surroundings: Surroundings,
-        search: FlavorSearch,
-        down_time: timedelta = timedelta(seconds=60),
-    ) -> None:
+    def __init__(self, search: FlavorSearch, down_time: timedelta = timedelta(seconds=60)) -> None:
         """A process that has not saved an instance for ``down_time`` counts as dead."""
-        self._client: Final = surroundings.placement
-        self._context: Final = surroundings.objects
-        self._releases: Final = AllocationRelease(surroundings.placement, surroundings.objects)
-        self._reservations: Final = Reservations(surroundings.placement, surroundings.objects)
+        self._client: Final = search.surroundings.placement
+        self._context: Final = search.surroundings.objects
+        self._releases: Final = AllocationRelease(self._client, self._context)
+        self._reservations: Final = Reservations(self._client, self._context)
         self._search: Final = search
         self._consumers: Final = search.consumers
         self._down_time: Final = down_time

@@ -51,7 +51,6 @@ from wharfinger.objects import (
 from wharfinger.objects.migration import IN_PROGRESS
 from wharfinger.providers import names
 from wharfinger.reconcile.reserve_and_release import Reservations
-from wharfinger.scheduling.request_filters import Surroundings
 from wharfinger.tracker.instance_claims import Claims, End, ends_of
 
 LOG: Final = logging.getLogger(__name__)
@@ -83,19 +82,15 @@ class Moves:
     an operation after such an error, call the method again.
     """
 
-    def __init__(
-        self,
-        surroundings: Surroundings,
-        search: FlavorSearch,
-        down_time: timedelta = timedelta(seconds=60),
-    ) -> None:
+    def __init__(self, search: FlavorSearch, down_time: timedelta = timedelta(seconds=60)) -> None:
         """A process that has not saved a move for ``down_time`` counts as dead."""
-        self._context: Final = surroundings.objects
+        client = search.surroundings.placement
+        self._context: Final = search.surroundings.objects
         self._search: Final = search
         self._consumers: Final = search.consumers
-        self._reservations: Final = Reservations(surroundings.placement, surroundings.objects)
-        self._releases: Final = AllocationRelease(surroundings.placement, surroundings.objects)
-        self._claims: Final = AllocationClaims(surroundings, search, down_time)
+        self._reservations: Final = Reservations(client, self._context)
+        self._releases: Final = AllocationRelease(client, self._context)
+        self._claims: Final = AllocationClaims(search, down_time)
         self._down_time: Final = down_time
 
     def start(

@@ -48,7 +48,7 @@ class InstanceCommand(ObjectCommand):
         surroundings = Surroundings(self.conf, self.placement, self.objects)
         search = FlavorSearch(surroundings)
         seconds = max(DefaultSection.read(self.conf).service_down_time, _SHORTEST_DOWN_TIME)
-        more = (surroundings, search, timedelta(seconds=seconds))
+        more = (search, timedelta(seconds=seconds))
         return AllocationClaims(*more), Moves(*more)
 
     @property
