@@ -46,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
+    gc.disable()  # the imports would take a tenth longer
     from wharfinger import conf as configuration  # noqa: PLC0415 - after the signals
     from wharfinger.agent import logging_setup  # noqa: PLC0415
     from wharfinger.agent.worker import Worker  # noqa: PLC0415
@@ -64,6 +65,7 @@ def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
     thread = threading.Thread(target=worker.run, name=arguments.instance, daemon=True)
     thread.start()
     gc.freeze()  # do not search the imported modules for garbage
+    gc.enable()
     # A signal that arrives just before a wait without a timeout would not end the wait.
     while ending.empty() and thread.is_alive():
         report.alive()
