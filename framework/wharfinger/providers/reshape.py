@@ -17,6 +17,7 @@ from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import Allocations, Reshape, SetInventories, Step
 from wharfinger.providers.plan_draft import TreeDraft, step_target
 from wharfinger.providers.provider import Provider, PublishingMode
+from wharfinger.providers.provider_record import Record
 
 #: Less than one unit, so it cannot be allocated, but more than a database's rounding error.
 _TOO_LITTLE: Final = 0.5
@@ -68,11 +69,12 @@ class AllocationChange:
         for uuid in dict.fromkeys(
             uuid for moved in self._moved.values() for uuid in moved["allocations"]
         ):
-            provider = _ours(draft, uuid)
-            if provider is None:
+            ours = _ours(draft, uuid)
+            if ours is None:
                 continue
-            record, foreign = draft.records[uuid], _foreign(draft, uuid)
-            exact = record.applied.inventories if record and record.applied else {}
+            provider, record = ours
+            foreign = full_reservation.foreign(provider.inventories, record)
+            exact = record.applied.inventories if record.applied else {}
             interim = {
                 name: inventory
                 if name in foreign
@@ -122,7 +124,10 @@ class AllocationChange:
                     f"steps of {inventory.step_size}"
                 )
             elif sent and used > self._used_before[uuid, name]:
-                kept = _ours(draft, uuid) is None or name in _foreign(draft, uuid)
+                ours = _ours(draft, uuid)
+                kept = ours is None or name in full_reservation.foreign(
+                    ours[0].inventories, ours[1]
+                )
                 most = inventory if kept else replace(inventory, reserved=0)
                 wrong = held if most.capacity < used else {}
                 reason = f"the capacity is {most.capacity:g}"
@@ -158,22 +163,13 @@ def admitting(inventory: Inventory, used: int, *, exactly: bool = False) -> Inve
     return replace(inventory, reserved=total - units, allocation_ratio=ratio)
 
 
-def _ours(draft: TreeDraft, uuid: str) -> Provider | None:
-    """Return a provider's planned state; None if this driver instance may not write it."""
+def _ours(draft: TreeDraft, uuid: str) -> tuple[Provider, Record] | None:
+    """Return a provider's planned state and record; None if this instance may not write it."""
     record, live = draft.records.get(uuid), draft.live.get(uuid)
-    if record is None or not record.is_ours:
+    is_foreign = live is not None and draft.standing(live) is Standing.FOREIGN
+    if record is None or not record.is_ours or record.live is None or is_foreign:
         return None
-    if live is not None and draft.standing(live) is Standing.FOREIGN:
-        return None
-    return record.live
-
-
-def _foreign(draft: TreeDraft, uuid: str) -> frozenset[str]:
-    """Return the classes of a provider that another program has fully reserved."""
-    record = draft.records.get(uuid)
-    if record is None or record.live is None:
-        return frozenset()
-    return full_reservation.foreign(record.live.inventories, record)
+    return record.live, record
 
 
 def _holders(allocations: Allocations) -> dict[tuple[str, str], dict[str, int]]:
