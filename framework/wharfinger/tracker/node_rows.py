@@ -14,9 +14,7 @@ from wharfinger.objects import (
     ComputeNodeList,
     Context,
     HostState,
-    Instance,
     InstanceList,
-    Migration,
     MigrationList,
     PciDevice,
     PciDeviceList,
@@ -131,12 +129,14 @@ class NodeRows:
             return
         instances = InstanceList.get_by_filters(self._context, host=self._host, node=list(names))
         for instance in instances:
-            self._rename(instance, "host", "node", names)
+            instance.node = names[instance.node or ""]
         instances.save()
         migrations = MigrationList.get_in_progress_by_host(self._context, self._host)
         for migration in migrations:
             for end in ("source", "dest"):
-                self._rename(migration, f"{end}_compute", f"{end}_node", names)
+                name = names.get(migration.known(f"{end}_node"))
+                if name is not None and migration.known(f"{end}_compute") == self._host:
+                    setattr(migration, f"{end}_node", name)
         migrations.save()
         self.usage.rename(names)
 
@@ -154,17 +154,6 @@ class NodeRows:
                 uuid=list(filter(is_uuid_like, gone)),
             ).destroy()
             self._forget(gone)
-
-    def _rename(
-        self, one: Instance | Migration, host: str, node: str, names: Mapping[str, str]
-    ) -> None:
-        """Set the new name of a renamed node in the field ``node`` of an object.
-
-        Do so only if the field ``host`` has this host. ``names`` are the new names by old name.
-        """
-        name = names.get(one.known(node) or "")
-        if name is not None and one.known(host) == self._host:
-            setattr(one, node, name)
 
     def _forget(self, uuids: Iterable[str]) -> None:
         for uuid in uuids:
