@@ -125,7 +125,7 @@ def test_slow_tree_with_a_conflict_in_each_attempt_delays_no_other_reservation(
             adapter.before = before
 
     monkeypatch.setattr(adapter, "before", before)
-    monkeypatch.setattr(publishing.cycle._writer, "_clock", lambda: seconds[0])
+    monkeypatch.setattr("wharfinger.reconcile.apply.boottime", lambda: seconds[0])
     assert publishing.cycle.sync().problems
     assert is_full(placement, "good-1")
     assert is_full(placement, "good-2")
