@@ -138,7 +138,7 @@ class NodeRows:
                 if name is not None and migration.known(f"{end}_compute") == self._host:
                     setattr(migration, f"{end}_node", name)
         migrations.save()
-        self.usage.rename(names)
+        self.usage.rename(names, migrations)
 
     def delete_gone(self, records: Set[str]) -> None:
         """Delete the rows of nodes whose roots have no record.

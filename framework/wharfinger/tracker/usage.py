@@ -79,16 +79,16 @@ class HostUsage:
             if (claimed := one.claimed) is not None
         }
 
-    def rename(self, names: Mapping[str, str]) -> None:
-        """Move the usage of renamed nodes to their new names; ``names`` has these by old name."""
+    def rename(self, names: Mapping[str, str], moves: Iterable[Migration]) -> None:
+        """Move the usage of renamed nodes to their new names; ``names`` has these by old name.
+
+        ``moves`` are all migrations in progress, with the new names.
+        """
         self._instances = {
             uuid: one._replace(node=one.node and names.get(one.node, one.node))
             for uuid, one in self._instances.items()
         }
-        usages: defaultdict[str, list[Usage]] = defaultdict(list)
-        for node, usage in self._used.items():
-            usages[names.get(node, node)].append(usage)
-        self._used = _totals(usages)
+        self._used = _sum(self._host, self._instances, moves)
 
     def of_node(self, name: str) -> Usage:
         """Return the usage of a node."""
@@ -132,10 +132,6 @@ def _sum(
     for uuid, one in instances.items():
         if one.node is not None and uuid not in moving:
             usages[one.node].append(one.usage)
-    return _totals(usages)
-
-
-def _totals(usages: Mapping[str, Iterable[Usage]]) -> dict[str, Usage]:
     return {
         node: Usage(*(min(sum(amounts), MAX_COUNT) for amounts in zip(*parts, strict=True)))
         for node, parts in usages.items()
