@@ -1,7 +1,6 @@
 """``wharfinger config``: show and validate the configuration."""
 
 import argparse
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cliff.lister import Lister
@@ -13,22 +12,19 @@ from wharfinger.exceptions import WharfingerError, printable
 
 if TYPE_CHECKING:
     from wharfinger.conf import Options
-    from wharfinger.reconcile.driver_instance_loader import Check
 
 
-def check(conf: "Options") -> "Check":
+def check(conf: "Options") -> tuple[list[str], list[WharfingerError]]:
     """Check the whole configuration, including the drivers and request filters that it names.
 
-    Return its sections and problems. The check connects to no service.
+    Return its sections and problems, each once. The check connects to no service.
     """
     from wharfinger.conf import SchedulingSection
     from wharfinger.placement import session
     from wharfinger.reconcile import driver_instance_loader
     from wharfinger.scheduling.request_filters import loader
 
-    found = driver_instance_loader.check(conf)
-    # An invalid section is reported only once.
-    problems = {str(problem): problem for problem in found.problems}
+    sections, problems = driver_instance_loader.check(conf)
     for look in (
         lambda: loader.find(SchedulingSection.read(conf).request_filters),
         lambda: session.check(conf),
@@ -36,8 +32,8 @@ def check(conf: "Options") -> "Check":
         try:
             look()
         except WharfingerError as error:
-            problems.setdefault(str(error), error)
-    return replace(found, problems=tuple(problems.values()))
+            problems.append(error)
+    return sections, list({str(problem): problem for problem in problems}.values())
 
 
 class ConfigShow(WharfingerCommand, Lister):
@@ -56,11 +52,11 @@ class ConfigShow(WharfingerCommand, Lister):
 
         conf = self.app.parsed
         register_services(conf)
-        found = check(conf)
-        self._problems = len(found.problems)
+        sections, problems = check(conf)
+        self._problems = len(problems)
         rows = [
             (value.section, value.key, printable(value.text), printable(value.source))
-            for section in found.sections
+            for section in sections
             for value in conf.effective(section)
         ]
         return ("Section", "Option", "Value", "Source"), rows
@@ -74,7 +70,7 @@ class ConfigValidate(WharfingerCommand, Lister):
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        self._problems = check(self.app.parsed).problems
+        _sections, self._problems = check(self.app.parsed)
         super().run(parsed_args)
         return FAILED if self._problems else DONE
 

@@ -27,8 +27,8 @@ def _check(arguments: argparse.Namespace) -> int:
 
     conf = configuration.parse([arguments.config_file])
     conf.file_names[arguments.config_file] = arguments.config_name
-    found = check(conf)
-    configuration_check.answer(arguments.answer, [str(one) for one in found.problems])
+    _sections, problems = check(conf)
+    configuration_check.answer(arguments.answer, [str(one) for one in problems])
     return 0
 
 

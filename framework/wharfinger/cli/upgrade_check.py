@@ -108,7 +108,7 @@ class Checks(UpgradeCommands):
     def _check_drivers(self) -> Result:
         from wharfinger.cli import config
 
-        problems = config.check(self._conf).problems
+        _sections, problems = config.check(self._conf)
         if problems:
             return Result(Code.FAILURE, "\n".join(map(str, problems)))
         loaded = ", ".join(f"{one.section.name} ({one.section.driver})" for one in self._instances)

@@ -43,16 +43,12 @@ class Instance:
     publisher: Publisher
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Result of a check: the names of all sections that are read, and all problems."""
+def check(conf: Options) -> tuple[list[str], list[WharfingerError]]:
+    """Check the whole configuration, including the options of the drivers that it enables.
 
-    sections: tuple[str, ...]
-    problems: tuple[WharfingerError, ...]
-
-
-def check(conf: Options) -> Check:
-    """Check the whole configuration, including the options of the drivers that it enables."""
+    Return the names of all sections that are read, and all problems. If several drivers read a
+    section with a problem, they all report it.
+    """
     sections = list(configuration.OWN)
     for group in configuration.SERVICES:
         try:
@@ -72,9 +68,7 @@ def check(conf: Options) -> Check:
             problems += _unknown(conf, driver)
         except WharfingerError as error:
             problems.append(error)
-    # Several drivers may read a section with a problem.
-    once = {str(problem): problem for problem in problems}
-    return Check(tuple(dict.fromkeys(sections)), tuple(once.values()))
+    return list(dict.fromkeys(sections)), problems
 
 
 def load(conf: Options, name: str) -> Instance:

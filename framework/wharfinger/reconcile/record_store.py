@@ -128,7 +128,7 @@ class RecordStore:
                 self._drop(uuid)
             else:
                 self.records[uuid] = record
-        self._revisions.update((one.provider_uuid, _revision(one)) for one in batch.records)
+        self._revisions.update((one.provider_uuid, one.known("revision")) for one in batch.records)
 
     def _take(self, rows: Iterable[ProviderRecord]) -> set[str]:
         """Keep the records of these rows; return the uuids of their providers."""
@@ -137,7 +137,7 @@ class RecordStore:
             uuid = one.provider_uuid if "provider_uuid" in one else f"? ({number})"
             try:
                 self.records[one.provider_uuid] = to_record(one)
-                self._revisions[uuid] = _revision(one)
+                self._revisions[uuid] = one.known("revision")
             except (FieldUnset, ValueError) as error:
                 self._drop(uuid)
                 self.damaged[uuid] = _damaged(uuid, self.host, self.instance, error)
@@ -185,7 +185,7 @@ def to_record(row: ProviderRecord) -> Record:
         reserved_since=_since(row),
         mode=PublishingMode(row.mode),
         absence=_absence(row),
-        undone=decode_undone(row.undone) if "undone" in row and row.undone else {},
+        undone=decode_undone(undone) if (undone := row.known("undone")) else {},
     )
 
 
@@ -195,10 +195,6 @@ def read_record(row: ProviderRecord) -> Record | None:
         return to_record(row)
     except (FieldUnset, ValueError):
         return None
-
-
-def _revision(row: ProviderRecord) -> int | None:
-    return row.revision if "revision" in row else None
 
 
 def _document(part: Provider | Absence | None) -> str | None:
@@ -211,7 +207,7 @@ def _provider(document: str | None) -> Provider | None:
 
 def _since(row: ProviderRecord) -> dict[str, float]:
     """Return the times of the present reasons; an old release does not delete ended reasons."""
-    since = row.reserved_since if "reserved_since" in row else {}
+    since = row.known("reserved_since") or {}
     return {reason: since[reason] for reason in row.reservations if reason in since}
 
 
@@ -219,7 +215,7 @@ def _absence(row: ProviderRecord) -> Absence | None:
     """Return the absence in a row; without an uptime if an old release wrote the row last."""
     if row.absent_since is None:
         return None
-    document = row.absence if "absence" in row else None
+    document = row.known("absence")
     counted = None if document is None else decode_absence(document)
     if counted is not None and counted.since == row.absent_since:
         return counted

@@ -322,7 +322,7 @@ def _errors_of(
 
 
 def _is_absent(record: ProviderRecord) -> bool:
-    return "absent_since" in record and record.absent_since is not None
+    return record.known("absent_since") is not None
 
 
 def _has(record: ProviderRecord, side: str) -> bool:

@@ -87,7 +87,7 @@ class StandInCheck:
     def result(self) -> Snapshot | None:
         if self._holds.is_set():
             return None
-        problems = problems_of(self._new.conf).problems
+        _sections, problems = problems_of(self._new.conf)
         if problems:
             raise WharfingerError(reason=" ".join(map(str, problems)))
         return self._new

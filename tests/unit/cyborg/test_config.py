@@ -35,7 +35,8 @@ def read(directory: Path, text: str) -> CyborgSection:
 
 def problems(directory: Path, text: str) -> list[WharfingerError]:
     """Return the errors that a check of the configuration reports."""
-    return list(driver_instance_loader.check(parse([written(directory, text)])).problems)
+    _sections, found = driver_instance_loader.check(parse([written(directory, text)]))
+    return found
 
 
 def test_omitted_options_have_defaults(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ def read(directory: Path, text: str) -> FleetSection:
 
 def problems(directory: Path, text: str) -> list[WharfingerError]:
     """Return the errors that a check of the configuration reports."""
-    return list(driver_instance_loader.check(parse([written(directory, text)])).problems)
+    _sections, found = driver_instance_loader.check(parse([written(directory, text)]))
+    return found
 
 
 # Valid options.
