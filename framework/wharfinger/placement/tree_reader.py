@@ -97,7 +97,9 @@ class PlacementReader:
         """Return the providers with these names, by name, with traits but without inventories."""
         found = self._look_up(names, lambda name: self._client.list_providers(name=name))
         return {
-            one.name: replace(_provider(one), traits=self._client.get_traits(one.uuid).traits)
+            one.name: replace(
+                without_contents(one), traits=self._client.get_traits(one.uuid).traits
+            )
             for one in found
             if one.name in names
         }
@@ -186,7 +188,7 @@ class PlacementReader:
         aggregates = self._client.get_aggregates(summary.uuid)
         inventories = self._client.get_inventories(summary.uuid)
         return replace(
-            _provider(summary),
+            without_contents(summary),
             # If the provider changed between these reads, Placement refuses a write with the
             # oldest generation.
             generation=min(
@@ -214,7 +216,7 @@ def _by_uuid(listed: Iterable[ProviderSummary]) -> _Summaries:
     return {provider.uuid: provider for provider in listed}
 
 
-def _provider(summary: ProviderSummary) -> Provider:
+def without_contents(summary: ProviderSummary) -> Provider:
     """Return a summary as a Provider, without inventories, traits and aggregates."""
     return Provider(
         uuid=summary.uuid,

@@ -10,8 +10,8 @@ work. All writes go through ``apply.Writer``, with the record of the instance th
 provider.
 """
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -40,8 +40,10 @@ from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import Feature
 from wharfinger.placement.model import Inventories, ProviderSummary, Traits
+from wharfinger.placement.tree_reader import without_contents
 from wharfinger.providers import full_reservation, ownership, reshape
 from wharfinger.providers.device_function_traits import function_traits
+from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import (
     Identity,
     Reshape,
@@ -126,6 +128,21 @@ class _Stored:
         """The ``reserved`` figures from before our reservations, by resource class."""
         return full_reservation.own_reserved(self.live.inventories, self.record)
 
+    def record_with(self, figures: Mapping[str, int]) -> Record:
+        """Return ``own_record`` with these figures to restore."""
+        own = self.own_record
+        return replace(own, own_reserved={**own.own_reserved, **figures})
+
+    def set_inventories(self, after: Mapping[str, Inventory]) -> SetInventories:
+        """Return the step that replaces the inventories of the provider."""
+        return SetInventories(**step_target(self.live), before=self.live.inventories, after=after)
+
+    def reasons(self, *, without: str = "") -> tuple[str, ...]:
+        """Return the reasons of the driver, and of reservations except one uuid, as texts."""
+        others = (one for one in self.reservations if one.uuid != without)
+        held = (f"{one.reason} (held by {one.holder})" for one in others)
+        return (*self.record.reservations, *held)
+
 
 class Reservations:
     """Begins and ends stored reservations of providers that driver instances publish.
@@ -209,21 +226,14 @@ class Reservations:
         no such reservation, or if no driver instance publishes the reserved resource classes.
         """
         stored = self._read(provider)
-        live, record = stored.live.inventories, stored.own_record
+        live, record, left = stored.live.inventories, stored.own_record, stored.reasons()
         figures = full_reservation.releasable(live, stored.record) if stored.is_published else {}
         if not figures:
             raise _not_foreign(provider, full_reservation.foreign(live, stored.record))
-        left = (
-            *stored.record.reservations,
-            *(f"{one.reason} (held by {one.holder})" for one in stored.reservations),
-        )
-        ours = replace(record, own_reserved={**record.own_reserved, **figures})
-        if left:
-            full = full_reservation.reserve_fully(live)
-            self._apply(stored, ours, _change(SetInventories, stored.live, full))
-        else:
-            own = full_reservation.release(live, ours)
-            self._apply(stored, record, _change(SetInventories, stored.live, own))
+        after, ours = full_reservation.reserve_fully(live), stored.record_with(figures)
+        if not left:
+            after, ours = full_reservation.release(live, ours), record
+        self._apply(stored, ours, stored.set_inventories(after))
         return left
 
     def release_one(self, uuid: str) -> tuple[str, ...]:
@@ -314,11 +324,10 @@ class Reservations:
         """
         stored = self._read(provider)
         if not stored.is_published:
-            raise ReservationRefused(
-                provider=provider.name,
-                uuid=provider.uuid,
-                problem="no driver instance publishes this provider any more.",
-                remedy="Publish the provider again, or release the instance.",
+            raise _refused(
+                provider,
+                "no driver instance publishes this provider any more.",
+                "Publish the provider again, or release the instance.",
             )
         live = stored.live
         used = Counter(self._client.get_usages(provider.uuid)) + Counter(amounts)
@@ -331,22 +340,18 @@ class Reservations:
         for name in amounts:
             inventory = own_inventories.get(name)
             if inventory is None or inventory.capacity < used[name]:
-                raise ReservationRefused(
-                    provider=provider.name,
-                    uuid=provider.uuid,
-                    problem=f"with this allocation, {used[name]} {name} would be in use, but the "
-                    f"capacity is {inventory.capacity if inventory else 0:g}: other consumers use "
-                    "the provider now.",
-                    remedy="Release the other consumers, or this instance.",
+                raise _refused(
+                    provider,
+                    f"with this allocation, {used[name]} {name} would be in use, but the capacity "
+                    f"is {inventory.capacity if inventory else 0:g}: other consumers use the "
+                    "provider now.",
+                    "Release the other consumers, or this instance.",
                 )
-        change = SetInventories(**step_target(live), before=live.inventories, after=room)
-        own = stored.own_record
         record = replace(
-            own,
-            live=replace(live, inventories=full),
-            own_reserved={**own.own_reserved, **stored.own_figures},
+            stored.record_with(stored.own_figures), live=replace(live, inventories=full)
         )
-        step = Reshape(**step_target(live), inventories=(change,), allocations=allocations)
+        changes = (stored.set_inventories(room),)
+        step = Reshape(**step_target(live), inventories=changes, allocations=allocations)
         self._apply(stored, record, step)
 
     # Functions of programmable devices.
@@ -363,13 +368,8 @@ class Reservations:
         there = self._client.get_traits(provider.uuid)
         found = ownership.owners(there.traits)
         if found != owners:
-            raise ReservationRefused(
-                provider=provider.name,
-                uuid=provider.uuid,
-                problem=f"it belongs to {', '.join(sorted(found)) or 'an unknown owner'} now.",
-                remedy="Ask the owner.",
-            )
-        new = {trait} if trait else set()
+            raise _refused(provider, f"it belongs to {_names(found)} now.", "Ask the owner.")
+        new = frozenset({trait} if trait else ())
         wanted = there.traits - function_traits(there.traits) | new
         if wanted == there.traits:
             return
@@ -377,8 +377,10 @@ class Reservations:
         record = stored.own_record
         if record.applied is not None:
             ours = record.applied.traits - function_traits(record.applied.traits) | new
-            record = replace(record, applied=replace(record.applied, traits=frozenset(ours)))
-        self._apply(stored, record, _change(SetTraits, stored.live, frozenset(wanted)))
+            record = replace(record, applied=replace(record.applied, traits=ours))
+        live = stored.live
+        step = SetTraits(**step_target(live), before=live.traits, after=wanted)
+        self._apply(stored, record, step)
 
     def is_published(self, provider: ProviderSummary) -> bool:
         """Return whether a driver instance still publishes a provider.
@@ -391,57 +393,22 @@ class Reservations:
 
     def _reserve(self, provider: ProviderSummary, **values: Any) -> Reservation:
         """Store and return a new reservation of a provider, and reserve the provider fully."""
-        held, is_written = self._create(provider, **values)
-        if not is_written:
-            self._fill(provider)
+        held = Reservation(self._context, provider_uuid=provider.uuid, **values)
+        self._fill(provider, held)
         return held
 
     @retry_on(*_CONFLICTS)
-    def _create(self, provider: ProviderSummary, **values: Any) -> tuple[Reservation, bool]:
-        """Store a new reservation, and reserve the provider.
+    def _fill(self, provider: ProviderSummary, new: Reservation | None = None) -> None:
+        """Store ``new``, and write the full reservation if the provider has a stored reservation.
 
-        Return the reservation, and whether the provider was written. A conflict may prevent the
-        write.
+        After a conflict, ``new`` may be stored already.
         """
         stored = self._read(provider)
-        # A driver cleans this provider after a release: so an instance publishes it, even if the
-        # records are lost.
-        record, is_cleaned = stored.record, "consumer_uuid" in values
-        if not (stored.is_published if record.is_ours else is_cleaned):
-            others = ownership.owners(stored.traits) - ownership.owners(record.claimed_traits)
-            raise ReservationRefused(
-                provider=provider.name,
-                uuid=provider.uuid,
-                problem=f"it belongs to {', '.join(sorted(others)) or 'an unknown owner'}, and "
-                "no driver instance publishes it.",
-                remedy="Ask the owner, or publish the provider first.",
-            )
-        if not is_cleaned and stored.is_novas_root:
-            raise ReservationRefused(
-                provider=provider.name,
-                uuid=provider.uuid,
-                problem="nova-compute publishes this root and writes its inventories. When nova "
-                "refreshes the provider, it would overwrite the full reservation.",
-                remedy="Disable nova's compute service, which keeps new instances away: `openstack "
-                f"compute service set --disable {provider.name} nova-compute` (with the host of "
-                "that service, if it has another name). Children of the root can be reserved.",
-            )
-        held = Reservation(
-            self._context, provider_uuid=provider.uuid, own_reserved=stored.own_figures, **values
-        )
-        try:
-            self._write_full(stored, held)
-        except _CONFLICTS:
-            if "revision" not in held:
-                raise  # the reservation was not stored
-            return held, False
-        return held, True
-
-    @retry_on(*_CONFLICTS)
-    def _fill(self, provider: ProviderSummary) -> None:
-        """Write the full reservation of a provider, if a reservation of the provider is stored."""
-        stored = self._read(provider)
-        if stored.reservations and stored.is_published:
+        if new is not None and "revision" not in new:
+            _check_reservable(provider, stored, is_cleaned="consumer_uuid" in new)
+            new.own_reserved = stored.own_figures
+            self._write_full(stored, new)
+        elif stored.reservations and stored.is_published:
             self._write_full(stored)
 
     def _write_full(self, stored: _Stored, *new: Reservation) -> None:
@@ -451,14 +418,12 @@ class Reservations:
         that a concurrent release of the provider fails and reads the provider again. The other
         reservations get a copy of the own figures, which may have changed.
         """
-        own, figures = stored.own_record, stored.own_figures
-        record = replace(own, own_reserved={**own.own_reserved, **figures})
+        figures = stored.own_figures
         outdated = [one for one in stored.reservations if one.own_reserved != figures]
         for one in outdated:
             one.own_reserved = figures
-        full = full_reservation.reserve_fully(stored.live.inventories)
-        change = _change(SetInventories, stored.live, full)
-        self._apply(stored, record, change, new=new, changed=outdated)
+        step = stored.set_inventories(full_reservation.reserve_fully(stored.live.inventories))
+        self._apply(stored, stored.record_with(figures), step, new=new, changed=outdated)
 
     @retry_on(*_CONFLICTS)
     def _end(self, uuid: str, provider: ProviderSummary) -> tuple[str, ...]:
@@ -474,19 +439,14 @@ class Reservations:
         mine = [one for one in stored.reservations if one.uuid == uuid]
         if not mine:
             raise ObjectNotFound(kind=Reservation.obj_name(), key=uuid)
-        others = (one for one in stored.reservations if one.uuid != uuid)
-        left = (
-            *stored.record.reservations,
-            *(f"{one.reason} (held by {one.holder})" for one in others),
-            *stored.disagreement,
-        )
+        left = (*stored.reasons(without=uuid), *stored.disagreement)
         if left or not stored.is_published:
             self._apply(stored, stored.own_record, ended=mine)
         else:
             # Write even if nothing changes: a concurrent reservation has to read again.
             own = full_reservation.release(stored.live.inventories, stored.record)
             record = replace(stored.own_record, own_reserved={})
-            self._apply(stored, record, _change(SetInventories, stored.live, own), ended=mine)
+            self._apply(stored, record, stored.set_inventories(own), ended=mine)
         return left
 
     @retry_on(*_CONFLICTS)
@@ -590,14 +550,9 @@ class Reservations:
         """
         generation = (inventories or traits).resource_provider_generation
         rows = ProviderState.get(self._context, [provider.uuid], [provider.root_provider_uuid])
-        by_instance = {(one.host, one.driver_instance): one for one in rows.records}
         current = _current(
-            {key: _record(one) for key, one in by_instance.items()},
-            {
-                (row.host, row.driver_instance)
-                for row in rows.nodes
-                if "host" in row and "driver_instance" in row
-            },
+            {(one.host, one.driver_instance): _record(one) for one in rows.records},
+            {(row.known("host"), row.known("driver_instance")) for row in rows.nodes},
         )
         ours = {key: record for key, record in current.items() if record.is_ours}
         key = next(iter(ours or current), _NO_PUBLISHER)
@@ -610,22 +565,18 @@ class Reservations:
             f"{len(ours)} records of the provider disagree on the reserved amounts to restore for "
             f"{', '.join(unclear)} (the next cycle of its driver instance decides)"
         )
-        own_rows = [one for own, one in by_instance.items() if own == key]
+        own_rows = [one for one in rows.records if (one.host, one.driver_instance) == key]
         store = RecordStore(self._context, *key, own_rows)
         live = store.get(provider.uuid).live
         if live is None or live.generation != generation:
-            live = Provider(
-                uuid=provider.uuid,
-                name=provider.name,
-                root_uuid=provider.root_provider_uuid,
-                parent_uuid=provider.parent_provider_uuid,
-                generation=generation,
-            )
+            live = replace(without_contents(provider), generation=generation)
+        if inventories:
+            live = replace(live, inventories=inventories.inventories)
+        else:
+            live = replace(live, traits=traits.traits)
         return _Stored(
             traits.traits,
-            replace(live, inventories=inventories.inventories)
-            if inventories
-            else replace(live, traits=traits.traits),
+            live,
             store,
             replace(
                 record, own_reserved={**spare, **record.own_reserved}, reservations=tuple(reasons)
@@ -651,32 +602,31 @@ class Reservations:
             for row in rows.nodes
             if row.capabilities.get("cleans_after_release")
         }
-        published = {
-            (found.provider_uuid, found.driver_instance)
-            for found in (rows.records if instances else ())
-            if _record(found).applied is not None  # a record may be of another owner's provider
-        }
+        publishers: defaultdict[str, set[str]] = defaultdict(set)
+        for found in rows.records if instances else ():
+            if _record(found).applied is not None:  # a record may be of another owner's provider
+                publishers[found.provider_uuid].add(found.driver_instance)
         return [
             one
             for one in summaries
             if (instance := instances.get(one.root_provider_uuid)) is not None
-            and self._is_published_by(instance, one, published)
+            and self._is_published_by(instance, one, publishers)
         ]
 
     def _is_published_by(
-        self, instance: str, provider: ProviderSummary, published: Set[tuple[str, str]]
+        self, instance: str, provider: ProviderSummary, publishers: defaultdict[str, set[str]]
     ) -> bool:
         """Return whether a node's driver instance, or its former one, publishes a provider.
 
-        ``instance`` is the name in the row of the node. ``published`` has the provider uuid and the
-        instance name of each record.
+        ``instance`` is the name in the row of the node. ``publishers`` has the instance names in
+        the records, by provider uuid.
         """
-        of_root = {name for uuid, name in published if uuid == provider.root_provider_uuid}
+        of_root = publishers[provider.root_provider_uuid]
         if not of_root:  # the records are lost
             our_trait = ownership.instance_trait(instance)
             return our_trait in self._client.get_traits(provider.uuid).traits
         # As long as the instance in the row has no record of the root, the former one counts.
-        return any((provider.uuid, name) in published for name in of_root & {instance} or of_root)
+        return not publishers[provider.uuid].isdisjoint(of_root & {instance} or of_root)
 
     @retry_on(*_CONFLICTS, ObjectExists, ObjectNotFound)
     def _reserve_for_cleaning(self, provider: ProviderSummary, consumer_uuid: str) -> None:
@@ -706,9 +656,38 @@ class Reservations:
         )
 
 
-def _change(kind: type[SetInventories | SetTraits], live: Provider, after: Any) -> Step:
-    """Return a step that replaces the provider's inventories or traits by ``after``."""
-    return kind(**step_target(live), before=getattr(live, kind.attribute), after=after)
+def _check_reservable(provider: ProviderSummary, stored: _Stored, *, is_cleaned: bool) -> None:
+    """Raise ReservationRefused if a provider cannot be reserved.
+
+    ``is_cleaned``: its driver cleans it after a release, so an instance publishes it even if the
+    records are lost.
+    """
+    if not (stored.is_published if stored.record.is_ours else is_cleaned):
+        others = ownership.owners(stored.traits) - ownership.owners(stored.record.claimed_traits)
+        raise _refused(
+            provider,
+            f"it belongs to {_names(others)}, and no driver instance publishes it.",
+            "Ask the owner, or publish the provider first.",
+        )
+    if not is_cleaned and stored.is_novas_root:
+        raise _refused(
+            provider,
+            "nova-compute publishes this root and writes its inventories. When nova refreshes the "
+            "provider, it would overwrite the full reservation.",
+            "Disable nova's compute service, which keeps new instances away: `openstack compute "
+            f"service set --disable {provider.name} nova-compute` (with the host of that service, "
+            "if it has another name). Children of the root can be reserved.",
+        )
+
+
+def _refused(provider: ProviderSummary, problem: str, remedy: str) -> ReservationRefused:
+    return ReservationRefused(
+        provider=provider.name, uuid=provider.uuid, problem=problem, remedy=remedy
+    )
+
+
+def _names(owners: Iterable[str]) -> str:
+    return ", ".join(sorted(owners)) or "an unknown owner"
 
 
 def _current(
@@ -732,16 +711,16 @@ def _not_foreign(provider: ProviderSummary, classes: Collection[str]) -> Reserva
     ``classes`` are the resource classes that another program has fully reserved.
     """
     if classes:
-        problem = (
+        return _refused(
+            provider,
             f"{', '.join(sorted(classes))} is fully reserved, but no driver instance with records "
-            "in this database publishes that."
+            "in this database publishes that.",
+            "Ask the owner to lower the reserved amount.",
         )
-        remedy = "Ask the owner to lower the reserved amount."
-    else:
-        problem = "no other program has fully reserved it."
-        remedy = "See `wharfinger reservation list` for the reservations of operators and drivers."
-    return ReservationRefused(
-        provider=provider.name, uuid=provider.uuid, problem=problem, remedy=remedy
+    return _refused(
+        provider,
+        "no other program has fully reserved it.",
+        "See `wharfinger reservation list` for the reservations of operators and drivers.",
     )
 
 
