@@ -26,7 +26,6 @@ from wharfinger.exceptions import (
     WharfingerError,
     printable,
 )
-from wharfinger.jobs.job_resolution import forget_others
 from wharfinger.objects import JOB_HOLDER as HOLDER
 from wharfinger.objects import Context, DeviceJob, DeviceJobList, ReservationList
 from wharfinger.objects.field_types import now
@@ -34,6 +33,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names, ownership
 from wharfinger.providers.device_function_traits import function_traits
+from wharfinger.reconcile.outdated_device_jobs import delete_earlier
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 LOG: Final = logging.getLogger(__name__)
@@ -75,12 +75,11 @@ def program(
     """
     declared = driver.capabilities.programming
     if declared is None or not declared.supported:
-        raise JobRefused(
-            provider=provider.name,
-            uuid=provider.uuid,
-            problem=f"driver instance {driver.name} does not program devices"
+        raise _refused(
+            provider,
+            f"driver instance {driver.name} does not program devices"
             f"{f' ({declared.reason})' if declared else ''}.",
-            remedy="Program the device with another driver instance.",
+            "Program the device with another driver instance.",
         )
     image = names.check_uuid(image, "image")
     trait = None if function is None else driver.function_trait(provider.uuid, function)
@@ -88,12 +87,11 @@ def program(
     # Sorted, so that all jobs reserve the providers of a device in the same order.
     scope = [one for uuid in sorted(uuids) for one in client.list_providers(uuid=uuid)]
     if missing := sorted(uuids - {one.uuid for one in scope}):
-        raise JobRefused(
-            provider=provider.name,
-            uuid=provider.uuid,
-            problem=f"providers of the device are not in Placement ({', '.join(missing)}), so they "
-            "cannot be reserved.",
-            remedy="Wait until they are published.",
+        raise _refused(
+            provider,
+            f"providers of the device are not in Placement ({', '.join(missing)}), so they cannot "
+            "be reserved.",
+            "Wait until they are published.",
         )
     wanted = {"image": image, "function": function, "trait": trait}
     job = _enter(context, driver, provider, [one.uuid for one in scope], wanted)
@@ -156,13 +154,15 @@ def _change(job: DeviceJob, **values: Any) -> None:
 
 
 def _taken(provider: ProviderSummary) -> JobRefused:
-    return JobRefused(
-        provider=provider.name,
-        uuid=provider.uuid,
-        problem="another job of this device is in progress or unresolved.",
-        remedy="List the jobs with `wharfinger device jobs`. Wait for the end of that job, or "
-        "resolve it.",
+    return _refused(
+        provider,
+        "another job of this device is in progress or unresolved.",
+        "List the jobs with `wharfinger device jobs`. Wait for the end of that job, or resolve it.",
     )
+
+
+def _refused(provider: ProviderSummary, problem: str, remedy: str) -> JobRefused:
+    return JobRefused(provider=provider.name, uuid=provider.uuid, problem=problem, remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,11 +240,10 @@ class _Work:
         while why := self._not_idle(is_patient=time.monotonic() < end):
             if time.monotonic() >= end:
                 waited = f" after {seconds:g} s of waiting" if seconds else ""
-                raise JobRefused(
-                    provider=self.provider.name,
-                    uuid=self.provider.uuid,
-                    problem=f"it cannot be programmed{waited}: {why}.",
-                    remedy="Wait until that has ended, or use --wait-for-idle.",
+                raise _refused(
+                    self.provider,
+                    f"it cannot be programmed{waited}: {why}.",
+                    "Wait until that has ended, or use --wait-for-idle.",
                 )
             if self.job.state != "waiting":
                 self._save(state="waiting")
@@ -300,11 +299,10 @@ class _Work:
                     try:
                         self.reservations.keep(uuid, one.uuid)
                     except _UNREACHABLE as error:
-                        LOG.warning(
-                            "device %s (%s): while the device is programmed, its reservation could "
-                            "not be checked; the job tries again: %s",
-                            one.name,
-                            one.uuid,
+                        _warn(
+                            one,
+                            "while the device is programmed, its reservation could not be checked; "
+                            "the job tries again",
                             error,
                         )
                 loading.join(_INTERVAL)
@@ -354,7 +352,7 @@ class _Work:
                 self.reservations.set_function_trait(one, trait, self.owners[one.uuid])
             job.note_held(trait)
             self._save()
-            forget_others(self.context, job)
+            delete_earlier(self.context, job)
         except JobUnresolved:
             raise
         except BaseException as error:
@@ -403,11 +401,9 @@ class _Work:
             try:
                 self._save(seen_at=now())
             except (JobUnresolved, *_UNREACHABLE) as error:
-                LOG.warning(
-                    "device %s (%s): the job could not store that it is in progress, and tries "
-                    "again: %s",
-                    self.provider.name,
-                    self.provider.uuid,
+                _warn(
+                    self.provider,
+                    "the job could not store that it is in progress, and tries again",
                     error,
                 )
 
@@ -437,12 +433,7 @@ class _Work:
             try:
                 self._save(state="unknown", problem=problem)
             except WharfingerError as error:
-                LOG.warning(
-                    "device %s (%s): the job is unresolved, but this could not be stored: %s",
-                    self.provider.name,
-                    self.provider.uuid,
-                    error,
-                )
+                _warn(self.provider, "the job is unresolved, but this could not be stored", error)
         return self._error(
             problem,
             "The device stays reserved. Find out which image it has, and run `wharfinger device "
@@ -452,6 +443,10 @@ class _Work:
     def _error(self, problem: str, remedy: str) -> JobUnresolved:
         uuid, name = self.provider.uuid, self.provider.name
         return JobUnresolved(provider=name, uuid=uuid, problem=problem, remedy=remedy)
+
+
+def _warn(provider: ProviderSummary, problem: str, error: Exception) -> None:
+    LOG.warning("device %s (%s): %s: %s", provider.name, provider.uuid, problem, error)
 
 
 def _words(error: BaseException) -> str:

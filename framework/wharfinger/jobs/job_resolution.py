@@ -12,6 +12,7 @@ from wharfinger.objects.field_types import now as current_time
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ownership
+from wharfinger.reconcile.outdated_device_jobs import delete_earlier
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 #: A shorter down time has no effect, since times are stored in whole seconds.
@@ -32,19 +33,6 @@ def describe(job: DeviceJob, down_time: timedelta, now: datetime) -> str:
     if job.is_unfinished and job.state != "unknown" and not is_at_work(job, down_time, now):
         return f"interrupted while {job.state}"
     return job.state
-
-
-def forget_others(context: Context, job: DeviceJob) -> None:
-    """Delete the finished jobs that are stored under other providers of the job's device."""
-    for one in DeviceJobList.get_by_filters(context):
-        if (
-            one.is_whole
-            and one.provider_uuid != job.provider_uuid
-            and not one.is_unfinished
-            and not set(one.scope).isdisjoint(job.scope)
-        ):
-            with suppress(ConcurrentSave, ObjectNotFound):
-                one.destroy()
 
 
 def resolve(
@@ -100,7 +88,7 @@ def resolve(
                 remedy="List the jobs with `wharfinger device jobs`.",
             ) from None
         if programmed:
-            forget_others(context, job)
+            delete_earlier(context, job)
     left: dict[str, None] = {}
     # Another job may have reserved the provider since. So end only the reservations read above.
     for one in held:

@@ -143,7 +143,7 @@ class Reconciler:
             policy=policy,
             usage=self._rows.usage,
         )
-        self._allocations_of: Final = allocations_of(client)
+        self._allocations_of: Final = partial(allocations_of, client)
         self._valid_for: Final = (down_time / 2).total_seconds()
         self._writer: Final = Writer(client, valid_for=down_time / 2, reports_service=True)
         self._unchanged: Final = UnchangedTrees()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -46,49 +46,6 @@ REPORTED: Final = "publishing"
 AllocationsOf = Callable[[Iterable[str]], Allocations]
 
 
-@dataclass(slots=True)
-class _Answers:
-    """Answers of the driver so far. The fields mean the same as in CycleState."""
-
-    roots: dict[str, str] = field(default_factory=dict)
-    desired: dict[str, DesiredProvider] = field(default_factory=dict)
-    reshapes: dict[str, tuple[Allocations, Allocations]] = field(default_factory=dict)
-    replaced: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    blocked: set[str] = field(default_factory=set)
-    problems: list[WharfingerError] = field(default_factory=list)
-
-    def block(self, root_uuid: str, live: Mapping[str, Provider]) -> None:
-        """Keep the tree with this root as it is, and the tree that the root is a part of now."""
-        self.blocked.add(root_uuid)
-        if root_uuid in live:
-            self.blocked.add(live[root_uuid].root_uuid)
-
-    def add(
-        self,
-        node: Node,
-        desired: list[DesiredProvider],
-        reshape: tuple[Allocations, Allocations] | None,
-    ) -> None:
-        """Add the desired providers of a node; ``node.uuid`` is its root's uuid in Placement.
-
-        A sharing provider is in the trees of several nodes. It counts as reported if the driver
-        reports it in one of them.
-        """
-        for wanted in desired:
-            uuid = wanted.provider.uuid
-            before = self.desired.get(uuid)
-            if before is None or not before.stated:
-                self.desired[uuid] = wanted
-            elif wanted.stated:
-                reasons = dict.fromkeys((*before.reservations, *wanted.reservations))
-                self.desired[uuid] = replace(wanted, reservations=tuple(reasons))
-        if reshape is not None:
-            self.reshapes[desired[0].provider.root_uuid] = reshape
-        if node.reported_uuid not in (None, node.uuid):
-            root = self.desired[node.uuid]
-            self.desired[node.uuid] = replace(root, reported_uuid=node.reported_uuid)
-
-
 def collect_desired(
     state: CycleState, driver: ComputeDriver, allocations_of: AllocationsOf, publisher: Publisher
 ) -> CycleState:
@@ -99,10 +56,6 @@ def collect_desired(
     COMPUTE_STATUS_DISABLED; if its status is unknown, the roots keep this trait. Raises
     PlacementUnavailable, PermissionRefused, NotFound.
     """
-    live, records = state.live, state.records
-    answers = _Answers(
-        blocked=set(state.blocked), problems=[*state.problems, *state.nodes.problems]
-    )
     trees, roots = _views(state)
     listed = state.nodes.listed
 
@@ -111,33 +64,39 @@ def collect_desired(
         # Two nodes may swap names: then the root with this name is still that of another node.
         is_free = by_name is not None and by_name.uuid not in listed
         if by_uuid and is_free and node.reported_uuid:
-            record = records.get(by_uuid.uuid)
+            record = state.records.get(by_uuid.uuid)
             if record and not record.is_own:
                 return by_name  # its publisher has renamed the old root, and created a new one
         return by_uuid or (by_name if is_free else None)
 
     sharing = {root.uuid: root for root in roots.values() if shares(root)}
+    root_by_node = {node.name: root_of(node) for node in (*state.nodes.nodes, *state.nodes.failed)}
+    root_uuids = {
+        name: root.uuid if (root := root_by_node[name]) else uuid
+        for name, uuid in state.nodes.roots.items()
+    }
+    known = known_children.known_children(state)
+    apart = _apart(trees, {*root_uuids.values(), *state.nodes.others})
+    is_others = partial(_is_others, state, publisher)
+    desired: dict[str, DesiredProvider] = {}
+    reshapes: dict[str, tuple[Allocations, Allocations]] = {}
+    replaced: dict[str, tuple[str, ...]] = {}
     taken: dict[str, tuple[str, str]] = {}
     renamed: list[WharfingerError] = []
-    known = known_children.known_children(state)
-    root_by_node = {node.name: root_of(node) for node in (*state.nodes.nodes, *state.nodes.failed)}
-    for node in (*state.nodes.nodes, *state.nodes.failed):
-        root = root_by_node[node.name]
-        answers.roots[node.name] = root.uuid if root else node.uuid
-    apart = _apart(trees, {*answers.roots.values(), *state.nodes.others})
+    problems = [*state.nodes.problems]
+    failed = {root_uuids[node.name] for node in state.nodes.failed}
     for node in state.nodes.nodes:
-        root, root_uuid = root_by_node[node.name], answers.roots[node.name]
-        if root_uuid in answers.blocked:
+        root_uuid = root_uuids[node.name]
+        if root_uuid in state.blocked:
             continue
         others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
         children = known_children.of_node(known, node.name, root_uuid)
         own = trees.get(root_uuid, [])
         if children and apart:
             known_uuids = {uuids[0] for uuids in children.values()}
-            own = _with_children(own, root_uuid, known_uuids, apart, records)
+            own = _with_children(own, root_uuid, known_uuids, apart, state.records)
         try:
-            is_others = partial(_is_others, state, publisher)
-            tree = _tree(node, root, [*own, *others], is_others, children)
+            tree = _tree(node, root_by_node[node.name], [*own, *others], is_others, children)
             reshape = guarded(
                 driver.name,
                 f"update_provider_tree({node.name})",
@@ -150,51 +109,69 @@ def collect_desired(
                     state.migrations.get(node.name, ()),
                 ),
             )
-            desired = _check(driver, tree, node.name, taken)
-            answers.add(node.under(root_uuid), desired, reshape)
-            renamed += _renamed(driver, node, live.get(root_uuid), answers.desired[root_uuid])
-            answers.replaced |= known_children.replaced(desired, children)
+            wanted = _check(driver, tree, node.name, taken)
         except (PlacementUnavailable, PermissionRefused, NotFound):
             raise  # not the driver's error: the next node would fail too, or all is read again
         except (WharfingerError, ValueError) as error:
-            answers.block(root_uuid, live)
-            answers.problems.append(as_problem(driver, node.name, error))
-    for node in state.nodes.failed:
-        answers.block(answers.roots[node.name], live)
+            failed.add(root_uuid)
+            problems.append(as_problem(driver, node.name, error))
+            continue
+        _add(desired, wanted, node.under(root_uuid))
+        if reshape is not None:
+            reshapes[root_uuid] = reshape
+        renamed += _renamed(driver, node, state.live.get(root_uuid), desired[root_uuid])
+        replaced |= known_children.replaced(wanted, children)
     reported = _reported_problems(driver)
-    _set_service_status(state, answers)
-    if answers.blocked:
-        # A sharing provider may be in the tree of a node that failed.
-        answers.blocked |= sharing.keys() - answers.desired.keys()
-    return replace(
-        state,
-        roots=answers.roots,
-        desired=answers.desired,
-        reshapes=answers.reshapes,
-        replaced=answers.replaced,
-        blocked=frozenset(answers.blocked),
-        problems=tuple(answers.problems),
+    state = replace(
+        state.block(failed, *problems),
+        roots=root_uuids,
+        desired=desired | _with_service_status(state, desired, root_uuids.values()),
+        reshapes=reshapes,
+        replaced=replaced,
         other_problems=(*state.other_problems, *reported, *renamed),
     )
+    if not state.blocked:
+        return state
+    # A sharing provider may be in the tree of a node that failed.
+    return replace(state, blocked=state.blocked | (sharing.keys() - desired.keys()))
 
 
-def _set_service_status(state: CycleState, answers: _Answers) -> None:
-    """Add COMPUTE_STATUS_DISABLED to the roots if the service of this host is disabled.
+def _add(
+    desired: dict[str, DesiredProvider], of_node: Iterable[DesiredProvider], node: Node
+) -> None:
+    """Add the desired providers of a node; ``node.uuid`` is its root's uuid in Placement.
+
+    A sharing provider is in the trees of several nodes. It counts as reported if the driver reports
+    it in one of them.
+    """
+    for wanted in of_node:
+        uuid = wanted.provider.uuid
+        before = desired.get(uuid)
+        if before is None or not before.stated:
+            desired[uuid] = wanted
+        elif wanted.stated:
+            reasons = dict.fromkeys((*before.reservations, *wanted.reservations))
+            desired[uuid] = replace(wanted, reservations=tuple(reasons))
+    if node.reported_uuid not in (None, node.uuid):
+        desired[node.uuid] = replace(desired[node.uuid], reported_uuid=node.reported_uuid)
+
+
+def _with_service_status(
+    state: CycleState, desired: Mapping[str, DesiredProvider], roots: Iterable[str]
+) -> dict[str, DesiredProvider]:
+    """Return the roots that get COMPUTE_STATUS_DISABLED, since our service is disabled.
 
     If the status of the service is unknown, roots that have the trait from us keep it.
     """
     disabled = state.rows.service_disabled
-    if disabled is False:
-        return
-    for uuid in answers.roots.values():
-        wanted = answers.desired.get(uuid)
-        if (
-            wanted
-            and wanted.stated
-            and (disabled or compute_status.records_disabled(state.records.get(uuid)))
-        ):
-            provider = compute_status.with_status(wanted.provider, disabled=True)
-            answers.desired[uuid] = replace(wanted, provider=provider)
+    return {
+        uuid: replace(wanted, provider=compute_status.with_status(wanted.provider, disabled=True))
+        for uuid in roots
+        if disabled is not False
+        and (wanted := desired.get(uuid))
+        and wanted.stated
+        and (disabled or compute_status.records_disabled(state.records.get(uuid)))
+    }
 
 
 def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Provider]]:

@@ -63,6 +63,7 @@ class LookUp:
     ) -> None:
         self._driver: Final = driver
         self._publisher: Final = publisher
+        self._our_trait: Final = ownership.instance_trait(publisher.instance)
         self._client: Final = client
         self._reader: Final = reader
         self._store: Final = store
@@ -108,10 +109,9 @@ class LookUp:
         """Return the state in which devices have the traits of the functions that jobs loaded."""
         if not state.functions:
             return state
-        our_trait = ownership.instance_trait(self._publisher.instance)
         records = with_claims(state.records, state.functions)
         desired, superseded = with_functions(
-            state.desired, state.functions, state.live, records, our_trait
+            state.desired, state.functions, state.live, records, self._our_trait
         )
         return replace(state, desired=desired, records=records, superseded=superseded)
 
@@ -123,10 +123,9 @@ class LookUp:
         state = state.block({state.desired[uuid].provider.root_uuid for uuid in damaged})
         new = self._without_row(state)
         there = new.keys() & live.keys()
-        our_trait = ownership.instance_trait(self._publisher.instance)
         free, taken = self._takeovers.find(
             new,
-            marked={uuid for uuid in there if our_trait in live[uuid].traits},
+            marked={uuid for uuid in there if self._our_trait in live[uuid].traits},
             adoptable={
                 uuid
                 for uuid in there
@@ -180,12 +179,11 @@ class LookUp:
         The result is by root uuid, for these ``roots`` of nodes. This host may have published the
         providers under another host name.
         """
-        our_trait = ownership.instance_trait(self._publisher.instance)
         found: dict[str, set[str]] = {}
         for uuid, live in state.live.items():
             if (
                 not ((record := state.records.get(uuid)) and record.is_ours)
-                and our_trait in live.traits
+                and self._our_trait in live.traits
                 and not ((wanted := state.desired.get(uuid)) and wanted.stated)
                 and (root := state.desired.get(live.root_uuid))
                 and root.mode is PublishingMode.OVERLAY
@@ -250,8 +248,7 @@ class LookUp:
     def _reservations(self, state: CycleState) -> CycleState:
         """Return the state with the reservations that continue, change their phase or end."""
         problems: list[WharfingerError] = []
-        rows = state.reservations
-        rows = {**rows, **self._reservations_without_record(state)}
+        rows = {**state.reservations, **self._reservations_without_record(state)}
         state = replace(state, reservations=rows)
         children = detachment.detached(state)
 
@@ -283,11 +280,10 @@ class LookUp:
             settled={**state.settled, **dict.fromkeys((one.uuid for one in children.ended), None)},
         )
         held |= {one.provider_uuid for one in state.lost}
-        held |= self._programmed_together(state, rows)
+        held |= self._programmed_together(state)
         replaced = known_children.problems_of_replaced(state)
         return replace(
             state,
-            reservations=rows,
             held=frozenset(held | replaced.keys()),
             phases=phases,
             detached={uuid: children.roots[uuid].holder for uuid in children.staying},
@@ -312,12 +308,10 @@ class LookUp:
         context = self._store.context
         return by_provider(ReservationList.get_by_filters(context, provider_uuid=sorted(new)))
 
-    def _programmed_together(
-        self, state: CycleState, rows: Mapping[str, tuple[Reservation, ...]]
-    ) -> set[str]:
+    def _programmed_together(self, state: CycleState) -> set[str]:
         """Return the providers that are programmed together with a provider that a job reserves."""
         found: set[str] = set()
-        for uuid, reservations in rows.items():
+        for uuid, reservations in state.reservations.items():
             if uuid not in state.desired or all(
                 one.known("holder") != JOB_HOLDER for one in reservations
             ):
@@ -439,37 +433,20 @@ def _asked(
         return state.block({root_uuid}, error), None
 
 
-def allocations_of(client: PlacementClient) -> Callable[[Iterable[str]], Allocations]:
-    """Return a function that reads the allocations of providers in the form that a driver edits.
+def allocations_of(client: PlacementClient, uuids: Iterable[str]) -> Allocations:
+    """Return all allocations of each consumer that uses one of these providers, by consumer uuid.
 
-    The function takes provider uuids. It returns all allocations of each consumer that uses one of
-    the providers, by consumer uuid. It raises PlacementError.
+    They have the form that a driver edits. Raises PlacementError.
     """
-
-    def read(uuids: Iterable[str]) -> Allocations:
-        wanted = set(uuids)
-        consumers = {
-            consumer
-            for uuid in sorted(wanted)
-            for consumer in client.get_provider_allocations(uuid)
+    wanted = sorted(uuids)
+    consumers = {one for uuid in wanted for one in client.get_provider_allocations(uuid)}
+    found: dict[str, Any] = {}
+    for consumer in sorted(consumers):
+        held = client.get_allocations(consumer)
+        # The generations of the providers are part of answers, but not of requests.
+        parts = {
+            uuid: {"resources": part["resources"]} for uuid, part in held["allocations"].items()
         }
-        allocations = {
-            consumer: _without_generations(client.get_allocations(consumer))
-            for consumer in sorted(consumers)
-        }
-        # A consumer that was deleted meanwhile has no allocations.
-        return {
-            consumer: found
-            for consumer, found in allocations.items()
-            if not wanted.isdisjoint(found["allocations"])
-        }
-
-    return read
-
-
-def _without_generations(allocations: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a consumer's allocations in the form of a request, without provider generations."""
-    amounts = {
-        uuid: {"resources": part["resources"]} for uuid, part in allocations["allocations"].items()
-    }
-    return {**allocations, "allocations": amounts}
+        if not parts.keys().isdisjoint(wanted):  # else the consumer was deleted meanwhile
+            found[consumer] = {**held, "allocations": parts}
+    return found

@@ -18,9 +18,6 @@ from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import stored_figures
 
-#: The field names of the host and the node at each end of a migration.
-_ENDS: Final = (("source_compute", "source_node"), ("dest_compute", "dest_node"))
-
 
 class Observer:
     """Observes for the cycles of one driver instance. Each method adds facts to a state.
@@ -115,10 +112,8 @@ class Observer:
             for uuid, error in self._store.damaged.items()
         }
         unreadable: dict[str, WharfingerError] = {**reading.unreadable, **damaged}
-        late = self._late_reservations(state, live)
-        reservations = (
-            by_provider([*state.rows.reservations, *late]) if late else state.reservations
-        )
+        late = by_provider(self._late_reservations(state, live))
+        reservations = {**state.reservations, **late}
         return replace(
             state,
             live=live,
@@ -206,9 +201,9 @@ def by_node(rows: HostState, host: str) -> dict[str, list[Migration]]:
     found: dict[str, list[Migration]] = {}
     for one in rows.migrations:
         nodes = {
-            getattr(one, node)
-            for compute, node in _ENDS
-            if compute in one and node in one and getattr(one, compute) == host
+            one.known(f"{end}_node")
+            for end in ("source", "dest")
+            if one.known(f"{end}_compute") == host
         }
         for node in nodes - {None}:
             found.setdefault(node, []).append(one)

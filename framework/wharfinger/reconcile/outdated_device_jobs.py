@@ -1,7 +1,8 @@
 """Update or delete finished device jobs that are out of date.
 
 A finished job records the function that it has loaded into a device. If another program has
-replaced the function, the job is updated. If the device no longer exists, the job is deleted.
+replaced the function, the job is updated. If the device no longer exists, or a later job is stored
+under another provider of the device, the job is deleted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,6 +47,14 @@ def delete_jobs(context: Context, host: str, instance: str, uuids: Iterable[str]
     known = {record.known("provider_uuid") for record in records}
     for one in found:
         if known.isdisjoint(one.scope):
+            with suppress(*_CONFLICTS):
+                one.destroy()
+
+
+def delete_earlier(context: Context, job: DeviceJob) -> None:
+    """Delete the finished jobs that are stored under other providers of the job's device."""
+    for one in _finished(context, job.scope):
+        if one.provider_uuid != job.provider_uuid:
             with suppress(*_CONFLICTS):
                 one.destroy()
 

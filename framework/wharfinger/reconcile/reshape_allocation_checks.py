@@ -1,7 +1,7 @@
 """Checks of the allocations that a driver has edited in a reshape."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from wharfinger.driver import Allocations
@@ -29,11 +29,9 @@ def edited(
         raise invalid("all allocations", after, "must have the same consumers as before")
     done = {}
     for consumer, old in before.items():
-        # The generations of the providers are part of answers, but not of requests.
-        had = {uuid: {"resources": part["resources"]} for uuid, part in old["allocations"].items()}
         try:
-            has = dict(_providers(after[consumer]))
-            _check_moves(had, has, within)
+            has = _providers(after[consumer])
+            _check_moves(old["allocations"], has, within)
         except ValueError as error:
             what = f"the allocations of consumer {consumer}"
             raise invalid(what, after[consumer], str(error)) from error
@@ -41,13 +39,10 @@ def edited(
     return done
 
 
-def _providers(given: Any) -> Iterator[tuple[str, dict[str, dict[str, int]]]]:
-    """Check a consumer's allocations; yield the allocation from each provider.
-
-    Raises ValueError.
-    """
+def _providers(given: Any) -> dict[str, dict[str, dict[str, int]]]:
+    """Check a consumer's allocations; return them by provider uuid. Raises ValueError."""
     providers = given.get("allocations") if isinstance(given, Mapping) else None
-    found: set[str] = set()
+    found: dict[str, dict[str, dict[str, int]]] = {}
     for uuid, part in providers.items() if isinstance(providers, Mapping) else ():
         resources = part.get("resources") if isinstance(part, Mapping) else None
         if not isinstance(resources, Mapping):
@@ -59,10 +54,10 @@ def _providers(given: Any) -> Iterator[tuple[str, dict[str, dict[str, int]]]]:
         if provider in found:
             raise ValueError(f"must name provider {provider} only once")
         if amounts:
-            found.add(provider)
-            yield provider, {"resources": amounts}
+            found[provider] = {"resources": amounts}
     if not found:
         raise ValueError("must not lose all resources: move them to another provider")
+    return found
 
 
 def _check_moves(before: _Parts, after: _Parts, within: Collection[str]) -> None:

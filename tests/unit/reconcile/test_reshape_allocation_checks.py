@@ -13,7 +13,7 @@ DISKS: Final = "0d6c1f0b-1df2-4a0e-8c5e-2f1f6f8f9b11"
 TREE: Final = (HOST, GPU)
 BEFORE: Final[dict[str, Any]] = {
     "server": {
-        "allocations": {HOST: {"resources": {"VGPU": 1}, "generation": 3}},
+        "allocations": {HOST: {"resources": {"VGPU": 1}}},
         "project_id": "p",
         "user_id": "u",
         "consumer_generation": 1,
