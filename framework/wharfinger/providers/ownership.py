@@ -116,19 +116,22 @@ def is_published(traits: Collection[str], record: Record) -> bool:
     return not record.is_ours or owners(traits) <= owners(record.claimed_traits)
 
 
+def has_fallen(known: Provider | None, live: Provider) -> bool:
+    """Return whether a provider has a lower generation than we know: it was created anew."""
+    if known is None or known.generation is None or live.generation is None:
+        return False
+    return live.generation < known.generation
+
+
 def without_lost(record: Record, live: Provider | None, publisher: Publisher) -> Record:
     """Return the record without its claims if another program has created the provider anew.
 
     Generations never fall. A provider with a lower generation than we know was deleted and created
     again with the same uuid; by another program if it lacks our instance trait.
     """
-    known = record.live
     if (
         live is None
-        or live.generation is None
-        or known is None
-        or known.generation is None
-        or live.generation >= known.generation
+        or not has_fallen(record.live, live)
         or record.mode is not PublishingMode.OWN
         or instance_trait(publisher.instance) in live.traits
     ):

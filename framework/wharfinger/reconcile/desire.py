@@ -373,11 +373,10 @@ def _check(
         if not wanted.stated:
             continue
         provider = wanted.provider
-        meanings = {
-            provider.name: (provider.uuid, node),
-            provider.uuid: (f"{provider.parent_uuid} {provider.name}", node),
-        }
-        for key, (meaning, _node) in meanings.items():
+        for key, meaning in (
+            (provider.name, provider.uuid),
+            (provider.uuid, f"{provider.parent_uuid} {provider.name}"),
+        ):
             other, other_node = taken.get(key, (meaning, node))
             if other != meaning:
                 raise InvalidTree(
@@ -386,7 +385,7 @@ def _check(
                     problem=f"node {node} has this provider, and node {other_node} has another "
                     f"provider with this name or uuid ({key})",
                 )
-        takes |= meanings
+            takes[key] = (meaning, node)
     taken |= takes
     return desired
 

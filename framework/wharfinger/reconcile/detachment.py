@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from wharfinger.objects import Reservation
-from wharfinger.providers import Provider
+from wharfinger.providers import ownership
 from wharfinger.reconcile.cycle_state import CycleState
 
 REASON: Final = "it waits for a new root"
@@ -29,17 +29,6 @@ class FormerRoot(NamedTuple):
         return f"detached from {self.name} ({self.uuid})"
 
 
-class Detached(NamedTuple):
-    """Detached providers, and which of them can move below a new root."""
-
-    #: The former roots, by the uuid of the detached provider.
-    roots: Mapping[str, FormerRoot]
-    #: The uuids of the providers that stay roots.
-    staying: frozenset[str]
-    #: The marking reservations of the other providers, which move below a new root.
-    ended: tuple[Reservation, ...]
-
-
 def former_root(held: Reservation) -> FormerRoot | None:
     """Return the former root that a reservation names; None if it marks no detached provider."""
     found = _HOLDER.match(held.known("holder") or "")
@@ -48,19 +37,25 @@ def former_root(held: Reservation) -> FormerRoot | None:
 
 def former_roots(reservations: Mapping[str, tuple[Reservation, ...]]) -> dict[str, FormerRoot]:
     """Return the former roots of detached providers, by provider uuid."""
-    found = {}
-    for uuid, its in reservations.items():
-        for root in filter(None, map(former_root, its)):
-            found[uuid] = root
-    return found
+    return {
+        uuid: root
+        for uuid, its in reservations.items()
+        for root in map(former_root, its)
+        if root is not None
+    }
 
 
-def detached(state: CycleState) -> Detached:
-    """Return which detached providers stay roots, and which move below a new root of their node."""
+def detached(state: CycleState) -> tuple[dict[str, str], list[Reservation]]:
+    """Return the holders of detached providers that stay roots, and the marks of the others.
+
+    The holders are by provider uuid. The other providers move below a new root of their node, so
+    the reservations that mark them as detached end.
+    """
     roots = former_roots(state.reservations)
     leaving = {uuid for uuid, former in roots.items() if _has_new_root(state, uuid, former)}
+    holders = {uuid: former.holder for uuid, former in roots.items() if uuid not in leaving}
     marks = [one for uuid in leaving for one in state.reservations[uuid] if former_root(one)]
-    return Detached(roots, frozenset(roots.keys() - leaving), tuple(marks))
+    return holders, marks
 
 
 def _has_new_root(state: CycleState, uuid: str, former: FormerRoot) -> bool:
@@ -76,10 +71,4 @@ def _has_new_root(state: CycleState, uuid: str, former: FormerRoot) -> bool:
     record = state.records.get(root.uuid)
     if root.uuid != former.uuid or record is None:
         return root.uuid != former.uuid
-    return record.absence is not None or _has_fallen(record.live, root)
-
-
-def _has_fallen(before: Provider | None, now: Provider) -> bool:
-    if before is None or before.generation is None or now.generation is None:
-        return False
-    return now.generation < before.generation
+    return record.absence is not None or ownership.has_fallen(record.live, root)

@@ -182,13 +182,10 @@ def _describe(driver: ComputeDriver, name: str) -> Node:
     if not isinstance(resource, ComputeNode):
         raise wrong_answer(driver.name, operation, "a ComputeNode", resource)
     uuid = names.check_uuid(resource.uuid) if "uuid" in resource else names.root_uuid(name)
-    return Node(name, uuid, _facts_of(resource))
-
-
-def _facts_of(resource: ComputeNode) -> NodeFacts:
-    known = {
-        name: getattr(resource, name)
-        for name in ("vcpus", "memory_mb", "local_gb")
-        if name in resource
-    }
-    return NodeFacts(**known, pci_stats=pci_stats_of(resource) if "pci_stats" in resource else None)
+    facts = NodeFacts(
+        vcpus=resource.known("vcpus"),
+        memory_mb=resource.known("memory_mb"),
+        local_gb=resource.known("local_gb"),
+        pci_stats=pci_stats_of(resource) if "pci_stats" in resource else None,
+    )
+    return Node(name, uuid, facts)

@@ -250,7 +250,7 @@ class LookUp:
         problems: list[WharfingerError] = []
         rows = {**state.reservations, **self._reservations_without_record(state)}
         state = replace(state, reservations=rows)
-        children = detachment.detached(state)
+        detached, ended = detachment.detached(state)
 
         def is_clean(uuid: str, since: Any) -> bool:
             operation = f"is_clean({uuid})"
@@ -277,7 +277,7 @@ class LookUp:
             state.snapshot_reservations,
             is_clean=is_clean,
             is_released=is_released,
-            settled={**state.settled, **dict.fromkeys((one.uuid for one in children.ended), None)},
+            settled={**state.settled, **dict.fromkeys((one.uuid for one in ended), None)},
         )
         held |= {one.provider_uuid for one in state.lost}
         held |= self._programmed_together(state)
@@ -286,7 +286,7 @@ class LookUp:
             state,
             held=frozenset(held | replaced.keys()),
             phases=phases,
-            detached={uuid: children.roots[uuid].holder for uuid in children.staying},
+            detached=detached,
             problems=(*state.problems, *problems),
             other_problems=(*state.other_problems, *replaced.values()),
         )
