@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from http import HTTPStatus
 from typing import Any, Final, ParamSpec, TypeVar
 from uuid import uuid4
 
@@ -509,14 +508,10 @@ class Reservations:
             raise DetachmentRefused(
                 provider=provider.name, uuid=provider.uuid, problem=problem, remedy=remedy
             )
-        for root in self._client.list_providers(uuid=provider.root_provider_uuid):
-            return FormerRoot(root.name, root.uuid)
-        raise NotFound(
-            request=f"detaching provider {provider.name}",
-            status=HTTPStatus.NOT_FOUND,
-            code="",
-            detail=f"its root {provider.root_provider_uuid} is gone",
-        )
+        root_uuid = provider.root_provider_uuid
+        found = self._client.list_providers(uuid=root_uuid)
+        # Without the root, the provider is gone, too, and cannot be reserved.
+        return FormerRoot(found[0].name if found else root_uuid, root_uuid)
 
     @retry_on(*_CONFLICTS)
     def _detach(self, provider: ProviderSummary, former: FormerRoot) -> None:
