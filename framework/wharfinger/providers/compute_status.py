@@ -12,9 +12,9 @@ from wharfinger.providers.provider_record import Record
 DISABLED: Final = frozenset([os_traits.COMPUTE_STATUS_DISABLED])
 
 
-def records_disabled(record: Record | None) -> bool:
+def records_disabled(record: Record) -> bool:
     """Return whether a root's record shows that this driver instance has set the trait."""
-    return record is not None and record.claimed_traits >= DISABLED
+    return record.claimed_traits >= DISABLED
 
 
 def with_status(root: Provider, *, disabled: bool) -> Provider:

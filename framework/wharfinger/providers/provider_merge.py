@@ -14,13 +14,11 @@ from wharfinger.providers.provider import DesiredProvider, Provider, PublishingM
 from wharfinger.providers.provider_record import Record
 
 
-def own_view(live: Provider, record: Record | None) -> Provider:
+def own_view(live: Provider, record: Record) -> Provider:
     """Return a live provider without our full reservation, as its driver knows it.
 
     It has the name that we gave it, even if another program has renamed it since.
     """
-    if record is None:
-        return live
     if record.own_reserved:
         live = replace(live, inventories=full_reservation.release(live.inventories, record))
     applied = record.applied

@@ -5,7 +5,7 @@ The stages observe, desire and look up each add facts. The planner only reads th
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Final, Self
 
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import ComputeNode, HostState, Instance, Migration, Reservation
@@ -17,6 +17,8 @@ from wharfinger.providers.plan import Reshapes
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.tracker.reported_node import Node
+
+_NO_RECORD: Final = Record()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,15 @@ class CycleState:
     is_partial: bool = False
     #: Problems that block no tree.
     other_problems: tuple[WharfingerError, ...] = ()
+
+    def record(self, uuid: str) -> Record:
+        """Return our record of a provider, or an empty record."""
+        return self.records.get(uuid, _NO_RECORD)
+
+    def stated(self, uuid: str) -> DesiredProvider | None:
+        """Return a provider as the driver reports it in this cycle; None if it does not."""
+        wanted = self.desired.get(uuid)
+        return wanted if wanted and wanted.stated else None
 
     def block(self, roots: Set[str], *problems: WharfingerError) -> Self:
         """Return the state in which the trees with these roots stay as they are.

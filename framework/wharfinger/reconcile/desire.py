@@ -170,7 +170,7 @@ def _with_service_status(
         if disabled is not False
         and (wanted := desired.get(uuid))
         and wanted.stated
-        and (disabled or compute_status.records_disabled(state.records.get(uuid)))
+        and (disabled or compute_status.records_disabled(state.record(uuid)))
     }
 
 
@@ -191,7 +191,7 @@ def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Prov
     for uuid, provider in state.live.items():
         if wanted is not None and provider.root_uuid not in wanted:
             continue
-        record = state.records.get(uuid)
+        record = state.record(uuid)
         seen = own_view(provider, record)
         if seen.traits >= compute_status.DISABLED and compute_status.records_disabled(record):
             # The framework has added the trait, and the driver does not report it.
@@ -208,8 +208,7 @@ def _roots_of_nodes(state: CycleState) -> set[str]:
     found = set()
     for uuid, provider in state.live.items():
         if provider.parent_uuid is None:
-            record = state.records.get(uuid)
-            applied = record.applied if record else None
+            applied = state.record(uuid).applied
             names = {uuid, provider.name, applied.name if applied else None}
             if not keys.isdisjoint(names) or shares(provider):
                 found.add(uuid)
@@ -237,7 +236,7 @@ def _reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
 
 def _is_others(state: CycleState, publisher: Publisher, uuid: str) -> bool:
     """Return whether a provider belongs to another program, even if it has been deleted."""
-    live, record = state.live.get(uuid), state.records.get(uuid, Record())
+    live, record = state.live.get(uuid), state.record(uuid)
     if live is None:
         return ownership.is_overlaid(record)
     return ownership.is_others(live, publisher, record)

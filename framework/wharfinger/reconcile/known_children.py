@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from wharfinger.exceptions import ChildReplaced
 from wharfinger.objects import JOB_HOLDER, Reservation
 from wharfinger.providers import DesiredProvider, PublishingMode
-from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.detachment import former_roots
 
@@ -45,7 +44,7 @@ def known_children(state: CycleState) -> KnownChildren:
 
 def _name_of_root(state: CycleState, uuid: str) -> str | None:
     """Return the name of a root of another program; None if the root is ours or unknown."""
-    record = state.records.get(uuid, Record())
+    record = state.record(uuid)
     if record.is_own:
         return None
     root = record.applied or record.live or state.live.get(uuid)

@@ -28,7 +28,6 @@ from wharfinger.providers import PublishingMode, full_reservation, ownership
 from wharfinger.providers.device_function_traits import with_claims, with_functions
 from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan import Plan
-from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import detachment, known_children
 from wharfinger.reconcile.absence_confirmation import Availability
@@ -168,8 +167,7 @@ class LookUp:
             if (uuid := state.roots.get(node.name)) is not None
             and uuid not in state.rows.node_revisions
             and uuid not in state.blocked
-            and (wanted := state.desired.get(uuid)) is not None
-            and wanted.stated
+            and (wanted := state.stated(uuid))
             and wanted.mode is PublishingMode.OWN
         }
 
@@ -182,9 +180,9 @@ class LookUp:
         found: dict[str, set[str]] = {}
         for uuid, live in state.live.items():
             if (
-                not ((record := state.records.get(uuid)) and record.is_ours)
+                not state.record(uuid).is_ours
                 and self._our_trait in live.traits
-                and not ((wanted := state.desired.get(uuid)) and wanted.stated)
+                and not state.stated(uuid)
                 and (root := state.desired.get(live.root_uuid))
                 and root.mode is PublishingMode.OVERLAY
                 and live.root_uuid in roots
@@ -198,8 +196,7 @@ class LookUp:
         return {
             uuid
             for uuid, record in state.records.items()
-            if record.is_ours
-            and record.mode is PublishingMode.OWN
+            if record.is_own
             and record.root_uuid == uuid
             and uuid not in state.desired
             and uuid not in state.blocked
@@ -217,14 +214,14 @@ class LookUp:
             if uuid in state.live or not record.is_own or record.applied is None:
                 continue
             root_uuid = record.root_uuid or uuid
-            if root_uuid in state.live and not state.records.get(root_uuid, Record()).is_own:
+            if root_uuid in state.live and not state.record(root_uuid).is_own:
                 deleted.setdefault(root_uuid, {})[record.applied.name] = uuid
         problems = []
         for root_uuid, gone in deleted.items():
             left = {
                 live.name: uuid
                 for uuid, live in state.live.items()
-                if live.root_uuid == root_uuid != uuid and state.records.get(uuid, Record()).is_own
+                if live.root_uuid == root_uuid != uuid and state.record(uuid).is_own
             }
             blocking = []
             for name, uuid in sorted(left.items()):
@@ -409,7 +406,7 @@ class LookUp:
             return found
         for uuid in state.desired.keys() & state.live.keys():
             live, wanted = state.live[uuid], state.desired[uuid]
-            record = state.records.get(uuid, Record())
+            record = state.record(uuid)
             if (
                 full_reservation.foreign(live.inventories, record)
                 and not ownership.explains_reserved(live, wanted, is_allocated=False)

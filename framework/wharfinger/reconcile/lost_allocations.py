@@ -22,7 +22,7 @@ from wharfinger.objects import Context, Instance, InstanceList, MigrationList, R
 from wharfinger.objects.field_types import now
 from wharfinger.objects.migration import IN_PROGRESS
 from wharfinger.placement.client import PlacementClient
-from wharfinger.providers import PublishingMode, full_reservation
+from wharfinger.providers import full_reservation
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.tracker.usage import ClaimedInstance, claimed_instance
 
@@ -194,10 +194,10 @@ def _relevant(
 
 def _is_ours(state: CycleState, uuid: str) -> bool:
     """Return whether a provider is ours to reserve: not a root that another program publishes."""
-    record = state.records.get(uuid)
-    if record is None or not record.is_ours or record.root_uuid in state.released_roots:
+    record = state.record(uuid)
+    if record.root_uuid in state.released_roots:
         return False
-    return record.mode is PublishingMode.OWN or record.root_uuid != uuid
+    return record.is_own or (record.is_ours and record.root_uuid != uuid)
 
 
 def _problem(

@@ -112,21 +112,14 @@ class Observer:
             for uuid, error in self._store.damaged.items()
         }
         unreadable: dict[str, WharfingerError] = {**reading.unreadable, **damaged}
-        late = by_provider(self._late_reservations(state, live))
-        reservations = {**state.reservations, **late}
-        return replace(
-            state,
-            live=live,
-            strays=reading.strays,
-            reservations=reservations,
-            records=_with_spare_figures(state.records, reservations, live),
-            blocked=state.blocked.union(unreadable),
-            problems=(*state.problems, *unreadable.values()),
-        )
+        reservations = {**state.reservations, **self._late_reservations(state, live)}
+        state = replace(state, live=live, strays=reading.strays, reservations=reservations)
+        state = state.block(unreadable.keys(), *unreadable.values())
+        return replace(state, records=_with_spare_figures(state))
 
     def _late_reservations(
         self, state: CycleState, live: Mapping[str, Provider]
-    ) -> Iterable[Reservation]:
+    ) -> Mapping[str, tuple[Reservation, ...]]:
         """Read the reservations of each provider of ours that is fully reserved without a reason.
 
         Such a reservation was stored after the rows were read, or our record of the provider is
@@ -136,14 +129,13 @@ class Observer:
             uuid
             for uuid, provider in live.items()
             if uuid not in state.reservations
-            and (
-                (record := state.records.get(uuid, NO_RECORD)).is_ours
-                or provider.traits >= self._publisher.traits
-            )
-            and full_reservation.foreign(provider.inventories, record)
+            and (state.record(uuid).is_ours or provider.traits >= self._publisher.traits)
+            and full_reservation.foreign(provider.inventories, state.record(uuid))
         )
+        if not wanted:
+            return {}
         context = self._store.context
-        return ReservationList.get_by_filters(context, provider_uuid=wanted) if wanted else ()
+        return by_provider(ReservationList.get_by_filters(context, provider_uuid=wanted))
 
 
 def changed_trees(state: CycleState) -> set[str]:
@@ -151,10 +143,9 @@ def changed_trees(state: CycleState) -> set[str]:
     live = state.live
     found = {record.root_uuid for uuid, record in state.records.items() if uuid not in live}
     for uuid, provider in live.items():
-        record = state.records.get(uuid)
+        record = state.record(uuid)
         if (
-            record is None
-            or record.live is not provider  # an unchanged provider is the object in our record
+            record.live is not provider  # an unchanged provider is the object in our record
             or (record.intended is not None and record.absent_since is None)
             or _reservation_changes(state, uuid, provider, record)
         ):
@@ -169,22 +160,17 @@ def _reservation_changes(state: CycleState, uuid: str, live: Provider, record: R
     return bool(record.own_reserved) and not record.reservations
 
 
-def _with_spare_figures(
-    records: Mapping[str, Record],
-    reservations: Mapping[str, Iterable[Reservation]],
-    live: Mapping[str, Provider],
-) -> Mapping[str, Record]:
+def _with_spare_figures(state: CycleState) -> Mapping[str, Record]:
     """Return the records, with the ``reserved`` figures to restore that only reservations have.
 
     If both have a figure, the one in the record counts: it is newer.
     """
     completed: dict[str, Record] = {}
-    for uuid in reservations.keys() & live.keys():
-        record = records.get(uuid, NO_RECORD)
-        spare = stored_figures(reservations[uuid])
+    for uuid in state.reservations.keys() & state.live.keys():
+        record, spare = state.record(uuid), stored_figures(state.reservations[uuid])
         if spare.keys() - record.own_reserved.keys():
             completed[uuid] = replace(record, own_reserved={**spare, **record.own_reserved})
-    return {**records, **completed} if completed else records
+    return {**state.records, **completed} if completed else state.records
 
 
 def by_provider(rows: Iterable[Reservation]) -> dict[str, tuple[Reservation, ...]]:

@@ -157,8 +157,8 @@ def _with_write(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
         isinstance(step, SetInventories | Reshape) and uuid in step.touched for step in tree.steps
     ):
         return tree
-    live, record = state.live.get(uuid), state.records.get(uuid)
-    if live is None or record is None or not record.is_ours or not live.inventories:
+    live, record = state.live.get(uuid), state.record(uuid)
+    if live is None or not record.is_ours or not live.inventories:
         return tree
     same = SetInventories(**step_target(live), before=live.inventories, after=live.inventories)
     return replace(
@@ -177,8 +177,8 @@ def _foreign_elsewhere(
         return
     for uuid, provider in state.live.items():
         root = provider.root_uuid
-        record = state.records.get(uuid)
-        if record is None or not record.is_ours or root in state.scope or root in planned:
+        record = state.record(uuid)
+        if not record.is_ours or root in state.scope or root in planned:
             continue
         if found := foreign_reservation(provider, record):
             yield root, found

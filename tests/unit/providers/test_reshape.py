@@ -59,7 +59,7 @@ class Tree:
         self.records = {
             one.uuid: Record(applied=one, live=one, **record) for one in live if is_known
         }
-        seen = [own_view(one, self.records.get(one.uuid)) for one in live]
+        seen = [own_view(one, self.records.get(one.uuid, Record())) for one in live]
         self.tree = ProviderTree.from_providers(seen)
 
     def has(self, uuid: str, **inventories: Inventory) -> None:

@@ -282,7 +282,7 @@ class World:
         """Return the plan of a cycle, in which the driver edits Placement's tree."""
         records = self.memory.records
         tree = ProviderTree.from_providers(
-            own_view(provider, records.get(uuid)) for uuid, provider in self.live.items()
+            own_view(provider, records.get(uuid, Record())) for uuid, provider in self.live.items()
         )
         driver(tree)
         facts = PlanFacts(
