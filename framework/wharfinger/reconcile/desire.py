@@ -58,23 +58,12 @@ def collect_desired(
     """
     trees, roots = _views(state)
     listed = state.nodes.listed
-
-    def root_of(node: Node) -> Provider | None:
-        by_uuid, by_name = roots.get(node.uuid), roots.get(node.name)
-        # Two nodes may swap names: then the root with this name is still that of another node.
-        is_free = by_name is not None and by_name.uuid not in listed
-        if by_uuid and is_free and node.reported_uuid:
-            record = state.records.get(by_uuid.uuid)
-            if record and not record.is_own:
-                return by_name  # its publisher has renamed the old root, and created a new one
-        return by_uuid or (by_name if is_free else None)
-
     sharing = {root.uuid: root for root in roots.values() if shares(root)}
-    root_by_node = {node.name: root_of(node) for node in (*state.nodes.nodes, *state.nodes.failed)}
-    root_uuids = {
-        name: root.uuid if (root := root_by_node[name]) else uuid
-        for name, uuid in state.nodes.roots.items()
+    root_by_node = {
+        node.name: _root_of(node, roots, listed, state.records)
+        for node in (*state.nodes.nodes, *state.nodes.failed)
     }
+    root_uuids = {name: root.uuid for name, root in root_by_node.items()}
     known = known_children.known_children(state)
     apart = _apart(trees, {*root_uuids.values(), *state.nodes.others})
     is_others = partial(_is_others, state, publisher)
@@ -125,15 +114,15 @@ def collect_desired(
     state = replace(
         state.block(failed, *problems),
         roots=root_uuids,
-        desired=desired | _with_service_status(state, desired, root_uuids.values()),
+        desired=desired,
         reshapes=reshapes,
         replaced=replaced,
         other_problems=(*state.other_problems, *reported, *renamed),
     )
-    if not state.blocked:
-        return state
-    # A sharing provider may be in the tree of a node that failed.
-    return replace(state, blocked=state.blocked | (sharing.keys() - desired.keys()))
+    if state.blocked:
+        # A sharing provider may be in the tree of a node that failed.
+        state = replace(state, blocked=state.blocked | (sharing.keys() - desired.keys()))
+    return _with_service_status(state)
 
 
 def _add(
@@ -156,22 +145,21 @@ def _add(
         desired[node.uuid] = replace(desired[node.uuid], reported_uuid=node.reported_uuid)
 
 
-def _with_service_status(
-    state: CycleState, desired: Mapping[str, DesiredProvider], roots: Iterable[str]
-) -> dict[str, DesiredProvider]:
-    """Return the roots that get COMPUTE_STATUS_DISABLED, since our service is disabled.
+def _with_service_status(state: CycleState) -> CycleState:
+    """Return the state in which roots have COMPUTE_STATUS_DISABLED if our service is disabled.
 
     If the status of the service is unknown, roots that have the trait from us keep it.
     """
     disabled = state.rows.service_disabled
-    return {
+    if disabled is False:
+        return state
+    changed = {
         uuid: replace(wanted, provider=compute_status.with_status(wanted.provider, disabled=True))
-        for uuid in roots
-        if disabled is not False
-        and (wanted := desired.get(uuid))
-        and wanted.stated
+        for uuid in state.roots.values()
+        if (wanted := state.stated(uuid))
         and (disabled or compute_status.records_disabled(state.record(uuid)))
     }
+    return replace(state, desired={**state.desired, **changed})
 
 
 def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Provider]]:
@@ -200,6 +188,20 @@ def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Prov
         if seen.parent_uuid is None:
             roots[seen.name] = roots[uuid] = seen
     return trees, roots
+
+
+def _root_of(
+    node: Node, roots: Mapping[str, Provider], listed: Set[str], records: Mapping[str, Record]
+) -> Provider:
+    """Return the root of a node in Placement, or else a new root."""
+    by_uuid, by_name = roots.get(node.uuid), roots.get(node.name)
+    if by_name is not None and by_name.uuid in listed:
+        by_name = None  # two nodes may swap names: this is still the root of another node
+    if by_uuid and by_name and node.reported_uuid:
+        record = records.get(by_uuid.uuid)
+        if record and not record.is_own:
+            return by_name  # its publisher has renamed the old root, and created a new one
+    return by_uuid or by_name or Provider(uuid=node.uuid, name=node.name, root_uuid=node.uuid)
 
 
 def _roots_of_nodes(state: CycleState) -> set[str]:
@@ -244,14 +246,14 @@ def _is_others(state: CycleState, publisher: Publisher, uuid: str) -> bool:
 
 def _tree(
     node: Node,
-    root: Provider | None,
+    root: Provider,
     providers: list[Provider],
     is_others: Callable[[str], bool],
     children: Mapping[str, Sequence[str]],
 ) -> ProviderTree:
     """Return the node's tree as Placement has it, but with the node's name for the root."""
-    if root is None:
-        providers.append(Provider(uuid=node.uuid, name=node.name, root_uuid=node.uuid))
+    if root not in providers:  # it does not exist yet
+        providers.append(root)
     return ProviderTree.from_providers(
         (
             replace(provider, name=node.name) if provider is root else provider
