@@ -109,14 +109,13 @@ observer: Final[ContextVar[CallObserver | None]] = ContextVar("observer", defaul
 def observed(operation: str) -> Iterator[None]:
     """Notify the observer of this thread, if any, that the block calls the driver."""
     found = observer.get()
-    if found is None:
-        yield
-        return
-    found.began(operation)
+    if found:
+        found.began(operation)
     try:
         yield
     finally:
-        found.ended()
+        if found:
+            found.ended()
 
 
 def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:

@@ -108,16 +108,6 @@ class _Stored:
         return ownership.is_published(self.traits, self.record)
 
     @property
-    def is_novas_root(self) -> bool:
-        """Whether nova created the provider as a root, and our instance only adds traits to it.
-
-        nova gives each of its roots COMPUTE_NODE. OWNER_NOVA proves nothing: we set it, too.
-        """
-        is_novas = os_traits.COMPUTE_NODE in self.traits or "VCPU" in self.live.inventories
-        is_root = self.live.parent_uuid is None
-        return is_root and is_novas and ownership.is_overlaid(self.record)
-
-    @property
     def own_record(self) -> Record:
         """The stored record of the driver instance that publishes the provider."""
         return self.store.get(self.live.uuid)
@@ -664,7 +654,10 @@ def _check_reservable(provider: ProviderSummary, stored: _Stored, *, is_cleaned:
             f"it belongs to {_names(others)}, and no driver instance publishes it.",
             "Ask the owner, or publish the provider first.",
         )
-    if not is_cleaned and stored.is_novas_root:
+    # nova gives each of its roots COMPUTE_NODE. OWNER_NOVA proves nothing: we set it, too.
+    is_novas = os_traits.COMPUTE_NODE in stored.traits or "VCPU" in stored.live.inventories
+    is_overlaid_root = stored.live.parent_uuid is None and ownership.is_overlaid(stored.record)
+    if is_novas and is_overlaid_root and not is_cleaned:
         raise _refused(
             provider,
             "nova-compute publishes this root and writes its inventories. When nova refreshes the "
