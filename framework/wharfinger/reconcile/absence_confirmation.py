@@ -105,8 +105,7 @@ class Availability:
 
     def _node_name(self, root_uuid: str) -> str | None:
         """Return the driver's name of the node with this root; ask Placement if we have no name."""
-        record = self.state.records.get(root_uuid)
-        known = (record.applied if record else None) or self.state.live.get(root_uuid)
+        known = self.state.record(root_uuid).applied or self.state.live.get(root_uuid)
         if known is not None:
             return known.name
         return next((one.name for one in self.client.list_providers(uuid=root_uuid)), None)
