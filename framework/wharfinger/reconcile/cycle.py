@@ -584,7 +584,7 @@ class Reconciler:
         """
         if not self._driver.capabilities.supports("change_feed"):
             return frozenset()
-        later = released_since(state.reservations, state.snapshot_reservations)
+        later = released_since(state)
         return self._names_of(nodes, later)
 
     def _names_of(self, nodes: NodeList, uuids: Set[str]) -> frozenset[str]:

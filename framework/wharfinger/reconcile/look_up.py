@@ -245,8 +245,8 @@ class LookUp:
     def _reservations(self, state: CycleState) -> CycleState:
         """Return the state with the reservations that continue, change their phase or end."""
         problems: list[WharfingerError] = []
-        rows = {**state.reservations, **self._reservations_without_record(state)}
-        state = replace(state, reservations=rows)
+        late = self._reservations_without_record(state)
+        state = replace(state, reservations={**state.reservations, **late})
         detached, ended = detachment.detached(state)
 
         def is_clean(uuid: str, since: Any) -> bool:
@@ -269,9 +269,7 @@ class LookUp:
                 return False
 
         held, phases = next_phases(
-            rows,
-            state.desired,
-            state.snapshot_reservations,
+            state,
             is_clean=is_clean,
             is_released=is_released,
             settled={**state.settled, **dict.fromkeys((one.uuid for one in ended), None)},

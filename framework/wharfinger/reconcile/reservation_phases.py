@@ -6,12 +6,12 @@ states that the provider needs no cleaning.
 """
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType
 
 from wharfinger.objects import Reservation
-from wharfinger.providers import DesiredProvider
+from wharfinger.reconcile.cycle_state import CycleState
 
 #: Reservations with their new phases; None: the reservation ends.
 Phases = tuple[tuple[Reservation, str | None], ...]
@@ -26,9 +26,7 @@ def stored_figures(rows: Iterable[Reservation]) -> dict[str, int]:
 
 
 def next_phases(
-    rows: Mapping[str, tuple[Reservation, ...]],
-    desired: Mapping[str, DesiredProvider],
-    before_snapshot: Set[tuple[str, int]],
+    state: CycleState,
     *,
     is_clean: Callable[[str, datetime], bool],
     is_released: Callable[[str, str], bool],
@@ -36,22 +34,21 @@ def next_phases(
 ) -> tuple[set[str], Phases]:
     """Return the providers that stay reserved, and the reservations that change.
 
-    ``rows`` are the stored reservations by provider uuid. ``settled`` has new phases that are known
-    already, by reservation uuid. Other reservations change only if they are readable, and if
-    ``before_snapshot`` has them (uuid and revision): they were stored before the driver's snapshot.
-    ``is_clean`` returns whether a provider needs no more cleaning. ``is_released`` returns whether
-    a consumer has no more allocation from a provider.
+    ``settled`` has new phases that are known already, by reservation uuid. Other reservations
+    change only if they are readable, and were stored before the driver's snapshot. ``is_clean``
+    returns whether a provider needs no more cleaning. ``is_released`` returns whether a consumer
+    has no more allocation from a provider.
     """
     held: set[str] = set()
     phases: list[tuple[Reservation, str | None]] = []
-    for uuid, its in rows.items():
-        wanted = desired.get(uuid)
+    for uuid, its in state.reservations.items():
+        wanted = state.stated(uuid)
         for one in its:
             before = after = one.known("phase")
             is_settled = one.known("uuid") in settled
             if is_settled:
                 after = settled[one.uuid]
-            elif wanted is not None and wanted.stated and _key(one) in before_snapshot:
+            elif wanted is not None and _is_in_snapshot(state, one):
                 consumer = one.known("consumer_uuid")
                 match before, bool(wanted.reservations):
                     case "releasing", _ if consumer and is_released(uuid, consumer):
@@ -69,16 +66,14 @@ def next_phases(
     return held, tuple(phases)
 
 
-def released_since(
-    rows: Mapping[str, tuple[Reservation, ...]], before_snapshot: Set[tuple[str, int]]
-) -> frozenset[str]:
+def released_since(state: CycleState) -> frozenset[str]:
     """Return the providers whose release or cleaning has begun a new phase since the snapshot."""
     return frozenset(
         uuid
-        for uuid, its in rows.items()
-        if any(one.known("phase") and _key(one) not in before_snapshot for one in its)
+        for uuid, its in state.reservations.items()
+        if any(one.known("phase") and not _is_in_snapshot(state, one) for one in its)
     )
 
 
-def _key(one: Reservation) -> tuple[str | None, int | None]:
-    return one.known("uuid"), one.known("revision")
+def _is_in_snapshot(state: CycleState, one: Reservation) -> bool:
+    return (one.known("uuid"), one.known("revision")) in state.snapshot_reservations

@@ -66,9 +66,7 @@ def after_snapshot(
         snapshot_reservations=before_snapshot,
     )
     return next_phases(
-        state.reservations,
-        state.desired,
-        state.snapshot_reservations,
+        state,
         is_clean=answer_is_clean,
         is_released=answer_is_released,
         settled=settled,
@@ -173,8 +171,9 @@ def test_next_phases_of_a_settled_reservation_uses_the_known_phase(
 def test_released_since_returns_providers_released_after_the_snapshot(
     phase: str | None, before_snapshot: frozenset[tuple[str, int]], released: set[str]
 ) -> None:
-    state = state_of(METAL, reservations=[stored(phase)])
-    assert released_since(state.reservations, before_snapshot) == released
+    rows = [stored(phase)]
+    state = state_of(METAL, reservations=rows, snapshot_reservations=before_snapshot)
+    assert released_since(state) == released
 
 
 def test_stored_figures_of_several_reservations_are_those_of_the_first_in_each_class() -> None:
