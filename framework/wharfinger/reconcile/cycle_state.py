@@ -5,7 +5,7 @@ The stages observe, desire and look up each add facts. The planner only reads th
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Self
 
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import ComputeNode, HostState, Instance, Migration, Reservation
@@ -14,11 +14,9 @@ from wharfinger.providers import DesiredProvider, Provider
 from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.device_function_traits import HeldFunction
 from wharfinger.providers.plan import Reshapes
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider_record import NO_RECORD, Record
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.tracker.reported_node import Node
-
-_NO_RECORD: Final = Record()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +118,7 @@ class CycleState:
 
     def record(self, uuid: str) -> Record:
         """Return our record of a provider, or an empty record."""
-        return self.records.get(uuid, _NO_RECORD)
+        return self.records.get(uuid, NO_RECORD)
 
     def stated(self, uuid: str) -> DesiredProvider | None:
         """Return a provider as the driver reports it in this cycle; None if it does not."""

@@ -11,7 +11,7 @@ from wharfinger.placement.tree_reader import PlacementReader, Reading
 from wharfinger.providers import Provider, PublishingMode, full_reservation
 from wharfinger.providers.device_function_traits import HeldFunction
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.provider_record import NO_RECORD, Record
+from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import shares
 from wharfinger.reconcile.node_list import NodeList
