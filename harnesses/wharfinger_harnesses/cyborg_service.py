@@ -48,6 +48,7 @@ from cyborg.conductor.manager import ConductorManager
 from cyborg.conf import CONF
 from cyborg.db import migration
 from cyborg.objects.base import CyborgObjectSerializer
+from oslo_messaging._drivers import impl_fake
 from oslo_service import systemd
 
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
@@ -216,6 +217,24 @@ def configure(directory: Path, port: int) -> None:
     service.prepare_service([cyborg.cmd.__name__, *options])
 
 
+def deliver_at_once() -> None:
+    """Let RPC servers sleep only until the next message, and not always for 50 ms."""
+    delivered = threading.Condition()
+    deliver = impl_fake.FakeExchange.deliver_message
+
+    def deliver_and_wake(*args: Any, **kwargs: Any) -> None:
+        deliver(*args, **kwargs)
+        with delivered:
+            delivered.notify_all()
+
+    def sleep(seconds: float) -> None:
+        with delivered:
+            delivered.wait(seconds)
+
+    impl_fake.FakeExchange.deliver_message = deliver_and_wake
+    impl_fake.time = SimpleNamespace(time=time.time, sleep=sleep)
+
+
 def create_schema() -> None:
     """Create the tables if the database is empty. Cyborg's migrations do not work with SQLite."""
     if migration.version() is None:
@@ -308,6 +327,7 @@ def main(directory: Path, port: int, reports_every: float | None) -> None:
     said.unlink(missing_ok=True)
     install_hardware(directory)
     configure(directory, port)
+    deliver_at_once()
     load_beside(_HARDWARE)
     peers = load_beside(_PEERS)
     create_schema()
