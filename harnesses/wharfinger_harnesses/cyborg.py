@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import requests
 
+from wharfinger_harnesses.cyborg_rows import DeviceTables
 from wharfinger_harnesses.daemons import TIMEOUT, LabError
 from wharfinger_harnesses.openstack import PAUSE, OpenStackService, Options
 
@@ -58,11 +59,13 @@ class Cyborg(OpenStackService):
     set-up, then at each ``discover``, and every ``reports_every`` seconds if that is set.
 
     The methods raise LabError if Cyborg answers with an error, or if they wait too long.
+    ``tables`` reads and writes the devices in Cyborg's database directly.
     """
 
     name = "cyborg"
     service_program = Path(__file__).with_name("cyborg_service.py")
     mounted_at = "/accelerator/v2"
+    tables: DeviceTables
 
     def __init__(
         self,
@@ -83,6 +86,7 @@ class Cyborg(OpenStackService):
 
     def _setUp(self) -> None:
         super()._setUp()
+        self.tables = DeviceTables(self._engine)
         self._write("hardware.json", {host: [] for host in self._hosts})
         self._write("images.json", {})
         self.set_hardware(*self._initial)

@@ -192,7 +192,7 @@ def test_programmed_thing_holds_its_image(
             describe(driver, before)
             assert [driver.current_function(uuid)] == held
             driver.program(uuid, image, function)
-        harness.add()  # the discovery lets Cyborg read the device's function
+        harness.remove(harness.add())  # this discovery lets Cyborg read the function
     assert functions(placement.contents(), ONE) == [function]
 
     harness.make_busy(ONE)
