@@ -20,6 +20,7 @@ from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 from oslo_config import cfg
 from requests.adapters import HTTPAdapter
+from sqlalchemy import Engine
 
 from wharfinger import private_files
 from wharfinger.exceptions import ConfigurationError, StateError
@@ -83,6 +84,14 @@ class EmbeddedPlacement:
             endpoint_override=ENDPOINT,
             additional_headers=_ROLES,
         )
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the database, to read and change it without the API."""
+        from placement import db_api  # noqa: PLC0415
+
+        engine: Engine = db_api.get_placement_engine()
+        return engine
 
     @classmethod
     def _load(cls, database: Path) -> Any:

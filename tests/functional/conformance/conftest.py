@@ -10,7 +10,7 @@ from tests.lab.conformance.examining import Examiner
 from tests.lab.conformance.honest import DevicesDriver, MachinesDriver
 from tests.lab.conformance.installing import Installed
 from tests.lab.conformance.mutants import all_mutants
-from tests.lab.conformance.quick import InOneProcess, QuickPlacement
+from tests.lab.conformance.quick import InOneProcess
 from tests.lab.conformance.tagged import TagsBeforeReadingDriver, TagsDriver
 from tests.lab.conformance.unusual import CONFORMING, UNUSUAL
 from wharfinger.conformance import fault_history, subject
@@ -20,6 +20,7 @@ from wharfinger.conformance.checks import (
     long_reservation,
     scale,
 )
+from wharfinger.conformance.placement import RunPlacement
 from wharfinger.placement.embedded import EmbeddedPlacement
 
 DRIVERS: dict[str, type] = {
@@ -62,7 +63,7 @@ def examiner(
         differential_faults._SECONDS, 0.0
     )  # time for only one history of faults
     monkeypatch.setattr(differential_faults, "_SECONDS", seconds)
-    placement = QuickPlacement(placement_service)
+    placement = RunPlacement(placement_service)
     with InOneProcess():
         yield Examiner(tmp_path, placement, seconds)
     placement.close()

@@ -10,7 +10,6 @@ from typing import Any, Final
 import fixtures
 import pytest
 
-from tests.lab.conformance.quick import QuickPlacement
 from tests.lab.sqlite import StayingOpen
 from wharfinger.conformance import (  # what a run imports first, pytester forgets after it
     pytest_plugin,  # noqa: F401
@@ -121,7 +120,6 @@ class HereAndQuick(fixtures.Fixture):
         self.useFixture(StayingOpen())
         for name, value in (
             (f"{run_setup.__name__}.EmbeddedPlacement", lambda database: self._service),
-            (f"{run_setup.__name__}.RunPlacement", QuickPlacement),
             (f"{run.__name__}.RuleProcess", InThisProcess),
         ):
             self.useFixture(fixtures.MonkeyPatch(name, value))

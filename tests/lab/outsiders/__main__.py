@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 from tests.lab import placement as lab
-from tests.lab.conformance.quick import InOneProcess, QuickPlacement
+from tests.lab.conformance.quick import InOneProcess
 from tests.lab.outsiders.many import MANY
 from tests.lab.outsiders.right import right
 from tests.lab.outsiders.running import (
@@ -32,6 +32,7 @@ from tests.lab.outsiders.running import (
 )
 from tests.lab.outsiders.wrong import wrong
 from wharfinger.conformance.overall_verdict import ExitCode, exit_code, judge
+from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.rule_runner import Result, Status
 from wharfinger.conformance.rules import all_rules
 
@@ -97,7 +98,7 @@ def _here(one: Outsider, directory: Path, asked: argparse.Namespace) -> tuple[st
         Installed(directory / "installed", [one]),
         InOneProcess(),
         mock.patch("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None)),
-        examining(one, directory, QuickPlacement(service), examples=asked.examples) as examination,
+        examining(one, directory, RunPlacement(service), examples=asked.examples) as examination,
     ):
         if one.kind:
             results = look_until_found(examination, looked, one.rules)
