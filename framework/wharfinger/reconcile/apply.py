@@ -124,7 +124,9 @@ class Writer:
 
     def _store_intents(self, batch: Sequence[TreeWrite], store: RecordStore) -> None:
         """Store the intents of each tree. A tree whose rows another process has changed fails."""
-        intending = [tree for tree in batch if _has_intent(tree)]
+        intending = [
+            tree for tree in batch if tree.plan.steps or tree.new_nodes or tree.new_reservations
+        ]
         for tree in intending:
             tree.intents = dict(tree_write.intents(tree, store))
             tree.expires = boottime() + self._valid_for
@@ -430,10 +432,6 @@ class _Run:
         LOG.debug("%s: %s (%s)", step.verb, step.name, step.uuid)
         with self._lock:
             self._on_step(step)
-
-
-def _has_intent(tree: TreeWrite) -> bool:
-    return bool(tree.plan.steps or tree.new_nodes or tree.new_reservations)
 
 
 def _store_results(batch: Sequence[TreeWrite], store: RecordStore) -> None:

@@ -91,8 +91,6 @@ _TRANSIENT: Final = (*CONFLICTS, ObjectError, PlacementUnavailable, StateError)
 
 OnPlan = Callable[[Plan], None]
 OnStep = Callable[[Step], None]
-#: Adds the observed providers to the state of an attempt.
-_Observe = Callable[[CycleState], CycleState]
 
 
 def _ignore(_what: object) -> None:
@@ -374,7 +372,7 @@ class Reconciler:
 
     def _run(
         self,
-        observe: _Observe,
+        observe: Callable[[CycleState], CycleState],
         state: CycleState,
         nodes: NodeList,
         *,
@@ -384,8 +382,9 @@ class Reconciler:
     ) -> CycleResult:
         """Plan and apply; repeat both, up to a limit, for trees that could not be written.
 
-        After half of ``down_time``, a conflict ends the cycle: another process may have published
-        newer facts about the nodes. The next cycle lists the nodes again.
+        ``observe`` adds the observed providers to the state of an attempt. After half of
+        ``down_time``, a conflict ends the cycle: another process may have published newer facts
+        about the nodes. The next cycle lists the nodes again.
         """
         attempts, expires = Attempts(), state.read_at + self._valid_for
         self._nodes = nodes
@@ -397,7 +396,10 @@ class Reconciler:
 
         def observed() -> CycleState:
             found = observe(_with_nodes(state, nodes))
-            return found if attempts.remaining is None else self._remaining(found, attempts)
+            if attempts.remaining is None:
+                return found
+            found = replace(found, is_partial=bool(attempts.errors), nodes=found.every_node)
+            return self._observer.within(found, frozenset(attempts.remaining))
 
         for number in range(_ATTEMPTS):
             if number:
@@ -422,11 +424,6 @@ class Reconciler:
             if not attempts.remaining:
                 break
         return attempts.result()
-
-    def _remaining(self, state: CycleState, attempts: Attempts) -> CycleState:
-        """Return the state, limited to the trees that the last attempt could not write."""
-        state = replace(state, is_partial=bool(attempts.errors), nodes=state.every_node)
-        return self._observer.within(state, frozenset(attempts.remaining or ()))
 
     def _apply(self, state: CycleState, plan: Plan, attempts: Attempts, on_step: OnStep) -> None:
         """Take nodes over and write the plan; note errors and remaining trees in ``attempts``."""

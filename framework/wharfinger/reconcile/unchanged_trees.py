@@ -1,12 +1,10 @@
 """Trees that the last full cycle left unchanged: full cycles skip them until they change."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from wharfinger.providers import DesiredProvider, Provider
+from wharfinger.providers import DesiredProvider
 from wharfinger.providers.plan import Plan
 from wharfinger.reconcile.cycle_state import CycleState
-
-_Trees = Mapping[str, list[DesiredProvider]]
 
 
 class UnchangedTrees:
@@ -24,7 +22,10 @@ class UnchangedTrees:
             root
             for root, desired in _trees(state).items()
             if self._desired.get(root) == desired
-            and all(_is_in(root, state.live.get(wanted.provider.uuid)) for wanted in desired)
+            and all(
+                (live := state.live.get(wanted.provider.uuid)) and live.root_uuid == root
+                for wanted in desired
+            )
         }
         return frozenset(same.difference(changing))
 
@@ -51,11 +52,7 @@ class UnchangedTrees:
         }
 
 
-def _is_in(root: str, provider: Provider | None) -> bool:
-    return provider is not None and provider.root_uuid == root
-
-
-def _trees(state: CycleState) -> _Trees:
+def _trees(state: CycleState) -> dict[str, list[DesiredProvider]]:
     trees: dict[str, list[DesiredProvider]] = {}
     for wanted in state.desired.values():
         trees.setdefault(wanted.provider.root_uuid, []).append(wanted)
