@@ -26,10 +26,11 @@ device has these keys:
 
 ``programming``, ``hold`` and ``seconds`` are read when a programming begins.
 
-All deployables of a device have the same function. Only FPGAs can be programmed. In the directory
-`holds`, the file with the name of a device has the uuid of its image. The file `programmings` has a
-line for each start and end of a programming. A test lets a programming continue by a file in the
-directory `go/DEVICE`; the programming removes the file.
+All deployables of a device have the same function. Only FPGAs can be programmed. Files name a
+device by its host and bus, HOST_BUS. The file `holds/HOST_BUS` has the uuid of the image that the
+device was programmed with last. The file `programmings` has a line for each start and end of a
+programming. A test lets a programming continue by any file in the directory `go/HOST_BUS`; the
+programming removes the file.
 """
 
 import json

@@ -75,12 +75,11 @@ class Problems:
 
 
 def outage_of(error: BaseException, *, is_whole: bool) -> str | None:
-    """Return which dependency an error shows to be down; None for other errors.
+    """Return the dependency that an error shows to be down, or None.
 
-    During one outage, a dependency may refuse connections, hang, or answer with errors or invalid
-    data, and the requests differ. Some classes of errors mean an outage only if they ended the
-    whole cycle (``is_whole``): a driver uses the same class for the problem of a single node and
-    for an outage of its backend, and Placement may fail for a single tree.
+    All errors of one outage have the same result, although their texts differ. Placement's server
+    errors and BackendError show an outage only if they ended the whole cycle (``is_whole``):
+    otherwise they may be about one tree or node.
     """
     match error:
         case PlacementUnavailable() | UnexpectedAnswer():

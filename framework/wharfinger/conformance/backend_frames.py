@@ -1,4 +1,4 @@
-"""Find out whether code of the harness runs: a driver may have to wait for it."""
+"""Find out whether code of the harness runs. A driver that waits for it has a reason to wait."""
 
 import sys
 from pathlib import Path

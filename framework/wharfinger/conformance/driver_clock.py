@@ -85,7 +85,7 @@ class DriverClock:
         self._waited: dict[int, float] = {}
 
     def restart(self) -> None:
-        """Set ``used`` and ``still`` to zero."""
+        """Forget the time so far: from now on, ``used`` and ``still`` count anew."""
         self.read()
         self.used = self.still = 0.0
 

@@ -44,9 +44,10 @@ class Follower:
         self._uuids = {one.name: one.uuid for one in listed(self._driver, refresh=False).nodes}
 
     def ask(self, mark: str | None) -> tuple[frozenset[str], str]:
-        """Return the nodes that have changed since a mark, and the next mark.
+        """Ask the feed which nodes have changed since a mark; return them and the next mark.
 
-        Raise Violation if the feed names a node that the last listing lacks.
+        The follower keeps its own mark. Raise Violation if the feed names a node that the last
+        listing lacks.
         """
         names, following = driver_calls.changed_nodes(self._driver, mark)
         if self._uuids and (others := names - self.nodes):

@@ -63,7 +63,7 @@ class IdleObserver:
         self._waits: dict[str, list[float]] = {}
 
     def before(self, method: str) -> None:
-        """Look at the thread of this call from now on."""
+        """Watch the calling thread until ``after``, unless waits in this method do not count."""
         self._calls += 1
         if not self.is_off and method not in self._free:
             self._call = self._calls, threading.get_ident(), threading.get_native_id()

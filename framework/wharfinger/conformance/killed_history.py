@@ -76,7 +76,10 @@ class KilledHistory(History):
 
 
 def try_kills(subject: Subject, *, seconds: float) -> str:
-    """Repeat the history, with other kills each time; limits and result as in ``tries``."""
+    """Play the history repeatedly, each time with other kills of the driver's process.
+
+    ``tries`` describes the limits and the result.
+    """
     with Forks.of(subject) as forks:
         return _try_kills(subject, forks, seconds)
 

@@ -53,7 +53,7 @@ class History(RuleBasedStateMachine):
 
     @initialize()
     def begins(self) -> None:
-        """Reset the backend, and start a driver that publishes it."""
+        """Reset the backend, and start a driver that publishes the things of the backend."""
         self._subject.begin()
         self._publishing = Publishing(self._subject)
         self._publishing.start()

@@ -23,7 +23,9 @@ _MOST_LOST: Final = 3
 
 
 class Run:
-    """Checks rules in a process of their own, and keeps the results.
+    """Checks all rules in one other process, and keeps the results.
+
+    If a rule ends or blocks this process, the next rule gets a new one.
 
     ``reports`` is the directory of the report. The run writes the report anew after each rule, so
     an interrupted run leaves a report of its results. If it cannot be written, the constructor and

@@ -100,10 +100,12 @@ class TreeInvariants:
     def _see_identity(self, name: str, uuid: str) -> None:
         before = self._uuids.setdefault(name, uuid)
         if before != uuid:
-            raise Violation(f"{name}: uuid {uuid}", f"uuid {before}, as before")
+            raise Violation(f"{name}: uuid {uuid}", f"the same uuid as before, {before}")
         other = self._names.setdefault(uuid, name)
         if other != name and not self._renames:
-            raise Violation(f"uuid {uuid} belongs to {name}", f"uuid {uuid} of {other}, as before")
+            raise Violation(
+                f"uuid {uuid} now belongs to {name}", f"uuid {uuid} of {other}, as before"
+            )
 
 
 def _see_whose(node: ComputeNode, name: str, host: str) -> None:

@@ -118,8 +118,8 @@ def _note_held(
                 provider=one.name,
                 uuid=one.uuid,
                 problem="no driver instance publishes this provider any more.",
-                remedy="Set its function trait with the program that publishes the provider, and "
-                "resolve the job as unchanged.",
+                remedy="Use the program that publishes the provider to set its function trait, and "
+                "resolve the job with --unchanged.",
             )
     for one in scope:
         reservations.set_function_trait(one, trait, owners[one.uuid])

@@ -31,7 +31,7 @@ def function_trait(function: str, vendor: str = "") -> str:
         raise InvalidName(
             kind="function",
             name=function,
-            problem="needs a letter or digit, which its trait can contain",
+            problem="needs a letter or digit, since its trait can contain no other characters",
         )
     return check_trait(PREFIX + "_".join(filter(None, words)))
 

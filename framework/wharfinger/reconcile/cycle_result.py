@@ -28,7 +28,10 @@ class CycleResult:
 
 @dataclass(slots=True)
 class Attempts:
-    """Attempts of one cycle. After the first, each plans the trees that are not written yet."""
+    """Attempts of one cycle to write its trees.
+
+    The first plans all trees; each later one plans those that are not written yet.
+    """
 
     #: The latest plan of each tree, and the errors of its write, by root uuid.
     trees: dict[str, TreePlan] = field(default_factory=dict)

@@ -319,6 +319,5 @@ def _see_another(text: str, held: object, function: str) -> None:
     if held == function:
         raise Violation(
             f"{text}: current_function returns {function}",
-            "another function: the harness returns only images of functions that the device does "
-            "not have",
+            "another function than that of the harness's image, which the device does not have now",
         )
