@@ -20,9 +20,9 @@ class AllocationWrites:
         """Replace all allocations of one or more consumers in one request, all or nothing.
 
         ``allocations`` are by consumer uuid, in the form that ``PlacementClient.get_allocations``
-        returns: with the consumer's generation (None for a new consumer) and the ``consumer_type``,
-        which only a server that knows consumer types receives. Raises ConcurrentUpdate if a
-        generation is no longer current. Needs microversion 1.28.
+        returns, but with a ``consumer_type``, which is not sent to a server without consumer types.
+        The generation of a new consumer is None. Raises ConcurrentUpdate if a generation is no
+        longer current. Needs microversion 1.28.
         """
         self._client.require(Feature.CONSUMER_GENERATION, "writing allocations")
         if self._client.microversion < Feature.CONSUMER_TYPES.value:

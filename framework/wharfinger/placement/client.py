@@ -35,7 +35,8 @@ class PlacementClient:
     """A client of one Placement service; safe for several threads.
 
     All requests use the newest microversion that both the server and this client know, which the
-    first request finds out. Every method raises PlacementError.
+    first request finds out. Every method raises PlacementError; with the embedded Placement also
+    StateError, if its database fails.
     """
 
     def __init__(self, adapter: Adapter, connections: int = 1) -> None:
@@ -75,9 +76,9 @@ class PlacementClient:
         """Return the providers that match all filters.
 
         ``in_tree`` is the uuid of any provider of a tree. ``required`` and ``member_of`` are
-        conditions on traits and aggregates in the syntax of the API ("T1,!T2", "in:A1,A2"). Several
-        conditions on traits, or a condition on traits with "in:", need microversion 1.39.
-        ``resources`` are amounts, by class, that have to be free.
+        conditions on traits and aggregates in the syntax of the API ("T1,!T2", "in:A1,A2").
+        ``resources`` are amounts, by class, that have to be free. Raises MicroversionUnsupported if
+        the server lacks a feature that these conditions need.
         """
         one_each = {"in_tree": in_tree, "name": name, "uuid": uuid}
         filters = [(key, value) for key, value in one_each.items() if value is not None]
@@ -111,11 +112,11 @@ class PlacementClient:
     # Allocations.
 
     def get_provider_allocations(self, uuid: str) -> dict[str, Any]:
-        """Return the allocations from a provider, by consumer uuid."""
+        """Return the allocations from a provider in the form of the API, by consumer uuid."""
         return self._get_member(provider_path(uuid, "allocations"), "allocations", dict[str, Any])
 
     def get_allocations(self, consumer_uuid: str) -> dict[str, Any]:
-        """Return all allocations of a consumer, in the form that the writes accept."""
+        """Return a consumer's allocations in the form of the API, without its consumer type."""
         return self._get(consumer_path(consumer_uuid), dict[str, Any], BEFORE_CONSUMER_TYPES)
 
     def get_allocation_candidates(self, wanted: Query) -> model.AllocationCandidates:
@@ -158,9 +159,9 @@ class PlacementClient:
         newest: Microversion = HIGHEST,
         subject: str = "",
     ) -> Answer:
-        """Send a request, with a microversion up to ``newest``, and return the decoded answer.
+        """Send a request, and return the answer, decoded as ``kind``.
 
-        An error names the ``subject``.
+        The microversion is at most ``newest``. An error names the ``subject``, if there is one.
         """
         answer = self._request(method, path, body, newest, subject)
         try:
@@ -179,7 +180,10 @@ class PlacementClient:
         newest: Microversion = HIGHEST,
         subject: str = "",
     ) -> None:
-        """Send a request, as ``send`` does, whose answer has status 201 or 204 and no content."""
+        """Send a request as ``send`` does; return nothing.
+
+        Raise UnexpectedAnswer if the answer has neither status 201 nor 204.
+        """
         answer = self._request(method, path, body, newest, subject)
         if answer.status_code not in (HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):
             raise error_mapping.unexpected(
@@ -276,5 +280,4 @@ def consumer_path(uuid: str) -> str:
 
 
 def _named(method: str, path: str, subject: str) -> str:
-    """Return the text that names a request in an error."""
     return f"{method} {path} ({subject})" if subject else f"{method} {path}"

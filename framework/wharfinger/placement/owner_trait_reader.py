@@ -12,7 +12,7 @@ _PREFIXES: Final = ("OWNER_", "CUSTOM_OWNER_")
 
 
 def find(client: PlacementClient) -> frozenset[str]:
-    """Return all owner traits in Placement, by one request for each of the two prefixes."""
+    """Return all owner traits in Placement, by one request for each of two prefixes."""
     return ownership.owners(trait for prefix in _PREFIXES for trait in client.find_traits(prefix))
 
 
@@ -45,7 +45,7 @@ class OwnerTraits:
             return known
 
     def learn(self, seen: frozenset[str]) -> None:
-        """Add owner traits that a caller has seen, and that may be newer than the cache."""
+        """Add owner traits that a caller has seen in Placement, unless the cache is empty."""
         with self._lock:
             known = self._cache.get(None)
             if known is not None and not seen <= known:

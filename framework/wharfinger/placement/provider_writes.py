@@ -20,7 +20,8 @@ from wharfinger.providers.inventory import Inventory
 class ProviderWrites:
     """Writes providers, traits and resource classes. Safe for several threads.
 
-    Methods raise PlacementError.
+    Methods raise PlacementError. The ``generation`` of a provider is the one that the caller has
+    read: if it is no longer current, methods raise ConcurrentUpdate and write nothing.
     """
 
     def __init__(self, client: PlacementClient) -> None:
@@ -29,7 +30,10 @@ class ProviderWrites:
     def create_provider(
         self, uuid: str, name: str, parent_uuid: str | None
     ) -> model.ProviderSummary:
-        """Create and return a provider without inventories, traits and aggregates."""
+        """Create and return a provider without inventories, traits and aggregates.
+
+        Without ``parent_uuid`` it is a root.
+        """
         body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent_uuid}
         return self._client.send(
             "POST", "/resource_providers", body, model.ProviderSummary, subject=name
@@ -38,16 +42,18 @@ class ProviderWrites:
     def update_provider(
         self, uuid: str, name: str, parent_uuid: str | None
     ) -> model.ProviderSummary:
-        """Rename or move a provider; a change of its parent needs microversion 1.37."""
+        """Set the name and the parent of a provider; return the provider.
+
+        A change of its parent needs microversion 1.37.
+        """
         body = {"name": name, "parent_provider_uuid": parent_uuid}
         return self._client.send("PUT", provider_path(uuid), body, model.ProviderSummary)
 
     def delete_provider(self, uuid: str) -> None:
-        """Delete a provider that has neither allocations nor children."""
+        """Delete a provider; raise ProviderInUse if it has allocations or children."""
         self._client.command("DELETE", provider_path(uuid))
 
-    # Parts of a provider. ``generation`` is the generation that the caller has read. Each write
-    # raises ConcurrentUpdate if the provider has another generation now, and returns the new one.
+    # Parts of a provider.
 
     def set_inventories(
         self, uuid: str, generation: int, inventories: Mapping[str, Inventory]

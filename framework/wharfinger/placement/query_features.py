@@ -23,7 +23,7 @@ _NUMBER: Final = re.compile(r"[1-9][0-9]*\Z")
 
 
 def encoded(query: Query) -> str:
-    """Return the query in the form of a URL, but readable for errors and logs."""
+    """Return the query part of a URL; ``:``, ``,`` and ``!`` stay readable for errors and logs."""
     return urlencode(query, safe=":,!")
 
 

@@ -8,9 +8,9 @@ from wharfinger.conf.placement import GROUP
 
 
 def check(conf: cfg.ConfigOpts) -> None:
-    """Raise ConfigurationError if ``make_adapter`` would fail.
+    """Raise ConfigurationError for a fault that can be found without sending a request.
 
-    This sends nothing, and does not start or import the embedded Placement.
+    For the embedded Placement, check only that it is installed; do not import or start it.
     """
     if PlacementSection.read(conf).embedded:
         from wharfinger.placement.embedded import check_installed  # noqa: PLC0415
@@ -23,7 +23,7 @@ def check(conf: cfg.ConfigOpts) -> None:
 def make_adapter(conf: cfg.ConfigOpts) -> Adapter:
     """Return the adapter for the configured Placement; start it if it is the embedded one.
 
-    Raises ConfigurationError.
+    Raises ConfigurationError, and StateError for the file of the embedded Placement.
     """
     section = PlacementSection.read(conf)
     if section.embedded:

@@ -23,8 +23,9 @@ class TraitConditions:
     """Conditions on the traits of a provider.
 
     A provider meets them if it has all traits of ``required``, at least one trait of each set in
-    ``any_of``, and no trait of ``forbidden``. Raises InvalidRequest for conditions that no provider
-    can meet.
+    ``any_of``, and no trait of ``forbidden``. A set of one trait becomes a part of ``required``.
+    Raises InvalidRequest for an empty set, for texts that cannot be traits, and for conditions that
+    no provider can meet.
     """
 
     required: Traits = frozenset()
@@ -99,7 +100,7 @@ class TraitConditions:
     def values(self) -> tuple[str, ...]:
         """Return the values of the ``required`` parameters of a query, in the syntax of the API.
 
-        Without ``any_of`` there is one value, which all servers accept.
+        Without ``any_of`` there is at most one value, which all servers accept.
         """
         forbidden = (f"{_FORBIDDEN}{trait}" for trait in sorted(self.forbidden))
         plain = ",".join([*sorted(self.required), *forbidden])
@@ -120,8 +121,7 @@ def check_name(trait: str) -> str:
         problem = "a trait is missing: name one."
     elif ANY_OF in trait:
         problem = (
-            f"{ANY_OF} has to be the beginning of a condition: write {trait!r} as a condition of "
-            "its own."
+            f"{ANY_OF} has to be the beginning of a condition of its own, such as {ANY_OF}T1,T2."
         )
     elif not _TRAIT.match(trait) or len(trait) > MAX_NAME:
         problem = (

@@ -28,7 +28,7 @@ _Summaries = dict[str, ProviderSummary]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Providers in Placement."""
+    """Providers in Placement, as ``PlacementReader.read`` has found them."""
 
     #: The providers in the trees of the driver instance, by uuid.
     live: Mapping[str, Provider]
@@ -52,13 +52,14 @@ class PlacementReader:
         believed: Set[str] = frozenset(),
         named: Collection[str] = (),
     ) -> Reading:
-        """Read the providers of the instance's trees.
+        """Read the providers in the trees of the driver instance.
 
         ``roots`` has the expected uuid of each root by name; the root in Placement may have another
         uuid. ``records`` are by provider uuid. ``believed`` are uuids of roots: in their trees,
-        providers of other owners count as unchanged, although the list by our instance trait lacks
-        them. ``named`` are uuids of further providers to read, without our instance trait. If
-        nothing has changed, this takes one request.
+        providers of other owners count as unchanged, and are not read. ``named`` are uuids of
+        providers to look up, too, since they may lack our instance trait; those in other trees are
+        left out. If nothing has changed, this takes one request. Raises PlacementError if a list
+        fails.
         """
         ours = {uuid for uuid, record in records.items() if record.is_ours}
         found = self._list(roots, {records[uuid].root_uuid for uuid in ours})
@@ -94,7 +95,10 @@ class PlacementReader:
         return Reading(live, tuple(strays) if len(roots) > 1 else (), unreadable)
 
     def by_name(self, names: Collection[str]) -> dict[str, Provider]:
-        """Return the providers with these names, by name, with traits but without inventories."""
+        """Return the providers that exist with these names, by name.
+
+        They have traits, but neither inventories nor aggregates.
+        """
         found = self._look_up(names, lambda name: self._client.list_providers(name=name))
         return {
             one.name: replace(
@@ -134,10 +138,11 @@ class PlacementReader:
     def _look_up_roots(
         self, roots: Mapping[str, str], found: _Summaries, own: Collection[str]
     ) -> None:
-        """Add the trees of roots without our instance trait to ``found``: by uuid, else by name.
+        """Add the trees of roots whose names ``found`` lacks to ``found``: by uuid, else by name.
 
-        ``own`` are the uuids of providers that we have created. Another program may have renamed
-        its root, and created a new root with the old name.
+        ``own`` are the uuids of providers that we have created: if ``found`` has such a root, its
+        node was renamed, and it is not looked up. Another program may have renamed its root, and
+        created a new root with the old name, so such a root is looked up by name.
         """
         listed = {provider.name for provider in found.values()}
         missing = {

@@ -69,7 +69,8 @@ class Claims:
         """Put an instance, with its flavor, on a node of this host.
 
         The instance may be on this node already. For an instance on another node, raise
-        ClaimRefused: it needs ``move_claim``.
+        ClaimRefused: it needs ``move_claim``. If this host does not publish the node, raise
+        ObjectNotFound, and take the instance off the node again.
         """
         self._check_node(node)
         place = (instance.host, instance.node)
@@ -89,7 +90,7 @@ class Claims:
         self.note(node)
 
     def abort_instance_claim(self, instance: Instance, node: str) -> None:
-        """Undo a claim of a node: the instance is on no node, unless it has moved since."""
+        """Take an instance off a node of this host, unless it has moved; save the node's usage."""
         if (instance.host, instance.node) == (self.host, node):
             instance.host = instance.node = None
             instance.save()
@@ -98,14 +99,15 @@ class Claims:
     def move_claim(self, instance: Instance, node: str, migration: Migration) -> None:
         """Claim a node of this host for an instance that moves there, with the new flavor.
 
-        The instance counts in the usage of both nodes until one of the two claims is dropped. The
-        ``migration`` has to be in progress. It continues if the node disappears meanwhile.
+        The instance counts in the usage of both nodes until one of the two claims is dropped. Raise
+        ClaimRefused unless the ``migration`` is in progress and belongs to the instance. If the
+        node disappears during the claim, raise ObjectNotFound; the migration stays in progress.
         """
         self._check_node(node)
         if not migration.is_in_progress or migration.instance_uuid != instance.uuid:
             problem = (
-                f"migration {migration.uuid} is {migration.status}, and belongs to instance "
-                f"{migration.instance_uuid}"
+                f"it needs a migration in progress; migration {migration.uuid} of instance "
+                f"{migration.instance_uuid} is {migration.status}"
             )
             raise self._refused(instance, node, problem)
         before = migration.dest_node if migration.dest_compute == self.host else None
@@ -123,7 +125,8 @@ class Claims:
 
         Without the claim at the source, the instance is at the destination, with the new flavor.
         Without the claim at the destination, the instance stays at the source. If the move has
-        already ended in this way, nothing changes.
+        already ended in this way, nothing changes. Raise ClaimRefused if the status of the
+        migration does not allow it.
         """
         *on_the_way, last = self._steps(instance, migration, end) or (migration.status,)
         for status in on_the_way:
@@ -147,9 +150,9 @@ class Claims:
         retry_error_callback=lambda _state: None,  # the next cycle saves the usage
     )
     def note(self, node: str) -> bool:
-        """Save the usage of a node in its rows; return whether the rows had to change.
+        """Save the usage of a node in its rows; an attempt returns whether the rows had to change.
 
-        The decorator repeats the call until nothing changes, up to a limit. The rows are read
+        The decorator repeats the attempt until nothing changes, up to a limit. The rows are read
         before the usage is summed, so at least one of two concurrent claims counts the other claim.
         After a save, the usage is summed again: the other claim may have read the row before that
         save.
@@ -170,8 +173,8 @@ class Claims:
     def _steps(self, instance: Instance, migration: Migration, end: End) -> tuple[str, ...]:
         """Return the statuses through which dropping a claim ends a move.
 
-        Return none if the claim at this end has already been dropped. Raise ClaimRefused if it
-        cannot be dropped in the present status.
+        Return none if the claim at this end has already been dropped. Raise ClaimRefused if the
+        status does not allow it, or if the migration belongs to another instance.
         """
         dropped = _DROPPED[end]
         if migration.instance_uuid == instance.uuid:
@@ -196,7 +199,7 @@ class Claims:
 
 
 def ends_of(migration: Migration) -> tuple[tuple[str | None, str | None], ...]:
-    """Return the service hosts and nodes of the source and the destination of a move."""
+    """Return the service host and node of the source and of the destination; one pair if same."""
     source = (migration.source_compute, migration.source_node)
     destination = (migration.dest_compute, migration.dest_node)
     return (source,) if source == destination else (source, destination)

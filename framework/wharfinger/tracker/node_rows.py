@@ -72,7 +72,7 @@ class NodeRows:
         self._figures: dict[str, _Figures | None] = {}
 
     def update(self, rows: HostState) -> None:
-        """Take the rows that have changed since the last read."""
+        """Take the rows that have changed since the last read, and forget deleted rows."""
         self.saved(rows.nodes)
         self._forget(self.revisions.keys() - rows.node_revisions.keys())
         self.usage.update(rows)
@@ -96,7 +96,7 @@ class NodeRows:
         return row
 
     def changed_row(self, node: Node, root: Provider) -> ComputeNode | None:
-        """Return the row of a published node with new figures; None if no figure has changed."""
+        """Return the row of a node with its new figures; None without a row or without a change."""
         return self._changed(node.uuid, self._wanted(node, root))
 
     def changed_rows(
@@ -104,9 +104,9 @@ class NodeRows:
     ) -> list[ComputeNode]:
         """Return the rows to save, whose figures have changed.
 
-        ``records`` are by provider uuid. For a node that is gone or has failed, only the usage
-        changes. For a complete listing (``is_listing``), its row also gets the time since which the
-        node is not seen.
+        ``records`` are by provider uuid. A row of a node that ``nodes`` lacks, or that is not
+        published, gets only the new usage. If ``nodes`` is a complete listing (``is_listing``),
+        this row also gets the time since which the node is not seen.
         """
         wanted = {node.uuid: self._wanted(node, root) for node, root in _published(nodes, records)}
         for uuid, figures in self._figures.items():
@@ -160,7 +160,10 @@ class NodeRows:
             del self.revisions[uuid], self._figures[uuid]
 
     def _changed(self, uuid: str, wanted: _Figures) -> ComputeNode | None:
-        """Return a row in which only the changed figures are to be saved; None without a change."""
+        """Return a row in which only the changed figures are to be saved.
+
+        None without a change, or if the node has no row.
+        """
         if uuid not in self._figures or self._figures[uuid] == wanted:
             return None
         row = ComputeNode(self._context, uuid=uuid, revision=self.revisions[uuid])
@@ -173,7 +176,6 @@ class NodeRows:
         return row
 
     def _wanted(self, node: Node, root: Provider) -> _Figures:
-        """Return the figures for the row of a published node."""
         cpus, cpu_ratio = _offered(root, orc.VCPU, node.facts.vcpus)
         ram, ram_ratio = _offered(root, orc.MEMORY_MB, node.facts.memory_mb)
         disk, disk_ratio = _offered(root, orc.DISK_GB, node.facts.local_gb)
@@ -206,7 +208,8 @@ def _published(
 def _offered(root: Provider, name: str, total: int | None) -> tuple[int, float]:
     """Return the total and the allocation ratio of a resource class on a root provider.
 
-    ``total`` is the driver's figure; None: return the total of the inventory.
+    The driver's ``total`` takes precedence over the inventory's. Without an inventory, the ratio is
+    1.0; without both, the total is 0.
     """
     inventory = root.inventories.get(name)
     if inventory is None:

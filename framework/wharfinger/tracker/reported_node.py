@@ -23,7 +23,7 @@ _NO_FACTS: Final = NodeFacts()
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a driver."""
+    """A node as its driver reports it."""
 
     name: str
     #: The uuid of the root provider.
@@ -33,16 +33,16 @@ class Node:
     reported_uuid: str | None = None
 
     def under(self, uuid: str) -> Self:
-        """Return the node with the uuid that the root has in Placement."""
+        """Return the node with the uuid of its root in Placement; keep the reported uuid."""
         if uuid == self.uuid:
             return self
         return replace(self, uuid=uuid, reported_uuid=self.reported_uuid or self.uuid)
 
 
 def pci_stats_of(node: ComputeNode) -> PciStats | None:
-    """Return the PCI devices of a node as a tuple; None if it has none, or is of an old release.
+    """Return the kinds of PCI devices of a node.
 
-    Raises FieldUnset.
+    None if it has none, or if its object version lacks the field. Raises FieldUnset.
     """
     kinds = getattr(node, "pci_stats", None)
     if kinds is None:

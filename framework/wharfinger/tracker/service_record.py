@@ -1,4 +1,4 @@
-"""The Service object of a host, which its cycles update."""
+"""Reports to the Service object of a host that the host is up, and its owners."""
 
 from collections.abc import Collection
 from typing import Final

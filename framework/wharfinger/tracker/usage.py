@@ -40,8 +40,6 @@ class ClaimedInstance(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What the cache keeps of an instance."""
-
     node: str | None
     usage: Usage
     claimed: ClaimedInstance | None
@@ -65,7 +63,11 @@ class HostUsage:
         self._used: Mapping[str, Usage] = {}
 
     def update(self, rows: HostState) -> None:
-        """Update the usage from the instances that have changed, and from all migrations."""
+        """Update the cache and the usage.
+
+        ``rows`` has all migrations, but only changed instances; those without a revision are
+        forgotten.
+        """
         self.revisions = dict(rows.instance_revisions)
         kept = {uuid: one for uuid, one in self._instances.items() if uuid in self.revisions}
         self._instances = kept | _known(rows.instances)
@@ -91,7 +93,7 @@ class HostUsage:
         self._used = _sum(self._host, self._instances, moves)
 
     def of_node(self, name: str) -> Usage:
-        """Return the usage of a node."""
+        """Return the usage of a node; zeros for an unknown node."""
         return self._used.get(name, _NOTHING)
 
 
@@ -103,7 +105,10 @@ def usage_of_node(context: Context, host: str, name: str) -> Usage:
 
 
 def claimed_instance(one: Instance) -> ClaimedInstance | None:
-    """Return a ClaimedInstance; None if the instance is on no node, or in a claim or release."""
+    """Return a ClaimedInstance; None if the instance is on no node, or in a claim or release.
+
+    Also None if its node or revision cannot be read.
+    """
     node, revision = one.known("node"), one.known("revision")
     if node is None or revision is None or one.known("task_state") is not None:
         return None

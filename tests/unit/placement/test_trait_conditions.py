@@ -147,10 +147,10 @@ def test_combination_has_all_conditions_or_is_refused(
         ("in:!T1", "no trait after in: can be forbidden. Write !T1 as a condition of its own."),
         (
             "T1,in:T2",
-            "in: has to be the beginning of a condition: write 'in:T2' as a condition of its own.",
+            "in: has to be the beginning of a condition of its own, such as in:T1,T2.",
         ),
-        ("!in:T1,T2", "write 'in:T1' as a condition of its own."),
-        ("in:in:T1", "write 'in:T1' as a condition of its own."),
+        ("!in:T1,T2", "in: has to be the beginning of a condition of its own"),
+        ("in:in:T1", "in: has to be the beginning of a condition of its own"),
         ("!!T1", "'!T1' cannot be a trait"),
         ("IN:T1", "'IN:T1' cannot be a trait"),
         ("hw_fast", "'hw_fast' cannot be a trait"),
