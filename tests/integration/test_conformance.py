@@ -22,7 +22,7 @@ ALWAYS = ("WHF-101", "WHF-201", "WHF-208", "WHF-401", "WHF-402", "WHF-502", "WHF
 @pytest.mark.parametrize("driver", ["cyborg", "ironic", "libvirt"])
 def test_own_driver_keeps_the_rules_of_its_report(driver: str, draw: Draw, tmp_path: Path) -> None:
     ids = [rule.id for rule in all_rules()]
-    chosen = draw([id for id in ids if id not in SLOW], 5, keep=ALWAYS) + draw(sorted(SLOW), 1)
+    chosen = draw([id for id in ids if id not in SLOW], 3, keep=ALWAYS) + draw(sorted(SLOW), 1)
     rules = [id for id in ids if id in chosen]
     is_complete = rules == ids
     selection = [] if is_complete else [part for id in rules for part in ("--rule", id)]

@@ -231,7 +231,7 @@ def test_claim_with_a_failed_request_is_finished_or_undone(
     ]
     last = len(requests) - 1
     keep = [("500 when done", last, "released"), ("nonsense when done", last, "claimed again")]
-    for case in draw(cases, 6, keep=keep):
+    for case in draw(cases, 3, keep=keep):
         fault, number, then = case
         moments.go_back(beginning)
         with late() as broken:

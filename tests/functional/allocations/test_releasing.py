@@ -140,7 +140,7 @@ def test_released_node_can_never_be_claimed_before_it_is_clean(
             with pytest.raises(NoCandidates):
                 other.claim(SMALL)
 
-        for number, name in draw(release.steps, 6):
+        for number, name in draw(release.steps, 3):
             release.interrupted(number, claim)
             assert len(held()) == len(there_are(publishing.context)) == 1, name
             assert faults(publishing.context) == [], name
@@ -216,7 +216,7 @@ def test_release_with_a_failed_request_is_finished_by_a_repeat(
     requests = [one.partition("?")[0] for one in interceptor.seen]
     assert requests.count("POST /allocations") == 2
     cases = [(fault, number) for fault in SWEPT for number in range(len(requests))]
-    for fault, number in draw(cases, 6):
+    for fault, number in draw(cases, 3):
         case = (fault, requests[number])
         moments.go_back(beginning)
         with late() as broken:

@@ -7,6 +7,8 @@ from tests.lab.conformance.tagged import TagsHarness
 from wharfinger.conformance.rule_runner import Result, Status
 from wharfinger.conformance.rules import all_rules
 
+pytestmark = pytest.mark.drawn(1, of="module")
+
 RULES = {rule.id: rule for rule in all_rules()}
 
 
@@ -18,7 +20,6 @@ def examined(name: str, rule: str, examiner: Examiner) -> Result:
         return examination.check(RULES[rule])
 
 
-@pytest.mark.drawn(1)
 @pytest.mark.parametrize("rule", ["WHF-721", "WHF-722", "WHF-723"])
 def test_driver_that_keeps_answers_with_their_tags_passes(rule: str, examiner: Examiner) -> None:
     result = examined("tags", rule, examiner)

@@ -121,7 +121,7 @@ REQUESTS: dict[str, Callable[[Request, str], bool]] = {
 }
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", FAULTS_OF_ONE)
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_fault_of_one_tree_leaves_the_others_alone(

@@ -545,7 +545,7 @@ def test_act_that_crashes_at_any_step_is_completed_by_the_next_cycle(
     with Steps(placement) as steps:
         act(as_new_process(publishing), placement)
     assert len(steps.passed) >= 4
-    for number, after in draw(product(range(len(steps.passed)), ("sync", "drift", "poll")), 4):
+    for number, after in draw(product(range(len(steps.passed)), ("sync", "drift", "poll")), 3):
         step = steps.passed[number]
         moments.go_back(start)
         as_new_process(publishing)
@@ -601,7 +601,7 @@ BESIDE: dict[str, Callable[[Publishing, PlacementFixture], object]] = {
 }
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("beside", BESIDE)
 def test_two_acts_interleaved_at_any_step_keep_reserved_providers_full(
     beside: str, act: Act, publishing: Publishing, placement: PlacementFixture, draw: Draw
@@ -626,7 +626,7 @@ def test_two_acts_interleaved_at_any_step_keep_reserved_providers_full(
 
     count = len(steps_with(NEVER))
     assert count >= 5
-    for number in draw(range(count), 4):
+    for number in draw(range(count), 3):
         step = steps_with(number)[number]
         held = {uuid for uuid, _holder in rows(publishing.context)}
         for name in ("cn", "gpu"):
@@ -637,7 +637,7 @@ def test_two_acts_interleaved_at_any_step_keep_reserved_providers_full(
         assert is_sound(publishing, placement), step
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("beside", ["reserve", "release", "both"])
 @pytest.mark.parametrize(
     ("begins", "cycle_type"),

@@ -35,7 +35,7 @@ def asked(driver: str, timeout: float = 60) -> Asked:
     return Asked(driver=driver, profile=Profile.CORE, known={}, seed=1, timeout=timeout)
 
 
-@pytest.mark.drawn(2, keep=["stuck"])
+@pytest.mark.drawn(1, keep=["stuck"])
 @pytest.mark.parametrize(
     ("driver", "found"),
     [
