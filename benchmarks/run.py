@@ -24,7 +24,7 @@ from wharfinger.providers.tree_planner import plan_trees
 
 SIZES: Final = (1000, 2000, 5000, 10_000)
 PUBLISHER: Final = Publisher("metal", "OWNER_NOVA")
-FACTS: Final = PlanFacts(publisher=PUBLISHER, now=1000.0, removal_delay=60.0)
+FACTS: Final = PlanFacts(publisher=PUBLISHER, now=1000.0, is_listing=True, removal_delay=60.0)
 
 
 def build(size: int) -> ProviderTree:

@@ -3,7 +3,7 @@
 The planner, the removals and the reshape add steps to the draft.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -40,15 +40,16 @@ class PlanFacts:
 
     publisher: Publisher
     #: In seconds since the epoch.
-    now: float
+    now: float = 0.0
     #: Whether this is a full cycle, with a complete listing. Other cycles remove no provider.
-    is_full: bool = True
-    #: Providers that are fully reserved, whatever the driver reports.
-    held: Collection[str] = frozenset()
-    #: Detached children that stay roots, although the driver wants them below a root.
-    detached: Collection[str] = frozenset()
+    is_listing: bool = False
+    #: Providers that stored reservations keep fully reserved, whatever the driver reports.
+    held: Set[str] = frozenset()
+    #: Detached children that stay roots, although the driver wants them below a root; with the
+    #: holder of the reservation of each.
+    detached: Mapping[str, str] = field(default_factory=dict)
     #: Providers that have allocations, and are absent, are to be adopted, or change their owner.
-    allocated: Collection[str] = frozenset()
+    allocated: Set[str] = frozenset()
     #: Providers in Placement that have names of desired providers, by name.
     name_owners: Mapping[str, Provider] = field(default_factory=dict)
     reshapes: Reshapes = field(default_factory=dict)

@@ -60,7 +60,7 @@ def remove(draft: TreeDraft) -> None:
     ):
         live, record = draft.live[uuid], draft.record(uuid)
         absence, has = record.absence, ""
-        if not facts.is_full:
+        if not facts.is_listing:
             draft.keep_absent(live, absence, replaced.get(uuid, ""))
             continue
         if draft.standing(live) is Standing.FOREIGN:

@@ -173,7 +173,7 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
         else:
             dropped = draft.dropped.get(mine.uuid, ())
             after, remembered = merge(facts, wanted, live, record, dropped)
-            if live and not facts.is_full and fights.waits(remembered, live, after):
+            if live and not facts.is_listing and fights.waits(remembered, live, after):
                 after, remembered = live, draft.waiting(live, remembered)
             placed = _placed(draft, after, detached_roots)
             if placed is not after:  # ``applied`` keeps the parent to which the provider returns

@@ -301,6 +301,8 @@ class Reconciler:
             (one.uuid, one.revision) for one in readable(rows.reservations)
         )
         return CycleState(
+            publisher=self._publisher,
+            removal_delay=self._policy.delay,
             attempt=attempt,
             read_at=read_at,
             snapshot_reservations=snapshot_reservations,
@@ -364,11 +366,11 @@ class Reconciler:
         If the driver still has a provider, or the removal policy refuses the removals, plan again
         without them. ``questions`` has the driver's answers in the attempts so far.
         """
-        plan = plan_cycle(state, self._publisher, self._policy)
+        plan = plan_cycle(state)
         confirmed = self._look_up.confirm_removals(state, plan, questions)
         if confirmed is state:
             return state, plan
-        return confirmed, plan_cycle(confirmed, self._publisher, self._policy)
+        return confirmed, plan_cycle(confirmed)
 
     def _run(
         self,
@@ -556,7 +558,7 @@ class Reconciler:
             return
         try:
             state = self._observer.disabled(state, due)
-            plan = plan_cycle(state, self._publisher, self._policy)
+            plan = plan_cycle(state)
             self._unchanged.forget(due)
             writes = tree_writes(state, plan, self._rows.new_row)
             self._writer.apply(writes, self.store, on_step)

@@ -11,17 +11,16 @@ from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import ComputeNode, HostState, Instance, Migration, Reservation
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import DesiredProvider, Provider
-from wharfinger.providers.absence_timer import Uptime
 from wharfinger.providers.device_function_traits import HeldFunction
-from wharfinger.providers.plan import Reshapes
+from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider_record import NO_RECORD, Record
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.tracker.reported_node import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CycleState:
-    """Facts of one cycle of a driver instance.
+class CycleState(PlanFacts):
+    """Facts of one cycle of a driver instance, with the facts for the planner.
 
     Unless a comment says otherwise, mappings are by provider uuid, and sets contain such uuids.
     """
@@ -32,18 +31,12 @@ class CycleState:
     # Observed:
     #: The time of the database read, in seconds of CLOCK_BOOTTIME.
     read_at: float = 0.0
-    #: The time of the observation, in seconds since the epoch.
-    now: float = 0.0
     #: The nodes to ask the driver about, and all nodes that it listed.
     nodes: NodeList = field(default_factory=NodeList)
     every_node: NodeList = field(default_factory=NodeList)
     rows: HostState
     #: The records of this driver instance.
     records: Mapping[str, Record]
-    #: The moment of the listing.
-    uptime: Uptime | None = None
-    #: Whether the listing is complete, so that providers that it lacks may be removed.
-    is_listing: bool = False
     #: The roots of the trees to plan; None: all.
     scope: frozenset[str] | None = None
     #: The reservations (uuid and revision) that were stored before the driver's snapshot began.
@@ -64,8 +57,6 @@ class CycleState:
     roots: Mapping[str, str] = field(default_factory=dict)
     #: The providers that the driver reports, parents first.
     desired: Mapping[str, DesiredProvider] = field(default_factory=dict)
-    #: The allocations of a tree before and after the driver has edited them, by root uuid.
-    reshapes: Reshapes = field(default_factory=dict)
     #: Other uuids under which this instance has published a child of the same name and root name.
     replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -84,26 +75,12 @@ class CycleState:
     settled: Mapping[str, str | None] = field(default_factory=dict)
     #: Instances whose rows get the allocations that Placement has.
     noted_instances: tuple[Instance, ...] = ()
-    #: Providers that stored reservations keep fully reserved.
-    held: frozenset[str] = frozenset()
     #: Reservations that change, with their new phases; None: the reservation ends.
     phases: tuple[tuple[Reservation, str | None], ...] = ()
     #: The functions that jobs have loaded into programmable devices.
     functions: Mapping[str, HeldFunction] = field(default_factory=dict)
     #: Devices whose loaded function another program has replaced.
     superseded: frozenset[str] = frozenset()
-    #: Detached providers that stay roots of their own; the reservation holder is the reason.
-    detached: Mapping[str, str] = field(default_factory=dict)
-    #: The providers that have the names of providers to create or rename, by name.
-    name_owners: Mapping[str, Provider] = field(default_factory=dict)
-    #: Providers with allocations, among the providers for which the plan needs to know this.
-    allocated: frozenset[str] = frozenset()
-    #: Providers with children that ``live`` lacks.
-    parents: frozenset[str] = frozenset()
-    #: Absent providers that are not removed, with the reasons.
-    kept: Mapping[str, str] = field(default_factory=dict)
-    #: Whether no provider is removed in this cycle: there are too many absent providers.
-    withheld: bool = False
 
     # Which trees to plan:
     #: Roots of trees that the last full cycle left unchanged, and that have not changed since.

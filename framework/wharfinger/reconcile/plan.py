@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from wharfinger.providers import compute_status
-from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
     ForeignReservation,
     Plan,
@@ -15,13 +14,13 @@ from wharfinger.providers.plan import (
 )
 from wharfinger.providers.plan_draft import PlanFacts, foreign_reservation, step_target
 from wharfinger.providers.provider_record import Record
-from wharfinger.providers.removal import RemovalPolicy, orphan
+from wharfinger.providers.removal import orphan
 from wharfinger.providers.tree_planner import plan_trees
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.plan_rows import phases_by_tree
 
 
-def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -> Plan:
+def plan_cycle(state: CycleState) -> Plan:
     """Return the plan of a cycle."""
     # If a root has another uuid than its node, both trees are blocked together.
     new_roots = {
@@ -38,13 +37,13 @@ def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -
         )
 
     planned = plan_trees(
-        _facts(state, publisher, policy),
+        _with_doubts(state),
         state.desired.values(),
         state.live,
         state.records,
         is_planned,
     )
-    trees = {tree.root_uuid: tree for tree in (*planned, *_blocked_trees(state, publisher))}
+    trees = {tree.root_uuid: tree for tree in (*planned, *_blocked_trees(state))}
 
     def tree_of(root: str) -> TreePlan:
         return trees.get(root, TreePlan(root_uuid=root))
@@ -66,34 +65,22 @@ def plan_cycle(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -
     )
 
 
-def _facts(state: CycleState, publisher: Publisher, policy: RemovalPolicy) -> PlanFacts:
-    return PlanFacts(
-        publisher=publisher,
-        now=state.now,
-        is_full=state.is_listing,
-        held=state.held,
-        detached=state.detached.keys(),
-        allocated=state.allocated,
-        name_owners=state.name_owners,
-        reshapes=state.reshapes,
-        removal_delay=policy.delay,
-        parents=state.parents,
+def _with_doubts(state: CycleState) -> CycleState:
+    """Return the state with the reasons why absent providers may not be gone, for the planner."""
+    detached = {
+        uuid: f"kept: {holder}. If its node does not come back, end the reservation of that "
+        f"holder: `wharfinger provider release {uuid} --holder {shlex.quote(holder)}`"
+        for uuid, holder in state.detached.items()
+    }
+    return replace(
+        state,
         children_may_be_elsewhere=bool(state.problems) or state.is_partial,
         roots_may_be_elsewhere=state.every_node.has_unknown_nodes(state.records),
-        uptime=state.uptime,
-        withheld=state.withheld,
-        kept={
-            **state.kept,
-            **{
-                uuid: f"kept: {reason}. If its node does not come back, end the reservation of "
-                f"that holder: `wharfinger provider release {uuid} --holder {shlex.quote(reason)}`"
-                for uuid, reason in state.detached.items()
-            },
-        },
+        kept={**state.kept, **detached},
     )
 
 
-def _blocked_trees(state: CycleState, publisher: Publisher) -> tuple[TreePlan, ...]:
+def _blocked_trees(state: CycleState) -> tuple[TreePlan, ...]:
     """Return plans of blocked trees, only with reservations and COMPUTE_STATUS_DISABLED.
 
     These need no answer of the driver. Everything else in a blocked tree stays as it is.
@@ -110,7 +97,7 @@ def _blocked_trees(state: CycleState, publisher: Publisher) -> tuple[TreePlan, .
         and not _moves_away(state, uuid)
     }
     return plan_trees(
-        PlanFacts(publisher=publisher, now=state.now, is_full=False, held=state.held),
+        PlanFacts(publisher=state.publisher, now=state.now, held=state.held),
         [
             compute_status.desired_from_record(
                 state.live[uuid], record, disabled=disabled and uuid in roots

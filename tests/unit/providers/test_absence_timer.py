@@ -20,7 +20,7 @@ GPU: Final = names.child_uuid(HOST, "gpu")
 BOOT: Final = "6f1e2d3c-0000-4000-8000-000000000001"
 OTHER_BOOT: Final = "6f1e2d3c-0000-4000-8000-000000000002"
 NOW: Final = Uptime(BOOT, 500.0)
-DUE: Final = PlanFacts(publisher=US, now=1000.0, removal_delay=60.0, uptime=NOW)
+DUE: Final = PlanFacts(publisher=US, now=1000.0, is_listing=True, removal_delay=60.0, uptime=NOW)
 
 
 def since(when: float, *, boot_id: str = BOOT) -> Absence:
@@ -97,7 +97,7 @@ def test_absent_provider_with_a_stored_reservation_keeps_its_own_amount_from_bef
     """The reshape has left a reserved amount of 1; the driver's own amount is 0."""
     live = child(inventories={"VGPU": Inventory(total=4, reserved=1)}, generation=3)
     known = Record(applied=live, live=replace(live, generation=None), own_reserved={"VGPU": 0})
-    draft = TreeDraft(replace(DUE, held=[GPU]), HOST, live={GPU: live}, known={GPU: known})
+    draft = TreeDraft(replace(DUE, held={GPU}), HOST, live={GPU: live}, known={GPU: known})
     draft.keep_absent(live, None)
     kept = draft.records[GPU]
     assert kept is not None

@@ -50,7 +50,12 @@ def planned(
     [(kind, inventory)] = live.inventories.items()
     said = provider(reports, kind=kind, total=inventory.total, parent=live.parent_uuid)
     [plan] = plan_trees(
-        PlanFacts(publisher=US, now=0.0, allocated={NODE} if is_allocated else (), **more),
+        PlanFacts(
+            publisher=US,
+            is_listing=True,
+            allocated={NODE} if is_allocated else frozenset(),
+            **more,
+        ),
         [DesiredProvider(provider=said, reservations=reasons, reported=True)],
         {NODE: live},
         {NODE: record} if record else {},

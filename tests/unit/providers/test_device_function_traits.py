@@ -62,7 +62,7 @@ def published(
     [record] = with_claims({DEVICE: record}, {DEVICE: held}).values()
     superseded = bool(reported_since(wanted, live, record, held))
     wanted = with_function(wanted, record, held, superseded=superseded)
-    return merge(PlanFacts(publisher=US, now=0.0), wanted, live, record)
+    return merge(PlanFacts(publisher=US, is_listing=True), wanted, live, record)
 
 
 # Names.

@@ -16,7 +16,7 @@ from wharfinger.providers.provider_record import Record
 from wharfinger.providers.tree_planner import plan_trees
 
 US = Publisher("gpus", "OWNER_NOVA")
-NOW = PlanFacts(publisher=US, now=1, removal_delay=60)
+NOW = PlanFacts(publisher=US, now=1, is_listing=True, removal_delay=60)
 NAMES = [f"node-{number}" for number in range(6)]
 INVENTORY = {"VCPU": Inventory(total=8)}
 

@@ -52,7 +52,11 @@ def merged(
         provider=said, mode=mode, reservations=reasons, reported=bool(said.inventories)
     )
     return merge(
-        PlanFacts(publisher=US, now=now, **facts), wanted, live, record or Record(), dropped
+        PlanFacts(publisher=US, now=now, is_listing=True, **facts),
+        wanted,
+        live,
+        record or Record(),
+        dropped,
     )
 
 
@@ -73,7 +77,7 @@ def test_new_provider_that_is_reserved_is_full_from_the_start(
 
 
 def test_provider_with_a_stored_reservation_is_full_without_a_drivers_reason() -> None:
-    after, record = merged(provider(VGPU=(4, 1)), None, held=[UUID])
+    after, record = merged(provider(VGPU=(4, 1)), None, held={UUID})
 
     assert figures(after) == {"VGPU": (4, 4)}
     assert record.own_reserved == {"VGPU": 1}
@@ -88,9 +92,11 @@ def test_provider_is_free_only_after_the_last_reason_and_stored_reservation(
     reasons: tuple[str, ...], is_held: bool
 ) -> None:
     said = provider(VGPU=(4, 1))
-    after, record = merged(said, None, None, "cleaning", held=[UUID])
+    after, record = merged(said, None, None, "cleaning", held={UUID})
 
-    still, record = merged(said, live_of(after), record, *reasons, held=[UUID] if is_held else [])
+    still, record = merged(
+        said, live_of(after), record, *reasons, held={UUID} if is_held else set()
+    )
     assert figures(still) == {"VGPU": (4, 4)}
     free, record = merged(said, live_of(still), record)
 

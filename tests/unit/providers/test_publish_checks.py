@@ -42,7 +42,7 @@ def found(
         PlanFacts(
             publisher=publisher,
             now=0.0,
-            allocated=[want.provider.uuid] if is_allocated else [],
+            allocated={want.provider.uuid} if is_allocated else frozenset(),
             name_owners={elsewhere.name: elsewhere} if elsewhere else {},
         ),
         HOST,

@@ -19,7 +19,7 @@ from wharfinger.providers.reshape import admitting
 from wharfinger.providers.tree_planner import plan_trees
 
 US: Final = Publisher("gpus", "OWNER_NOVA")
-NOW: Final = PlanFacts(publisher=US, now=1, removal_delay=60)
+NOW: Final = PlanFacts(publisher=US, now=1, is_listing=True, removal_delay=60)
 HOST: Final = names.root_uuid("host")
 GPU: Final = names.child_uuid(HOST, "gpu")
 CARD: Final = names.child_uuid(HOST, "card")

@@ -45,7 +45,7 @@ CYBORGS = Publisher("fpgas", "OWNER_CYBORG")
 MARKS = frozenset(["OWNER_NOVA", "CUSTOM_WHARFINGER_GPUS"])
 HOST = names.root_uuid("host")
 GPU = names.child_uuid(HOST, "gpu")
-NOW = PlanFacts(publisher=US, now=1, removal_delay=60)
+NOW = PlanFacts(publisher=US, now=1, is_listing=True, removal_delay=60)
 RACK = "00000000-0000-0000-0000-00000000000a"
 ROW = "00000000-0000-0000-0000-00000000000b"
 

@@ -288,6 +288,7 @@ class World:
         facts = PlanFacts(
             publisher=self.publisher,
             now=self.now,
+            is_listing=True,
             allocated=self.allocated,
             removal_delay=self.delay,
             parents=self.unseen_parents,

@@ -7,11 +7,13 @@ from typing import Any, Final
 
 from wharfinger.objects import Context, HostState, Reservation
 from wharfinger.providers import Provider, names
+from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.observe import by_provider
 
+US: Final = Publisher("gpus", "OWNER_NOVA")
 _NO_NODES: Final = NodeList()
 _NO_RECORDS: Final[Mapping[str, Record]] = MappingProxyType({})
 
@@ -42,7 +44,9 @@ def state_of(
         jobs=[],
     )
     values: dict[str, Any] = {
+        "publisher": US,
         "now": 1000.0,
+        "removal_delay": 60.0,
         "nodes": nodes,
         "every_node": nodes,
         "rows": rows,

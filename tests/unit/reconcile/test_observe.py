@@ -7,11 +7,10 @@ from typing import Any, Final, cast
 import pytest
 
 from tests.unit.providers.world import Fuse, Memory
-from tests.unit.reconcile.states import child, published, root, state_of
+from tests.unit.reconcile.states import US, child, published, root, state_of
 from wharfinger.objects import Reservation
 from wharfinger.placement.tree_reader import PlacementReader, Reading
 from wharfinger.providers import Inventory, Provider
-from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.node_list import NodeList
@@ -19,7 +18,6 @@ from wharfinger.reconcile.observe import Observer, changed_trees
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.tracker.reported_node import Node
 
-US: Final = Publisher("gpus", "OWNER_NOVA")
 CN: Final = root("cn")
 
 

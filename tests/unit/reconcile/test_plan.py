@@ -12,7 +12,7 @@ from keystoneauth1.session import Session
 
 from tests.lab.drivers import ScriptedDriver, also, flat, with_children
 from tests.lab.samples import reservation
-from tests.unit.reconcile.states import child, published, root, state_of
+from tests.unit.reconcile.states import US, child, published, root, state_of
 from wharfinger.db.database import Database
 from wharfinger.driver import Allocations, ComputeDriver
 from wharfinger.exceptions import BackendError, NameTaken
@@ -22,7 +22,6 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import DesiredProvider, Inventory, Provider, ProviderTree
 from wharfinger.providers.absence_timer import Absence, Uptime
-from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import (
     CreateProvider,
     DeleteProvider,
@@ -32,7 +31,6 @@ from wharfinger.providers.plan import (
     SetTraits,
     TreePlan,
 )
-from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
 from wharfinger.reconcile.driver_calls import list_nodes
@@ -40,8 +38,6 @@ from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.plan import plan_cycle
 from wharfinger.tracker.reported_node import Node
 
-US: Final = Publisher("gpus", "OWNER_NOVA")
-POLICY: Final = RemovalPolicy(delay=60.0)
 #: An absence that is longer than the delay of the policy.
 DUE: Final = Absence(900.0, Uptime("boot", 0.0))
 NOW: Final = Uptime("boot", 100.0)
@@ -75,7 +71,7 @@ def reported(*providers: Provider, **contents: Any) -> dict[str, DesiredProvider
 
 
 def plan_of(state: CycleState) -> Plan:
-    return plan_cycle(state, US, POLICY)
+    return plan_cycle(state)
 
 
 def roots(plan: Plan) -> set[str]:
