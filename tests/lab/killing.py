@@ -210,21 +210,36 @@ class Killing(fixtures.Fixture):
             yield publishing
 
 
-class _Boundaries:
+class Boundaries:
     """Records the boundaries that this process passes, and kills it at one of them."""
 
     def __init__(self, kill_at: int | None, report: Connection) -> None:
         self._kill_at = kill_at
         self._report = report
         self._lock = threading.Lock()
-        self._names: dict[str, str] = {}
         self.passed: list[str] = []
+
+    def reach(self, name: str) -> None:
+        with self._lock:
+            count = Counter(each.partition(" #")[0] for each in self.passed)[name] + 1
+            self.passed.append(f"{name} #{count}" if count > 1 else name)
+            if len(self.passed) - 1 == self._kill_at:
+                self._report.send(self.passed)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Boundaries(Boundaries):
+    """Names the boundaries of a cycle by the providers that it writes."""
+
+    def __init__(self, kill_at: int | None, report: Connection) -> None:
+        super().__init__(kill_at, report)
+        self._names: dict[str, str] = {}
 
     @contextmanager
     def around(self, what: str, before: str, after: str) -> Iterator[None]:
-        self._reach(f"{what}: {before}")
+        self.reach(f"{what}: {before}")
         yield
-        self._reach(f"{what}: {after}")
+        self.reach(f"{what}: {after}")
 
     def writing(self, name: str, work: object) -> AbstractContextManager[None]:
         """Return a context with boundaries before and after a transaction of the database."""
@@ -261,14 +276,6 @@ class _Boundaries:
 
     def _called(self, uuids: Iterable[str]) -> str:
         return ", ".join(self._names.get(uuid, uuid) for uuid in uuids)
-
-    def _reach(self, name: str) -> None:
-        with self._lock:
-            count = Counter(each.partition(" #")[0] for each in self.passed)[name] + 1
-            self.passed.append(f"{name} #{count}" if count > 1 else name)
-            if len(self.passed) - 1 == self._kill_at:
-                self._report.send(self.passed)
-                os.kill(os.getpid(), signal.SIGKILL)
 
 
 class _Watched:

@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -223,16 +222,13 @@ def _run(arguments: Sequence[str], out: Connection, err: Path) -> None:
         sys.exit(main(arguments))
 
 
-class _Boundaries(fixtures.Fixture):
-    """Records the boundaries that this process passes, and kills it at one of them."""
+class _Watched(fixtures.Fixture):
+    """Adds boundaries to the writes of this process."""
 
-    def __init__(self, names: Mapping[str, str], kill_at: int | None, report: Connection) -> None:
+    def __init__(self, names: Mapping[str, str], boundaries: killing.Boundaries) -> None:
         super().__init__()
         self._names = names
-        self._kill_at = kill_at
-        self._report = report
-        self._lock = threading.Lock()
-        self.passed: list[str] = []
+        self._reach = boundaries.reach
 
     def _setUp(self) -> None:
         self.useFixture(DatabaseWrites(self._writing))
@@ -265,14 +261,6 @@ class _Boundaries(fixtures.Fixture):
         path = _UUID.sub(lambda match: self._names.get(match[0], "*"), request.path_url)
         return f"{request.method} {path}"
 
-    def _reach(self, name: str) -> None:
-        with self._lock:
-            count = Counter(each.partition(" #")[0] for each in self.passed)[name] + 1
-            self.passed.append(f"{name} #{count}" if count > 1 else name)
-            if len(self.passed) - 1 == self._kill_at:
-                self._report.send(self.passed)
-                os.kill(os.getpid(), signal.SIGKILL)
-
 
 def play(
     command: Sequence[str],
@@ -292,7 +280,8 @@ def play(
     for path, descriptor in ((out, 1), (err, 2)):
         with path.open("wb") as file:
             os.dup2(file.fileno(), descriptor)
-    with WithoutSync(), _Boundaries(names, kill_at, report) as boundaries:
+    boundaries = killing.Boundaries(kill_at, report)
+    with WithoutSync(), _Watched(names, boundaries):
         code = main(command)
     sys.stdout.flush()
     report.send(boundaries.passed)
@@ -308,6 +297,7 @@ def play_work(
     kill_at: int | None,
 ) -> None:
     """Do as ``play``, but run only the job and not the command of the program."""
-    with WithoutSync(), _Boundaries(names, kill_at, report) as boundaries:
+    boundaries = killing.Boundaries(kill_at, report)
+    with WithoutSync(), _Watched(names, boundaries):
         work.do()
     report.send(boundaries.passed)
