@@ -130,7 +130,7 @@ class Reconciler:
         self._rows: Final = NodeRows(context, driver.host, publisher, driver.capabilities)
         self._takeovers: Final = Takeovers(self.store, down_time)
         reader = PlacementReader(client, publisher.instance)
-        self._observer: Final = Observer(publisher, reader, self.store)
+        self._observer: Final = Observer(reader, self.store)
         self._look_up: Final = LookUp(
             driver,
             publisher,
@@ -355,7 +355,7 @@ class Reconciler:
         """Return the state with the desired trees, and with further facts that their plan needs."""
         if state.scope is not None and not state.scope:
             return state
-        state = collect_desired(state, self._driver, self._allocations_of, self._publisher)
+        state = collect_desired(state, self._driver, self._allocations_of)
         return self._look_up.answer(state)
 
     def _planned(

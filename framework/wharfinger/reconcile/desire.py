@@ -29,7 +29,6 @@ from wharfinger.providers import (
     compute_status,
     ownership,
 )
-from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider_merge import own_view
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile import known_children
@@ -47,7 +46,7 @@ AllocationsOf = Callable[[Iterable[str]], Allocations]
 
 
 def collect_desired(
-    state: CycleState, driver: ComputeDriver, allocations_of: AllocationsOf, publisher: Publisher
+    state: CycleState, driver: ComputeDriver, allocations_of: AllocationsOf
 ) -> CycleState:
     """Return the state with the trees that the driver reports.
 
@@ -66,7 +65,7 @@ def collect_desired(
     root_uuids = {name: root.uuid for name, root in root_by_node.items()}
     known = known_children.known_children(state)
     apart = _apart(trees, {*root_uuids.values(), *state.nodes.others})
-    is_others = partial(_is_others, state, publisher)
+    is_others = partial(_is_others, state)
     desired: dict[str, DesiredProvider] = {}
     reshapes: dict[str, tuple[Allocations, Allocations]] = {}
     replaced: dict[str, tuple[str, ...]] = {}
@@ -236,12 +235,12 @@ def _reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
     ]
 
 
-def _is_others(state: CycleState, publisher: Publisher, uuid: str) -> bool:
+def _is_others(state: CycleState, uuid: str) -> bool:
     """Return whether a provider belongs to another program, even if it has been deleted."""
     live, record = state.live.get(uuid), state.record(uuid)
     if live is None:
         return ownership.is_overlaid(record)
-    return ownership.is_others(live, publisher, record)
+    return ownership.is_others(live, state.publisher, record)
 
 
 def _tree(

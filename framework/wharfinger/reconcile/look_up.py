@@ -367,7 +367,7 @@ class LookUp:
             uuid
             for uuid, record in (state.records.items() if state.is_listing else ())
             if record.absence
-            and record.absence.has_lasted(self._policy.delay, state.uptime)
+            and record.absence.has_lasted(state.removal_delay, state.uptime)
             and uuid in state.live
             and uuid not in state.desired
             and state.live[uuid].root_uuid not in state.blocked

@@ -10,7 +10,6 @@ from wharfinger.objects import DeviceJob, HostState, Migration, Reservation, Res
 from wharfinger.placement.tree_reader import PlacementReader, Reading
 from wharfinger.providers import Provider, PublishingMode, full_reservation
 from wharfinger.providers.device_function_traits import HeldFunction
-from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import shares
@@ -25,14 +24,13 @@ class Observer:
     Methods raise PlacementError, ObjectError and StateError.
     """
 
-    def __init__(self, publisher: Publisher, reader: PlacementReader, store: RecordStore) -> None:
-        self._publisher: Final = publisher
+    def __init__(self, reader: PlacementReader, store: RecordStore) -> None:
         self._reader: Final = reader
         self._store: Final = store
 
     def listing(self, state: CycleState) -> CycleState:
         """Return the state of a full cycle, with the providers of all trees from Placement."""
-        named = self._store.contested | self._publisher.adopts
+        named = self._store.contested | state.publisher.adopts
         reading = self._reader.read(state.every_node.roots, state.records, named=named)
         return self._with_reading(replace(state, is_listing=True), reading)
 
@@ -129,7 +127,7 @@ class Observer:
             uuid
             for uuid, provider in live.items()
             if uuid not in state.reservations
-            and (state.record(uuid).is_ours or provider.traits >= self._publisher.traits)
+            and (state.record(uuid).is_ours or provider.traits >= state.publisher.traits)
             and full_reservation.foreign(provider.inventories, state.record(uuid))
         )
         if not wanted:

@@ -19,7 +19,6 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import Inventory, Provider, ProviderTree, names
-from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
@@ -126,7 +125,7 @@ def collected(
 ) -> CycleState:
     """Return the state after all nodes of the driver were read."""
     state = state_of(*live, nodes=list_nodes(driver), records=records or {}, **facts)
-    return collect_desired(state, driver, allocations, Publisher("metal", "OWNER_NOVA"))
+    return collect_desired(state, driver, allocations)
 
 
 def desired_names(state: CycleState) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 import pytest
 
 from tests.unit.providers.world import Fuse, Memory
-from tests.unit.reconcile.states import US, child, published, root, state_of
+from tests.unit.reconcile.states import child, published, root, state_of
 from wharfinger.objects import Reservation
 from wharfinger.placement.tree_reader import PlacementReader, Reading
 from wharfinger.providers import Inventory, Provider
@@ -88,7 +88,7 @@ class Reader:
 def observed(state: CycleState) -> CycleState:
     """Return the observed state of a complete listing, with this state's providers in Placement."""
     reader = cast(PlacementReader, Reader(state.live))
-    return Observer(US, reader, Memory(Fuse())).listing(replace(state, live={}))
+    return Observer(reader, Memory(Fuse())).listing(replace(state, live={}))
 
 
 def test_listing_completes_a_record_with_the_amounts_of_reservations() -> None:
@@ -134,7 +134,7 @@ def test_remembered_with_a_root_of_another_program_that_is_missing_reads_placeme
     missing = replace(CN, generation=generation)
     changed = NodeList((Node("cn", CN.uuid),))
     state = state_of(nodes=changed, records={CN.uuid: Record(live=missing)})
-    observer = Observer(US, cast("PlacementReader", None), cast("RecordStore", None))
+    observer = Observer(cast("PlacementReader", None), cast("RecordStore", None))
 
     found = observer.remembered(state, changed)
 

@@ -116,7 +116,7 @@ def observed_state(driver: Driver) -> CycleState:
         strays=(STRAY,),
         **LISTING,
     )
-    state = collect_desired(state, driver, lambda _uuids: {}, US)
+    state = collect_desired(state, driver, lambda _uuids: {})
     return replace(
         state,
         held=frozenset(state.reservations),

@@ -18,7 +18,6 @@ from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, InvalidTree, ProviderNotFound, ReshapeNeeded
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import Provider, ProviderTree, names
-from wharfinger.providers.ownership import Publisher
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
 from wharfinger.reconcile.driver_calls import list_nodes
@@ -361,7 +360,7 @@ class WrongDriver(ScriptedDriver):
 def collected(driver: ScriptedDriver, *live: Provider) -> CycleState:
     """Return the state after all nodes of the driver were read."""
     state = state_of(*live, nodes=list_nodes(driver))
-    return collect_desired(state, driver, lambda _uuids: {}, Publisher("metal", "OWNER_NOVA"))
+    return collect_desired(state, driver, lambda _uuids: {})
 
 
 def with_gpu(name: str, uuid: str | None = None) -> tuple[Provider, Provider]:
