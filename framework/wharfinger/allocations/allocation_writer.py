@@ -45,7 +45,7 @@ class Consumers(AllocationWrites):
         self._left: Final[set[str]] = set()
 
     def get(self, uuid: str) -> Consumer:
-        """Return the present allocations of a consumer."""
+        """Read a consumer and its allocations; an unknown consumer has none."""
         answer = self._client.send("GET", consumer_path(uuid), None, _Answer)
         allocations = {provider: part.resources for provider, part in answer.allocations.items()}
         return Consumer(uuid, allocations, answer.consumer_generation if allocations else None)

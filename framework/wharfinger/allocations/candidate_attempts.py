@@ -130,7 +130,11 @@ class FlavorSearch:
         self._filters: Final = loader.load(names, surroundings)
 
     def fits(self, flavor: Flavor, allocations: Allocations) -> bool:
-        """Return whether allocations have the amounts that a flavor requests, from its owners."""
+        """Return whether allocations have exactly the amounts that a flavor requests.
+
+        Also return False if a provider has owner traits, but not that of an owner in the request.
+        Raises DeviceProfileError, InvalidRequest, PlacementError.
+        """
         groups = self._request(flavor).groups
         if amounts_of(allocations.values()) != amounts_of(group.resources for group in groups):
             return False
@@ -144,13 +148,13 @@ class FlavorSearch:
     def take(
         self, consumer: Consumer, flavor: Flavor, suits: Suits, claim: Callable[[Allocations], None]
     ) -> Choice:
-        """Claim a free candidate for a flavor, and return it.
+        """Claim a free candidate for a flavor; return its allocations and its node.
 
         ``claim`` allocates a candidate; if that is no longer free, the next candidate is tried.
         ``consumer`` is the consumer of the instance, as read. Raises NoCandidates if no candidate
         is free, or if other consumers have taken all candidates; ConcurrentUpdate if the
         ``consumer`` has changed since it was read; AllocationRefused if the flavor is disabled; and
-        the errors of a search.
+        InvalidRequest, DeviceProfileError, RequestFilterError.
         """
         if flavor.disabled:
             raise AllocationRefused(
@@ -187,7 +191,7 @@ class FlavorSearch:
     def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], str]:
         """Return the free candidates with their nodes, in Placement's order.
 
-        Also return the reason for an empty result.
+        Also return the reason why there are none. Raises the same errors as ``take``.
         """
         client = self.surroundings.placement
         places = Places(self.surroundings.objects, suits)
@@ -242,12 +246,9 @@ def _why_none(count: int, places: Sequence[str]) -> str:
 def _none(
     consumer: Consumer, flavor: Flavor, problem: str, gone: PlacementError | None
 ) -> NoCandidates:
+    explain = shlex.join(["wharfinger", "candidate", "explain", "--flavor", flavor.name])
+    remedy = f"Run `{explain}` to see why."
     if gone is not None:
         problem = f"other consumers have taken all free candidates: {gone}."
-    explain = shlex.join(["wharfinger", "candidate", "explain", "--flavor", flavor.name])
-    return NoCandidates(
-        instance=consumer.uuid,
-        flavor=flavor.name,
-        problem=problem,
-        remedy=f"Run `{explain}` to see why.",
-    )
+        remedy = "Repeat the command."
+    return NoCandidates(instance=consumer.uuid, flavor=flavor.name, problem=problem, remedy=remedy)

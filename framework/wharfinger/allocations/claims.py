@@ -122,9 +122,9 @@ class AllocationClaims:
 
         Return the instance with its allocations. Without a ``uuid``, create a new instance. If the
         instance exists and is claimed, change nothing; if its claim was interrupted, complete the
-        claim. Raises NoCandidates, InvalidRequest and DeviceProfileError, after which a new
-        instance does not exist; and AllocationRefused if the instance has another flavor, project
-        or user, or is being released, or if another consumer has the uuid.
+        claim. Raises NoCandidates, InvalidRequest, DeviceProfileError and RequestFilterError, after
+        which a new instance does not exist; and AllocationRefused, for example if the instance has
+        another flavor, project or user, or is being released, or if another consumer has the uuid.
         """
         # Read the consumer before the row: an instance has a row before it has allocations.
         held = (
@@ -247,15 +247,17 @@ class AllocationClaims:
                 instance=uuid,
                 problem="its former allocation in Placement is unknown.",
                 remedy=f"Run `wharfinger instance claim --uuid {uuid} --flavor "
-                f"{instance.flavor.name}` to claim the instance again.",
+                f"{instance.flavor.name}`, with its --project and --user, to claim the instance "
+                "again.",
             )
         return had
 
     def _allocate_again(self, instance: Instance, held: Consumer, wanted: Allocations) -> Consumer:
         """Restore the allocations ``wanted`` of an instance, and return its consumer.
 
-        ``held`` is the consumer, which may have allocations of an interrupted attempt. If Placement
-        refuses an allocation, delete all, and raise AllocationRefused.
+        ``held`` is the consumer, which may have allocations of an interrupted attempt. After an
+        error, delete all, unless Placement may still allocate. If Placement refuses an allocation,
+        raise AllocationRefused.
         """
         uuid = instance.uuid
         lost = {one.provider_uuid: one for one in self._reservations.lost(uuid)}
@@ -412,7 +414,10 @@ class AllocationClaims:
         return True
 
     def _claim_new(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Claim resources for a new instance; delete the instance if the claim fails."""
+        """Claim resources for a new instance; delete the instance if the claim fails.
+
+        If another process claims this instance, too, continue as with an existing instance.
+        """
         try:
             return self._claim(attempt, suits)
         except (ConcurrentSave, ConcurrentUpdate):  # another process also claims this instance
@@ -479,7 +484,7 @@ class AllocationClaims:
             raise AllocationRefused(
                 instance=instance.uuid,
                 problem=f"it is on node {name} of host {host}.",
-                remedy="Move the instance, or repeat the claim without a node.",
+                remedy="Move the instance to that node, or repeat the claim without naming a node.",
             )
 
     def _claim(self, attempt: _Attempt, suits: Suits) -> Claimed:

@@ -78,8 +78,9 @@ Ended = tuple[Migration, tuple[Reservation, ...]]
 class Moves:
     """Starts, confirms and reverts moves of instances.
 
-    Safe for several threads. Methods raise PlacementError, ObjectError and StateError. To complete
-    an operation after such an error, call the method again.
+    Safe for several threads. Methods raise PlacementError, ObjectError and StateError. After such
+    an error, call ``confirm`` or ``revert`` again to complete it. ``start`` undoes itself and can
+    be called again; if undoing fails, too, the move has to be recovered first (``recover``).
     """
 
     def __init__(self, search: FlavorSearch, down_time: timedelta = timedelta(seconds=60)) -> None:
@@ -100,8 +101,8 @@ class Moves:
 
         With a ``flavor``, resize to any node that ``suits``, possibly the same node; without one,
         migrate to another node. Return the migration, which waits for a confirm or revert. Raises
-        NoCandidates, InvalidRequest, DeviceProfileError and AllocationRefused; then the instance
-        is unchanged.
+        NoCandidates, InvalidRequest, DeviceProfileError, RequestFilterError and AllocationRefused;
+        then the instance is unchanged.
         """
         instance_uuid = names.check_uuid(instance_uuid, "instance")
         # Read the consumer before the rows. A process that moves or releases the instance
@@ -303,7 +304,7 @@ class Moves:
             raise AllocationRefused(
                 instance=instance.uuid,
                 problem="its new allocations are no longer in Placement.",
-                remedy="Revert the move, or release the instance.",
+                remedy="Release the instance. A move that is still finished can also be reverted.",
             )
         if migration.status == "finished":
             migration.status = "confirming"
@@ -408,9 +409,15 @@ class Moves:
                 "to revert the migration."
             )
         elif migration.is_in_progress and migration.status not in _STARTED:
-            remedy = "Its process has died: revert the migration."
+            remedy = (
+                "Its process has died: revert it with `wharfinger instance revert "
+                f"{migration.instance_uuid}`."
+            )
         else:
-            remedy = "Another process has ended the migration."
+            remedy = (
+                "Another process ends it, or has ended it. If that process has died, run "
+                "`wharfinger migration recover`."
+            )
         return AllocationRefused(
             instance=migration.instance_uuid,
             problem=f"its migration {migration.uuid} is {migration.status}, and cannot be {end}.",

@@ -53,13 +53,13 @@ def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
     if instance.known("task_state") == "claiming" and is_recent(instance, down_time):
         raise BeingClaimed(
             instance=instance.uuid,
-            problem="it is being claimed.",
-            remedy=f"If the claim was interrupted, repeat the command after {seconds(down_time)}.",
+            problem="another process is claiming it, or has just died.",
+            remedy=f"Repeat the command after {seconds(down_time)}.",
         )
 
 
 def is_recent(one: Instance | Migration, time: timedelta) -> bool:
-    """Return whether a process has saved an instance or a migration within the given time."""
+    """Return whether an instance or migration was saved or created within ``time``."""
     saved_at = one.known("updated_at")
     if saved_at is None and isinstance(one, Migration):
         saved_at = one.created_at

@@ -71,7 +71,7 @@ def program(
 
     Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused or ProgrammingFailed if
     the device is unchanged and free again; JobUnresolved if it stays reserved until ``resolve`` is
-    called; PlacementError, ObjectError or StateError if the job did not start.
+    called; PlacementError, ObjectError or StateError if the image was not loaded.
     """
     declared = driver.capabilities.programming
     if declared is None or not declared.supported:
@@ -217,7 +217,7 @@ class _Work:
         return self.job
 
     def _reserve(self) -> None:
-        """Reserve the device. The reservations also keep other jobs from the device."""
+        """Reserve the providers of the device; raise JobRefused if another job has reserved one."""
         for one in self.scope:
             self.owners[one.uuid] = ownership.owners(self.client.get_traits(one.uuid).traits)
             uuid = str(uuid4())
@@ -373,7 +373,10 @@ class _Work:
             self._release()
 
     def _release(self) -> None:
-        """End the reservations of this job, and report whether the device is free."""
+        """End the reservations of this job, and report whether the device is free.
+
+        Raises JobUnresolved if a reservation cannot be ended.
+        """
         lines: list[str] = []
         for uuid, one in self.taken.items():
             try:
@@ -424,7 +427,8 @@ class _Work:
             self.is_ours = False
             raise self._error(
                 "another process has resolved or deleted the job while it was in progress.",
-                "Check the device, and resolve the job again if its outcome is wrong.",
+                "Check which image the device has. If the outcome of the job is wrong, program the "
+                "device again.",
             ) from error
 
     def _unresolved(self, problem: str) -> JobUnresolved:

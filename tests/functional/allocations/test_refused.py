@@ -125,7 +125,7 @@ def test_claim_that_placement_carries_out_late_is_kept_or_released(
             posts.before = is_slow
             patient.claim(SMALL, uuid=ONE)
         assert there_are(publishing.context) == [ONE]
-        with pytest.raises(AllocationRefused, match="it is being claimed"):
+        with pytest.raises(AllocationRefused, match="another process is claiming it"):
             patient.claims.release(ONE)  # Placement could carry out the claim after the release
 
         desk.client.set_allocations(posts.bodies[0])  # now Placement carries out the claim
