@@ -17,7 +17,7 @@ def main() -> int:
         return 0
     # By default, Python collects garbage after every 700 objects, which takes 5 % of the start
     # time. The agent, which runs for a long time, restores the default thresholds.
-    gc.set_threshold(100_000, 50, 50)
+    gc.set_threshold(300_000, 50, 50)
     from wharfinger.cli import app as program
 
     code = program.main()
