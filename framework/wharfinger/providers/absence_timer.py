@@ -38,7 +38,7 @@ class Absence:
     def has_lasted(self, delay: float, now: Uptime | None) -> bool:
         """Return whether the provider has been absent for ``delay``, since an earlier listing.
 
-        Return False if the absence began before the last boot.
+        ``delay`` is in seconds. Return False if the moments cannot be compared.
         """
         lasted = self.seconds_until(now)
         return lasted is not None and lasted > 0 and lasted >= delay

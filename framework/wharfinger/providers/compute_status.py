@@ -13,7 +13,7 @@ DISABLED: Final = frozenset([os_traits.COMPUTE_STATUS_DISABLED])
 
 
 def records_disabled(record: Record) -> bool:
-    """Return whether a root's record shows that this driver instance has set the trait."""
+    """Return whether a record shows that this driver instance has set COMPUTE_STATUS_DISABLED."""
     return record.claimed_traits >= DISABLED
 
 
@@ -23,9 +23,10 @@ def with_status(root: Provider, *, disabled: bool) -> Provider:
 
 
 def desired_from_record(live: Provider, record: Record, *, disabled: bool) -> DesiredProvider:
-    """Return a provider's present state as its desired state, if the driver was not called.
+    """Return the desired state of a provider whose driver was not called.
 
-    With ``disabled``, add the trait COMPUTE_STATUS_DISABLED.
+    That is its present state, with the mode and the reservations in its record. With ``disabled``,
+    add the trait COMPUTE_STATUS_DISABLED.
     """
     mine = own_view(live, record)
     return DesiredProvider(

@@ -96,7 +96,7 @@ def with_functions(
     records: Mapping[str, Record],
     our_trait: str,
 ) -> tuple[Mapping[str, DesiredProvider], frozenset[str]]:
-    """Return the desired providers with function traits, and the uuids of superseded functions.
+    """Return the desired providers with function traits, and the uuids with superseded functions.
 
     ``functions`` are the functions that jobs have loaded. All mappings are by provider uuid. The
     function of a job is superseded if the device has got another function since, which it did not

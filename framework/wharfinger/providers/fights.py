@@ -68,10 +68,7 @@ def waits(remembered: Record, live: Provider, after: Provider) -> bool:
 
 
 def has_begun(before: Record, after: Record) -> bool:
-    """Return whether a fight over another value of a provider has begun.
-
-    In a fight, another program undoes our writes of a value repeatedly.
-    """
+    """Return whether record ``after`` has a fight over a value for which ``before`` has none."""
     return not fights(after).keys() <= fights(before).keys()
 
 

@@ -75,7 +75,7 @@ class Inventory:
 
     @property
     def least(self) -> int:
-        """Return the smallest amount that can be allocated, from min_unit and step_size."""
+        """Return the smallest amount that can be allocated: min_unit, rounded up to a full step."""
         return -(-self.min_unit // self.step_size) * self.step_size
 
     @classmethod

@@ -109,7 +109,8 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
 def is_published(traits: Collection[str], record: Record) -> bool:
     """Return whether any driver instance publishes the provider with these traits.
 
-    ``record`` is the record of the provider by a driver instance, or an empty record.
+    ``record`` is the record of the provider by a driver instance, or an empty record. If the
+    provider has an owner trait that this instance has not set, return False.
     """
     if record.applied is None and not any(map(is_instance_trait, traits)):
         return False

@@ -222,7 +222,7 @@ class Plan:
 
     @property
     def pending(self) -> tuple[PendingRemoval, ...]:
-        """Return the removals that wait, of all trees and of none."""
+        """Return all removals that wait, also those of no planned tree."""
         return (*self.orphans, *(one for tree in self.trees for one in tree.pending))
 
     @property

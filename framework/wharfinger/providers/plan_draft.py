@@ -119,9 +119,10 @@ class TreeDraft:
         return uuid in self.facts.detached and uuid in self.live
 
     def proven(self, uuid: str) -> Record:
-        """Return the record of a provider, without its claims if nothing proves that it is ours.
+        """Return the record of a provider, without ``applied`` and ``intended`` if it is not ours.
 
-        A provider that we only overlay keeps the claims.
+        It is not ours if nothing proves that we created it. But the record of a provider that we
+        only overlay, or that Placement lacks, keeps both.
         """
         record, live = self.record(uuid), self.live.get(uuid)
         if live is None or record.mode is not PublishingMode.OWN:
@@ -138,7 +139,10 @@ class TreeDraft:
         return self.standing(live) in (Standing.OURS, Standing.OURS_BEFORE)
 
     def change(self, before: Provider | None, after: Provider, record: Record) -> None:
-        """Add the steps that change a provider from ``before`` to ``after``, and its new record."""
+        """Add the steps that change a provider from ``before`` to ``after``, and its new record.
+
+        If ``before`` is None, create the provider.
+        """
         self.records[after.uuid] = record
         if before == after:
             return
@@ -223,7 +227,10 @@ class TreeDraft:
         self.change(live, after, record)
 
     def waiting(self, live: Provider, planned: Record) -> Record:
-        """Return the record of a provider whose ``planned`` record waits for a later cycle."""
+        """Return the record to store while the write of a provider waits for a later cycle.
+
+        Only its reservations and undone values are those of the ``planned`` record.
+        """
         return replace(
             _seen(self.record(live.uuid), live),
             reservations=planned.reservations,

@@ -32,7 +32,7 @@ class RemovalPolicy:
     allow_mass: bool = False
 
     def allows(self, gone: int, providers: int) -> bool:
-        """Return whether one cycle may remove ``gone`` of all ``providers`` of the instance."""
+        """Return whether one cycle may remove this number of all ``providers`` of the instance."""
         return self.allow_mass or gone <= _FEW or gone * _FRACTION <= providers
 
 

@@ -58,10 +58,10 @@ class AllocationChange:
     def steps(self, draft: TreeDraft) -> list[Step]:
         """Return one Reshape, and the steps that set figures which the Reshape cannot set.
 
-        Placement refuses a reshape that leaves a class with less capacity than is used, for example
-        a reserved class. The Reshape leaves such a class with just the used capacity, and a later
-        step sets the desired figure. The Reshape has all providers of ours that a changed consumer
-        uses, so that Placement checks their generations.
+        If nothing changes, return no step. Placement refuses a reshape that leaves a class with
+        less capacity than is used, for example a reserved class. The Reshape leaves such a class
+        with just the used capacity, and a later step sets the desired figure. The Reshape has all
+        providers of ours that a changed consumer uses, so that Placement checks their generations.
         """
         reported = {one.provider.uuid for one in draft.desired if one.reported}
         changes = {change.uuid: change for change in draft.inventories}
@@ -98,10 +98,9 @@ class AllocationChange:
         return [Reshape(**target, inventories=changed, allocations=self._moved), *full]
 
     def problems(self, draft: TreeDraft) -> Iterator[InvalidTree]:
-        """Yield why Placement would refuse the reshape, with the consumers that are to blame.
+        """Yield an error for each provider and class for which Placement would refuse the reshape.
 
-        There is one problem for each provider and resource class. With any problem, the tree must
-        not be written.
+        The error names the consumers. After any error, the tree must not be written.
         """
         for (uuid, name), held in sorted(self._holders.items()):
             if uuid not in draft.records:

@@ -158,8 +158,8 @@ class ProviderTree:
 
         A dict has ``name`` and ``uuid``, and may have ``generation`` and ``parent_provider_uuid``.
         A replaced provider loses its contents, and the descendants that are not in the argument.
-        Raises ValueError, without a change of the tree, if a parent is neither in the tree nor in
-        the argument.
+        Raises ValueError, without a change of the tree, for an invalid or taken name, an invalid
+        uuid, parents in a circle, or a parent that is neither in the tree nor in the argument.
         """
         providers = [
             Provider(

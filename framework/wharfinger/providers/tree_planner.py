@@ -112,7 +112,7 @@ def _partition(
 
 
 def _refuse_misuse(draft: TreeDraft) -> None:
-    """Report forbidden owner traits, and remove the trees with such traits from the draft."""
+    """Report violations of the rules of owner traits; remove the trees with them from the draft."""
     publisher, live = draft.facts.publisher, draft.live
     for one in draft.desired:
         problem = publish_checks.misuse(publisher, one, live.get(one.provider.uuid))
