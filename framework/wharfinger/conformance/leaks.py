@@ -20,6 +20,8 @@ from types import FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from sqlalchemy import Engine, MetaData, Table
+
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import Contents
 from wharfinger.conformance.side_effects import open_files, watching_files
@@ -70,7 +72,10 @@ _ASKED: Final = 4
 #: If a harness has more objects, the memory of the harness is not subtracted.
 _OBJECTS: Final = 200_000
 #: Types of objects that refer to nearly all others, so the search of a harness stops there.
-_BORDERS: Final = (type, ModuleType, FunctionType, MethodType, FrameType, TracebackType)
+_BORDERS: Final = (
+    *(type, ModuleType, FunctionType, MethodType, FrameType, TracebackType),
+    *(Engine, MetaData, Table),
+)
 _CACHE: Final = type(cache(lambda: None))
 #: The interpreter's bounded cache of attributes keeps each name that a program has put together,
 #: as http.server does for each request. The function has another name since Python 3.13.

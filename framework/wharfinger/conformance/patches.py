@@ -72,7 +72,11 @@ class _Owner:
                 yield f"{self.name}.{attribute}"
                 with contextlib.suppress(AttributeError, TypeError):
                     setattr(self.owner, attribute, value)
-            elif parts is not None and _made_of(value) != parts:
+            elif parts is not None and parts != (
+                value.__code__,
+                value.__defaults__,
+                value.__kwdefaults__,
+            ):
                 yield f"{self.name}.{attribute}"
                 value.__code__, value.__defaults__, value.__kwdefaults__ = parts
         if isinstance(self.owner, type):

@@ -18,7 +18,7 @@ import threading
 import time
 import tracemalloc
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -31,10 +31,11 @@ from wharfinger.conformance.process_observer import Misuse, ProcessObserver
 #: Seconds that all calls together may sleep. Shorter waits than _NONE do not count.
 _MOST: Final = 0.1
 _NONE: Final = 0.001
-#: C functions that only sleep.
-_SLEEPS: Final = (time.sleep, _signal.sigtimedwait, _signal.pause)
-#: Functions that read a clock, and how often a call may do that. More is a wait for a moment.
-_CLOCKS: Final = (time.monotonic, time.perf_counter, time.time)
+#: The ids of C functions that only sleep.
+_SLEEPS: Final = frozenset(map(id, (time.sleep, _signal.sigtimedwait, _signal.pause)))
+#: The ids of functions that read a clock, and how often a call may do that. More is a wait for a
+#: moment.
+_CLOCKS: Final = frozenset(map(id, (time.monotonic, time.perf_counter, time.time)))
 _READINGS: Final = 10_000
 #: The names of C functions that only change state that all threads share, by id.
 _CHANGES: Final = {
@@ -55,6 +56,8 @@ _CHANGES_IN_PYTHON: Final = {
 _SEED: Final = random.Random.seed.__code__
 _START: Final = threading.Thread.start.__code__
 _RUN: Final = subprocess.Popen.__init__.__code__
+#: The ids of all codes whose calls matter. To hash a code takes long.
+_CALLS: Final = frozenset(map(id, (_SEED, _START, _RUN, *_CHANGES_IN_PYTHON)))
 #: The generator of random numbers whose methods are the functions of the module.
 _GLOBAL: Final = getattr(random.seed, "__self__", None)
 #: The command sleep, which only waits.
@@ -117,14 +120,14 @@ class SleepObserver:
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
-            if _is_one_of(_SLEEPS, argument):
+            if id(argument) in _SLEEPS:
                 self._since.append(time.monotonic())
-            elif _is_one_of(_CLOCKS, argument):
+            elif id(argument) in _CLOCKS:
                 self._read_clock(frame)
             elif id(argument) in _CHANGES and not self._backend.is_running(frame):
                 self._process.note(Misuse.STATE, f"{_CHANGES[id(argument)]}()", self._method)
         elif event in ("c_return", "c_exception"):
-            if _is_one_of(_SLEEPS, argument) and self._since:
+            if id(argument) in _SLEEPS and self._since:
                 self._add(self._since.pop(), frame, argument.__qualname__)
         elif (code := frame.f_code) is _WAIT or _is_selector(frame):
             if event == "call":
@@ -133,7 +136,7 @@ class SleepObserver:
                 start = self._since.pop()
                 if argument is False or argument == []:  # its time is over
                     self._add(start, frame.f_back, code.co_qualname)
-        elif event == "call":
+        elif event == "call" and id(code) in _CALLS:
             self._see_call(frame)
 
     def _see_call(self, frame: FrameType) -> None:
@@ -171,10 +174,6 @@ class SleepObserver:
         if self.is_off or not self._method or self._method in self._free:
             return True
         return self._backend.is_running(frame)
-
-
-def _is_one_of(functions: Sequence[Any], function: Any) -> bool:
-    return any(function is one for one in functions)
 
 
 def _is_selector(frame: FrameType) -> bool:
