@@ -7,7 +7,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.providers.world import Crash, Fuse, World, planned_records
-from wharfinger.providers import Inventory, Provider, ProviderTree, PublishingMode, names
+from wharfinger.providers import (
+    Inventory,
+    Provider,
+    ProviderData,
+    ProviderTree,
+    PublishingMode,
+    names,
+)
 from wharfinger.providers.ownership import Publisher, Standing, standing
 from wharfinger.providers.plan import CreateProvider, DeleteProvider, Plan
 from wharfinger.providers.provider_record import Record
@@ -46,10 +53,7 @@ class Driver:
         known = {data.name: data for data in map(tree.data, tree.get_provider_uuids())}
         for name, said in self.statements.items():
             if self._place(tree, name, said.parent) and name in known:
-                # The provider moves with its contents.
-                tree.update_inventory(name, known[name].inventory)
-                tree.update_traits(name, known[name].traits)
-                tree.update_aggregates(name, known[name].aggregates)
+                _restore(tree, known[name])
             if name in self.overlaid:
                 tree.set_publishing_mode(name, PublishingMode.OVERLAY)
             if said.inventories is not None:
@@ -61,8 +65,16 @@ class Driver:
             if said.reserved:
                 tree.reserve(name, "cleaning")
         for name in OURS:
-            if name not in self.statements and name not in self.silent and tree.exists(name):
+            if name in self.statements:
+                continue
+            if name not in self.silent and tree.exists(name):
                 tree.remove(name)
+            elif name in self.silent and name in known and not tree.exists(name):
+                # Its parent has moved or is gone.
+                above = known[name].parent_uuid
+                if above is not None and tree.exists(above):
+                    tree.new_child(name, above, UUIDS[name])
+                    _restore(tree, known[name])
 
     def _place(self, tree: ProviderTree, name: str, parent: str | None) -> bool:
         """Move or create a provider below its parent; return whether that was necessary."""
@@ -76,6 +88,13 @@ class Driver:
         else:
             tree.new_child(name, parent, UUIDS[name])
         return True
+
+
+def _restore(tree: ProviderTree, known: ProviderData) -> None:
+    """Give a provider that has moved the contents that it had before."""
+    tree.update_inventory(known.name, known.inventory)
+    tree.update_traits(known.name, known.traits)
+    tree.update_aggregates(known.name, known.aggregates)
 
 
 @st.composite
