@@ -43,7 +43,7 @@ class Availability:
 
     @property
     def problems(self) -> tuple[PartialListing, ...]:
-        """A problem if the answers so far show that the listing is partial."""
+        """A PartialListing if the driver has nodes or devices that its listing lacks, else none."""
         names = sorted(self._still_there)
         if not names:
             return ()

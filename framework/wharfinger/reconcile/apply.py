@@ -167,7 +167,11 @@ class Writer:
                 _finish(pool, jobs, run.stop)
 
     def _prepare(self, trees: Sequence[TreeWrite]) -> None:
-        """Create missing traits and classes; fail trees with unsupported steps."""
+        """Create missing custom traits and classes.
+
+        Fail each tree that needs a name that cannot exist, or a step that the microversion of
+        Placement lacks.
+        """
         needed = [_names(tree.plan.steps) for tree in trees]
         wrong = self._names.ensure(
             {name for traits, _classes in needed for name in traits},
@@ -410,7 +414,7 @@ class _Run:
                     self._reserve_what_stays(tree, step)
 
     def _reserve_what_stays(self, tree: TreeWrite, step: SetInventories) -> None:
-        """If a step would have fully reserved a provider, fully reserve the old inventories."""
+        """Fully reserve the old inventories, which stay, if the failed step fully reserves them."""
         if not tree_write.fully_reserves(step):
             return
         stays = replace(step, after=full_reservation.reserve_fully(step.before))

@@ -175,8 +175,8 @@ class Reconciler:
         state, plan = self._dry_run()
         for row in state.takeovers:
             LOG.warning(
-                "a sync takes over node %s (%s) from host %s, which is down or no longer lists "
-                "the node",
+                "a sync would take over node %s (%s) from host %s, which is down or no longer "
+                "lists the node",
                 row.hypervisor_hostname,
                 row.uuid,
                 row.host,
@@ -352,7 +352,10 @@ class Reconciler:
         return replace(state, unchanged=self._unchanged.find(state, changing))
 
     def _completed(self, state: CycleState) -> CycleState:
-        """Return the state with the desired trees, and with further facts that their plan needs."""
+        """Ask the driver for the desired trees, and read the other facts that their plan needs.
+
+        Return the state with both; with an empty scope, there is nothing to add.
+        """
         if state.scope is not None and not state.scope:
             return state
         state = collect_desired(state, self._driver, self._allocations_of)

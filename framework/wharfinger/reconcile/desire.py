@@ -165,10 +165,8 @@ def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Prov
     """Return the live providers as the driver knows them.
 
     They lack our full reservations and COMPUTE_STATUS_DISABLED, and have the names that we gave
-    them.
-
-    The first mapping has the providers of each tree by root uuid, the second the roots by name and
-    by uuid.
+    them. The first mapping has the providers of each tree by root uuid, the second the roots by
+    name and by uuid.
     """
     trees: dict[str, list[Provider]] = {}
     roots: dict[str, Provider] = {}
@@ -219,7 +217,7 @@ def _roots_of_nodes(state: CycleState) -> set[str]:
 def _renamed(
     driver: ComputeDriver, node: Node, live: Provider | None, wanted: DesiredProvider
 ) -> Iterator[ProviderRenamed]:
-    """Yield a problem if another program has renamed a root that we only overlay."""
+    """Yield a problem if a root in overlay mode has another name in Placement than its node."""
     if wanted.mode is PublishingMode.OVERLAY and live is not None and live.name != node.name:
         yield ProviderRenamed(
             provider=node.name, uuid=live.uuid, renamed=live.name, instance=driver.name
@@ -355,9 +353,11 @@ def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str)
 def _check(
     driver: ComputeDriver, tree: ProviderTree, node: str, taken: dict[str, tuple[str, str]]
 ) -> list[DesiredProvider]:
-    """Return the desired providers; raise InvalidTree if another node has a name or uuid of them.
+    """Return the desired providers of a node.
 
-    ``taken`` has the names and uuids of earlier nodes; the names and uuids of this node are added.
+    Raise InvalidTree if the driver removed the root, or if another node has another provider with
+    one of their names or uuids. ``taken`` has the names and uuids of earlier nodes; those of this
+    node are added.
     """
     if not tree.exists(node):
         raise InvalidTree(

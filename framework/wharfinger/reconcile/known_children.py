@@ -93,6 +93,6 @@ def _release_command(held: Reservation) -> str:
     """Return the command line with which the operator ends a reservation."""
     holder = held.known("holder") or "HOLDER"
     if holder == JOB_HOLDER:
-        return f"wharfinger device resolve {held.provider_uuid}"
+        return f"wharfinger device resolve {held.provider_uuid} ..."
     option = "" if holder == "operator" else f" --holder {shlex.quote(holder)}"
     return f"wharfinger provider release {held.provider_uuid}{option}"

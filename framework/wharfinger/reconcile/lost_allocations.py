@@ -180,7 +180,7 @@ def is_lost(one: Reservation) -> bool:
 def _relevant(
     state: CycleState, instances: Mapping[str, ClaimedInstance]
 ) -> Iterator[tuple[str, ClaimedInstance]]:
-    """Yield the claimed instances on providers of this driver instance that do not move."""
+    """Yield the claimed instances that do not move and are on providers of this driver instance."""
     moving = {one.known("instance_uuid") for one in state.rows.migrations}
     for uuid, claimed in instances.items():
         if uuid in moving:

@@ -152,7 +152,7 @@ def changed_trees(state: CycleState) -> set[str]:
 
 
 def _reservation_changes(state: CycleState, uuid: str, live: Provider, record: Record) -> bool:
-    """Return whether the start or end of a reservation is not yet written to the provider."""
+    """Return whether a reservation has begun or ended that the inventories do not show yet."""
     if uuid in state.reservations:
         return any(not one.is_fully_reserved for one in live.inventories.values())
     return bool(record.own_reserved) and not record.reservations

@@ -199,8 +199,8 @@ class Reservations:
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
         """End a holder's reservation; after the last one, restore the own ``reserved`` figures.
 
-        Return the reasons why the provider is still reserved, as texts. Raises ObjectNotFound if
-        the holder has not reserved the provider.
+        Return the reasons why the provider is still reserved, as texts; none: it is free. Raises
+        ObjectNotFound if the holder has not reserved the provider.
         """
         for held in self._held(provider_uuid=provider.uuid, holder=holder):
             return self._end(held.uuid, provider)
@@ -254,9 +254,10 @@ class Reservations:
     # Releases of consumers.
 
     def before_release(self, consumer_uuid: str, providers: Iterable[str]) -> None:
-        """Before a release, reserve each of the ``providers`` that its driver cleans afterwards.
+        """Reserve those of the ``providers`` (uuids) that their drivers clean after a release.
 
-        Call ``after_release`` when the allocations are deleted, or ``cancel_release`` if they stay.
+        Call this before the allocations are deleted. Then call ``after_release``, or
+        ``cancel_release`` if they stay.
         """
         for provider in self._cleaned(providers):
             self._reserve_for_cleaning(provider, consumer_uuid)
@@ -316,7 +317,8 @@ class Reservations:
             raise _refused(
                 provider,
                 "no driver instance publishes this provider any more.",
-                "Publish the provider again, or release the instance.",
+                "Let a driver instance publish the provider again, or release the instance that "
+                "has lost its allocation.",
             )
         live = stored.live
         used = Counter(self._client.get_usages(provider.uuid)) + Counter(amounts)
@@ -334,7 +336,8 @@ class Reservations:
                     f"with this allocation, {used[name]} {name} would be in use, but the capacity "
                     f"is {inventory.capacity if inventory else 0:g}: other consumers use the "
                     "provider now.",
-                    "Release the other consumers, or this instance.",
+                    "Release other consumers of the provider and repair the instance again, or "
+                    "release the instance that has lost its allocation.",
                 )
         record = replace(
             stored.record_with(stored.own_figures), live=replace(live, inventories=full)
@@ -357,7 +360,12 @@ class Reservations:
         there = self._client.get_traits(provider.uuid)
         found = ownership.owners(there.traits)
         if found != owners:
-            raise _refused(provider, f"it belongs to {_names(found)} now.", "Ask the owner.")
+            raise _refused(
+                provider,
+                f"its owner traits have changed: it belongs to {_names(found)} now, so its "
+                "function trait is not written.",
+                "Ask the owner.",
+            )
         new = frozenset({trait} if trait else ())
         wanted = there.traits - function_traits(there.traits) | new
         if wanted == there.traits:
@@ -652,7 +660,7 @@ def _check_reservable(provider: ProviderSummary, stored: _Stored, *, is_cleaned:
         raise _refused(
             provider,
             f"it belongs to {_names(others)}, and no driver instance publishes it.",
-            "Ask the owner, or publish the provider first.",
+            "Ask the owner, or let a driver instance publish the provider first.",
         )
     # nova gives each of its roots COMPUTE_NODE. OWNER_NOVA proves nothing: we set it, too.
     is_novas = os_traits.COMPUTE_NODE in stored.traits or "VCPU" in stored.live.inventories

@@ -91,7 +91,10 @@ class TreeWrite:
             self.kept |= step.shrunk
 
     def generation(self, step: Step) -> int:
-        """Return the generation to send with a write of the step's provider."""
+        """Return the generation to send with a write of the step's provider.
+
+        Raises ValueError if it is unknown.
+        """
         provider = self.now.get(step.uuid)
         known = provider.generation if provider else None
         generation = self.raised.get(step.uuid) if provider and known is None else known
@@ -112,7 +115,7 @@ class TreeWrite:
     def drop_rows(self, error: WharfingerError) -> None:
         """After a conflict, drop all rows except the records; another attempt stores the rows.
 
-        If no request was sent, or there are only records, drop the records, too.
+        If the plan has no steps, or there are only records, drop the records, too.
         """
         rows = (*self.changed_reservations, *self.ended)
         if not (self.plan.steps and (rows or self.changed_nodes)):
