@@ -224,17 +224,12 @@ class FlavorSearch:
         return from_flavor(flavor, lambda name: read_profile(self.surroundings.conf, name))
 
     def _is_gone(self, consumer: Consumer, error: PlacementError) -> bool:
-        """Return whether an error means that the candidate is no longer free.
-
-        Return False if the consumer has changed.
-        """
         if isinstance(error, ConcurrentUpdate):  # a provider or the consumer has changed
             return self.consumers.get(consumer.uuid).generation == consumer.generation
         return was_refused(error)
 
 
 def _why_none(count: int, places: Sequence[str]) -> str:
-    """Return why no candidate was found; ``count`` free candidates are at unsuitable ``places``."""
     if not count:
         return "no candidate is free."
     more = len(places) - _PLACES_SHOWN

@@ -74,8 +74,6 @@ _WITHOUT_INSTANCE: Final = {
 
 @dataclass(slots=True)
 class _Attempt:
-    """A claim for one instance."""
-
     instance: Instance
     #: The consumer of the instance, as last read.
     held: Consumer
@@ -238,7 +236,6 @@ class AllocationClaims:
         return self.release(uuid)
 
     def _lost_allocations(self, instance: Instance) -> Allocations:
-        """Return the lost allocations; raises AllocationRefused if they cannot be restored."""
         uuid = instance.uuid
         self._refuse_moving(uuid)
         had: Allocations | None = instance.known("claimed_allocations")
@@ -323,7 +320,6 @@ class AllocationClaims:
         )
 
     def _check_same(self, instance: Instance) -> None:
-        """Raise ClaimedAnew if another process has released an instance and claimed it again."""
         found = Instance.get_by_uuid(self._context, instance.uuid)
         if found.known("task_state") != "releasing" or found.revision != instance.revision:
             raise ClaimedAnew(instance=instance.uuid)
@@ -370,7 +366,6 @@ class AllocationClaims:
         }
 
     def _refuse_unknown(self, uuid: str) -> None:
-        """Raise AllocationRefused if no instance has the uuid of a consumer."""
         try:
             Instance.get_by_uuid(self._context, uuid)
         except ObjectNotFound:
@@ -382,7 +377,6 @@ class AllocationClaims:
             ) from None
 
     def _refuse_moving(self, uuid: str) -> None:
-        """Raise AllocationRefused if an instance without an allocation is being moved."""
         if moves_of(self._context, uuid):
             raise AllocationRefused(
                 instance=uuid,
@@ -476,7 +470,6 @@ class AllocationClaims:
             attempt.instance.save()
 
     def _check_suits(self, instance: Instance, suits: Suits) -> None:
-        """Raise AllocationRefused if an instance is on a node that does not suit."""
         if suits is anywhere:
             return
         host, name = instance.host, instance.node
@@ -559,5 +552,4 @@ def _is_at(instance: Instance) -> Suits:
 
 
 def _is_of_instance(error: WharfingerError) -> bool:
-    """Return whether an error means that an instance does not exist."""
     return isinstance(error, ObjectNotFound) and error.kind == Instance.obj_name()

@@ -196,7 +196,6 @@ class Moves:
     # Starts.
 
     def _begin(self, instance: Instance, flavor: Flavor | None) -> Migration:
-        """Store and return a new migration; raise AllocationRefused if another is in progress."""
         migration = Migration(
             self._context,
             instance_uuid=instance.uuid,
@@ -241,7 +240,6 @@ class Moves:
             raise
 
     def _arrive(self, instance: Instance, migration: Migration, node: ComputeNode) -> None:
-        """Claim the new node for an instance; then the move waits for a confirm or revert."""
         Claims(self._context, node.host).move_claim(instance, node.hypervisor_hostname, migration)
         for status in ("migrating", "post-migrating", "finished"):
             migration.status = status
@@ -401,7 +399,6 @@ class Moves:
         )
 
     def _refused(self, migration: Migration, end: str) -> AllocationRefused:
-        """Return the error for a move that cannot be confirmed or reverted (``end``) now."""
         if self._is_starting(migration):
             remedy = (
                 "It is being started: wait until it is finished. If its process has died, run "
@@ -425,12 +422,10 @@ class Moves:
         )
 
     def _is_starting(self, migration: Migration) -> bool:
-        """Return whether a process is starting a move, and has not died."""
         is_before = migration.is_in_progress and migration.status not in _STARTED
         return is_before and is_recent(migration, self._down_time)
 
     def _read(self, uuid: str) -> tuple[Migration, Instance]:
-        """Read a move and its instance; raise AllocationRefused for an instance in release."""
         migration = Migration.get_by_uuid(self._context, uuid)
         instance = Instance.get_by_uuid(self._context, migration.instance_uuid)
         refuse_released(instance)
@@ -443,7 +438,6 @@ class Moves:
 
 
 def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
-    """Raise AllocationRefused if an instance cannot be moved, or has this flavor already."""
     refuse_released(instance)
     if instance.node is None or not held.allocations:
         raise AllocationRefused(
@@ -461,5 +455,4 @@ def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
 
 
 def _is_about(error: Conflict, providers: Iterable[str]) -> bool:
-    """Return whether Placement's error names one of these providers."""
     return any(uuid in error.detail for uuid in providers)

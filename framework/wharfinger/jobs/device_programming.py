@@ -167,16 +167,12 @@ def _refused(provider: ProviderSummary, problem: str, remedy: str) -> JobRefused
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The function that a device reports."""
-
     #: None: the device has no function.
     function: str | None
 
 
 @dataclass(slots=True)
 class _Work:
-    """A device job in progress."""
-
     client: PlacementClient
     context: Context
     reservations: Reservations
@@ -235,7 +231,6 @@ class _Work:
         self.report("reserved", f"no new allocations from it{also}")
 
     def _await_idle(self, seconds: float) -> None:
-        """Wait up to ``seconds`` until the device has no allocations, else raise JobRefused."""
         end = time.monotonic() + seconds
         while why := self._not_idle(is_patient=time.monotonic() < end):
             if time.monotonic() >= end:
@@ -411,7 +406,6 @@ class _Work:
                 )
 
     def _function(self) -> _Known | None:
-        """Return the function that the device reports, None if the driver does not know it."""
         try:
             return _Known(self.driver.current_function(self.provider.uuid))
         except Exception as error:  # a driver may raise any error
@@ -454,5 +448,4 @@ def _warn(provider: ProviderSummary, problem: str, error: Exception) -> None:
 
 
 def _words(error: BaseException) -> str:
-    """Return the message of an error, without the full stop at its end."""
     return printable(str(error) or type(error).__name__).rstrip(".")

@@ -126,8 +126,6 @@ class EmbeddedPlacement:
 
 
 class _WSGITransport(HTTPAdapter):
-    """A requests transport that calls a WSGI application."""
-
     def __init__(self, application: Any, database: Path) -> None:
         super().__init__()
         self._application = application

@@ -116,13 +116,11 @@ def refused(
 
 
 def _answered_id(response: requests.Response) -> str:
-    """Return the request id that Placement logs; an empty text if the answer has none."""
     found = response.headers.get("x-openstack-request-id", "")
     return found if _REQUEST_ID.match(found) else ""
 
 
 def _first_error(response: requests.Response) -> model.Error | None:
-    """Return the first error of an answer; None if the answer does not come from Placement."""
     kind = model.answer_with("errors", list[model.Error])
     try:
         first = msgspec.json.decode(response.content, type=kind).errors[0]

@@ -173,10 +173,6 @@ class PlacementReader:
     def _look_up(
         self, keys: Collection[str], one: Callable[[str], list[ProviderSummary]]
     ) -> list[ProviderSummary]:
-        """Return the providers with these names or uuids; for many of them, return all providers.
-
-        ``one`` finds the providers for one name or uuid.
-        """
         if len(keys) > FEW:
             return self._client.list_providers()
         return [provider for key in sorted(keys) for provider in one(key)]

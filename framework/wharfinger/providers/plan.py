@@ -61,14 +61,11 @@ class CreateProvider(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Change(Step):
-    """A step that changes one attribute of an existing provider."""
-
     attribute: ClassVar[str]
     before: Any
     after: Any
 
     def result(self, provider: Provider | None) -> Provider | None:
-        """Return the provider with the attribute changed."""
         return provider and replace(provider, **{self.attribute: self.after})
 
 

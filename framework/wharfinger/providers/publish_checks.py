@@ -66,7 +66,6 @@ def _moment(seconds: float) -> str:
 def _ownership(
     draft: TreeDraft, wanted: DesiredProvider, live: Provider, record: Record
 ) -> OwnershipConflict | None:
-    """Return the conflict with another owner or an unknown program, or None."""
     publisher, dropped = draft.facts.publisher, draft.dropped.get(live.uuid, ())
     owners = ownership.owners(live.traits)
     other = ", ".join(sorted(owners - {publisher.owner}))
@@ -111,7 +110,6 @@ def _ownership(
 
 
 def _unproven(publisher: Publisher, live: Provider) -> str:
-    """Return a text for the publisher of a provider that has no trait of another owner."""
     if publisher.owner in live.traits:
         return f"another program that also publishes as {publisher.owner}"
     return "an unknown program (it has no owner trait)"

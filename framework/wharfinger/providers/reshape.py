@@ -172,7 +172,6 @@ def _ours(draft: TreeDraft, uuid: str) -> tuple[Provider, Record] | None:
 
 
 def _holders(allocations: Allocations) -> dict[tuple[str, str], dict[str, int]]:
-    """Return the allocated amount by consumer, for each pair of provider uuid and class."""
     holders: dict[tuple[str, str], dict[str, int]] = {}
     for consumer, held in allocations.items():
         for uuid, part in held["allocations"].items():

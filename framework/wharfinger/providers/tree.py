@@ -73,7 +73,6 @@ class _Node:
             self.desired = replace(before, provider=provider, stated=True, reported=reported)
 
     def walk(self) -> Iterator["_Node"]:
-        """Yield this node and all nodes below it, parents first."""
         stack = [self]
         while stack:
             node = stack.pop()

@@ -126,7 +126,6 @@ def _refuse_misuse(draft: TreeDraft) -> None:
 
 
 def _absent(draft: TreeDraft) -> dict[str, Provider]:
-    """Return our providers in Placement that the driver no longer wants, by uuid."""
     live = draft.live
     return {
         uuid: live[uuid]

@@ -104,14 +104,12 @@ class Availability:
         return None
 
     def _node_name(self, root_uuid: str) -> str | None:
-        """Return the driver's name of the node with this root; ask Placement if we have no name."""
         known = self.state.record(root_uuid).applied or self.state.live.get(root_uuid)
         if known is not None:
             return known.name
         return next((one.name for one in self.client.list_providers(uuid=root_uuid)), None)
 
     def _ask(self, operation: str, question: Callable[[], object]) -> bool:
-        """Return the driver's answer to a question; raise BackendError if it gives none."""
         if operation not in self.answers:
             try:
                 self.answers[operation] = guarded_bool(self.driver.name, operation, question)

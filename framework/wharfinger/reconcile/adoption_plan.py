@@ -69,5 +69,4 @@ def _refusal(state: CycleState, plan: Plan, uuid: str) -> str:
 
 
 def _names(problem: WharfingerError, keys: Set[str]) -> bool:
-    """Return whether an error is about a provider or node with one of these uuids or names."""
     return any(getattr(problem, name, None) in keys for name in ("uuid", "provider", "node"))

@@ -372,7 +372,6 @@ class _Run:
         self._lock: Final = Lock()
 
     def goes_on(self, tree: TreeWrite, step: Step) -> bool:
-        """Return whether a step can still be sent."""
         return not self.stop.is_set() and tree.goes_on_with(step)
 
     def send_steps(self, tree: TreeWrite, steps: Iterable[Step]) -> None:
@@ -428,7 +427,6 @@ class _Run:
             self._report(stays)
 
     def done(self, tree: TreeWrite, step: Step) -> None:
-        """Count a sent step as done, and report it."""
         tree.left.subtract(step.touched)
         self._report(step)
 
@@ -497,7 +495,6 @@ def _joined(parts: Iterable[Mapping[str, _Value]]) -> dict[str, _Value]:
 
 
 def _stale(trees: Sequence[TreeWrite], error: ConcurrentSave) -> list[TreeWrite]:
-    """Return the trees with rows that a ConcurrentSave names; all trees if it names none."""
     keys = set(error.keys)
     stale = [tree for tree in trees if not keys.isdisjoint(tree_write.row_uuids(tree))]
     return stale or list(trees)
@@ -540,7 +537,6 @@ def _deletions(tree: TreeWrite) -> list[Step]:
 
 
 def _names(steps: Iterable[Step]) -> tuple[set[str], set[str]]:
-    """Return the traits and the resource classes that steps add."""
     traits: set[str] = set()
     classes: set[str] = set()
     for step in steps:

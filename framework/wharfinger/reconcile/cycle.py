@@ -322,7 +322,6 @@ class Reconciler:
         return self._planned(self._prepared(partial(self._observer.listing, base)), {})
 
     def _describe(self, before: NodeList, names: frozenset[str]) -> tuple[NodeList, NodeList]:
-        """Ask the driver for the named nodes again; return all nodes, and the named nodes."""
         changed = driver_calls.describe(self._driver, names, before.without(names))
         return before.with_changes(changed), changed
 
@@ -596,7 +595,6 @@ class Reconciler:
         return frozenset(node.name for node in nodes.nodes if node.uuid in roots)
 
     def _may_pass(self, problem: WharfingerError) -> bool:
-        """Return whether the next poll may succeed despite this problem."""
         if isinstance(problem, PlacementError) and problem.status >= INTERNAL_SERVER_ERROR:
             return True
         return isinstance(problem, _TRANSIENT) and problem not in self.store.damaged.values()

@@ -217,7 +217,6 @@ def _roots_of_nodes(state: CycleState) -> set[str]:
 def _renamed(
     driver: ComputeDriver, node: Node, live: Provider | None, wanted: DesiredProvider
 ) -> Iterator[ProviderRenamed]:
-    """Yield a problem if a root in overlay mode has another name in Placement than its node."""
     if wanted.mode is PublishingMode.OVERLAY and live is not None and live.name != node.name:
         yield ProviderRenamed(
             provider=node.name, uuid=live.uuid, renamed=live.name, instance=driver.name
@@ -225,7 +224,6 @@ def _renamed(
 
 
 def _reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
-    """Return the problems that the driver reports for the nodes of this cycle."""
     problems = guarded(driver.name, "get_problems", lambda: list(driver.get_problems()))
     return [
         BackendError(driver=driver.name, operation=REPORTED, reason=str(problem))

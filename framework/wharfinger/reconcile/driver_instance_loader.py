@@ -155,7 +155,6 @@ def connected(driver: ComputeDriver) -> Iterator[None]:
 
 
 def _unknown(conf: Options, driver: ComputeDriver) -> Iterator[ConfigurationFileError]:
-    """Yield the errors for sections and options of an instance that its driver does not read."""
     known = _sections(conf, driver)
     for section in conf.list_all_sections():
         if section.startswith(f"{driver.name}:") and section not in known:
@@ -169,7 +168,6 @@ def _unknown(conf: Options, driver: ComputeDriver) -> Iterator[ConfigurationFile
 
 
 def _sections(conf: Options, driver: ComputeDriver) -> list[str]:
-    """Return the names of the sections that a driver instance reads, its own section first."""
     name = driver.name
     more = guarded(name, "config_sections", lambda: list(driver.config_sections(conf, name)))
     return [name, *sorted(more)]

@@ -66,7 +66,6 @@ os.register_at_fork(after_in_child=_close_in_fork)
 
 
 def _take(descriptor: int, path: Path, instance: str) -> None:
-    """Lock the file, and write the id of this process into it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

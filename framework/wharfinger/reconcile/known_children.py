@@ -43,7 +43,6 @@ def known_children(state: CycleState) -> KnownChildren:
 
 
 def _name_of_root(state: CycleState, uuid: str) -> str | None:
-    """Return the name of a root of another program; None if the root is ours or unknown."""
     record = state.record(uuid)
     if record.is_own:
         return None
@@ -90,7 +89,6 @@ def problems_of_replaced(state: CycleState) -> dict[str, ChildReplaced]:
 
 
 def _release_command(held: Reservation) -> str:
-    """Return the command line with which the operator ends a reservation."""
     holder = held.known("holder") or "HOLDER"
     if holder == JOB_HOLDER:
         return f"wharfinger device resolve {held.provider_uuid} ..."

@@ -105,7 +105,6 @@ class LookUp:
         return replace(state, kept=kept, other_problems=(*state.other_problems, *asked.problems))
 
     def _functions(self, state: CycleState) -> CycleState:
-        """Return the state in which devices have the traits of the functions that jobs loaded."""
         if not state.functions:
             return state
         records = with_claims(state.records, state.functions)
@@ -160,7 +159,6 @@ class LookUp:
         )
 
     def _without_row(self, state: CycleState) -> dict[str, Node]:
-        """Return the nodes to publish that have no row of this instance, by root uuid."""
         return {
             uuid: node.under(uuid)
             for node in state.nodes.nodes
@@ -386,7 +384,6 @@ class LookUp:
         return replace(state, allocated=frozenset(allocated), parents=parents)
 
     def _changing_owner(self, state: CycleState) -> list[str]:
-        """Return the providers that still have the former owner trait of this instance."""
         return [
             uuid
             for uuid, record in state.records.items()

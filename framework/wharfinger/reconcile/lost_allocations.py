@@ -83,7 +83,6 @@ class LostAllocations:
         )
 
     def _read(self, uuid: str) -> _Allocations | WharfingerError:
-        """Return the allocations of an instance, or the error of the read."""
         try:
             allocations = self._client.get_allocations(uuid)["allocations"]
         except (PlacementUnavailable, PermissionRefused):
@@ -180,7 +179,6 @@ def is_lost(one: Reservation) -> bool:
 def _relevant(
     state: CycleState, instances: Mapping[str, ClaimedInstance]
 ) -> Iterator[tuple[str, ClaimedInstance]]:
-    """Yield the claimed instances that do not move and are on providers of this driver instance."""
     moving = {one.known("instance_uuid") for one in state.rows.migrations}
     for uuid, claimed in instances.items():
         if uuid in moving:

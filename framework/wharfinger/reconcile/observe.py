@@ -207,6 +207,6 @@ def held_functions(jobs: Iterable[DeviceJob]) -> dict[str, HeldFunction]:
 
 
 def _has_to_be_read(record: Record) -> bool:
-    """Return whether a provider has to be read, since it was just created, reshaped or missing."""
+    """Return whether a provider has to be read: it was just created or reshaped, or is missing."""
     live = record.live
     return record.is_ours if live is None else live.generation is None

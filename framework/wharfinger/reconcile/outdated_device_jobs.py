@@ -60,7 +60,6 @@ def delete_earlier(context: Context, job: DeviceJob) -> None:
 
 
 def _finished(context: Context, uuids: Iterable[str]) -> Iterator[DeviceJob]:
-    """Yield the finished jobs of the devices with these provider uuids."""
     wanted = frozenset(uuids)
     for one in DeviceJobList.get_by_filters(context) if wanted else ():
         if one.is_whole and not one.is_unfinished and not wanted.isdisjoint(one.scope):

@@ -110,7 +110,6 @@ def _blocked_trees(state: CycleState) -> tuple[TreePlan, ...]:
 
 
 def _moves_away(state: CycleState, uuid: str) -> bool:
-    """Return whether a provider moves to a tree that is not blocked: it is planned there."""
     wanted = state.desired.get(uuid)
     return wanted is not None and wanted.provider.root_uuid not in state.blocked
 

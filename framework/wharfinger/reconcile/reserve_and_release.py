@@ -86,8 +86,6 @@ def retry_on(
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A provider and its database rows."""
-
     #: The traits in Placement, which may belong to an older generation than ``live``.
     traits: frozenset[str]
     #: The provider, with the inventories (or else the traits) that were just read from Placement.
@@ -104,7 +102,6 @@ class _Stored:
 
     @property
     def is_published(self) -> bool:
-        """Whether a driver instance publishes the provider."""
         return ownership.is_published(self.traits, self.record)
 
     @property
@@ -118,12 +115,10 @@ class _Stored:
         return full_reservation.own_reserved(self.live.inventories, self.record)
 
     def record_with(self, figures: Mapping[str, int]) -> Record:
-        """Return ``own_record`` with these figures to restore."""
         own = self.own_record
         return replace(own, own_reserved={**own.own_reserved, **figures})
 
     def set_inventories(self, after: Mapping[str, Inventory]) -> SetInventories:
-        """Return the step that replaces the inventories of the provider."""
         return SetInventories(**step_target(self.live), before=self.live.inventories, after=after)
 
     def reasons(self, *, without: str = "") -> tuple[str, ...]:
@@ -389,7 +384,6 @@ class Reservations:
     # One provider.
 
     def _reserve(self, provider: ProviderSummary, **values: Any) -> Reservation:
-        """Store and return a new reservation of a provider, and reserve the provider fully."""
         held = Reservation(self._context, provider_uuid=provider.uuid, **values)
         self._fill(provider, held)
         return held
@@ -448,7 +442,6 @@ class Reservations:
 
     @retry_on(*_CONFLICTS)
     def _forget(self, uuid: str) -> None:
-        """Delete a reservation whose provider no longer exists."""
         for one in self._held(uuid=uuid):
             with suppress(ObjectNotFound):
                 one.destroy()
@@ -485,7 +478,6 @@ class Reservations:
             raise error
 
     def _root_of(self, provider: ProviderSummary) -> FormerRoot:
-        """Return the root of a provider that can be detached, else raise DetachmentRefused."""
         stored, problem, remedy = self._read(provider), "", ""
         record, parent = stored.own_record, provider.parent_provider_uuid
         if not stored.is_published or record.applied is None:
@@ -530,7 +522,6 @@ class Reservations:
         return list(ReservationList.get_by_filters(self._context, **filters))
 
     def _read(self, provider: ProviderSummary) -> _Stored:
-        """Read a provider's traits and inventories, and then its rows; raises NotFound."""
         traits = self._client.get_traits(provider.uuid)
         return self._stored(provider, traits, self._client.get_inventories(provider.uuid))
 
@@ -721,7 +712,6 @@ def _not_foreign(provider: ProviderSummary, classes: Collection[str]) -> Reserva
 
 
 def _release_of(consumer_uuid: str) -> str:
-    """Return the holder of the reservations for the release of a consumer."""
     return f"release of {consumer_uuid}"
 
 

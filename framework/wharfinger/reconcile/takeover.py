@@ -253,7 +253,6 @@ class Takeovers:
         return NodeTaken(node=node, uuid=uuid, instance=self._instance, other=other, host=host)
 
     def _others(self, uuids: Iterable[str]) -> Iterable[ComputeNode]:
-        """Yield the readable rows of other publishers."""
         wanted = sorted(uuids)
         known = ("uuid", "host", "driver_instance", "hypervisor_hostname", "revision")
         for row in ComputeNodeList.get_by_filters(self._context, uuid=wanted) if wanted else ():
@@ -282,7 +281,6 @@ class Takeovers:
         )
 
     def _absent(self, rows: Iterable[ComputeNode]) -> set[str]:
-        """Return the uuids of the nodes that the last complete listing of their host lacked."""
         return {one.provider_uuid for one in self._records_of(rows) if _is_absent(one)}
 
     def _records_of(self, rows: Iterable[ComputeNode]) -> list[ProviderRecord]:

@@ -224,7 +224,6 @@ def results(tree: TreeWrite) -> dict[str, Record | None]:
 
 
 def _live(tree: TreeWrite, uuid: str) -> Provider | None:
-    """Return the provider for its record; without a generation if the next cycle must read it."""
     live = tree.now[uuid]
     return replace(live, generation=None) if live and tree.is_partly_known else live
 

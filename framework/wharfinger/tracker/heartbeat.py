@@ -87,7 +87,6 @@ class Heartbeat:
             is_failing = bool(problem)
 
     def _beat(self) -> str:
-        """Report, unless the cycle hangs; return the problem, or an empty text."""
         if time.monotonic() - self._progressed >= HANGS_AFTER:
             return f"the cycle under way has made no progress for {HANGS_AFTER:g} seconds"
         try:

@@ -193,7 +193,6 @@ class Claims:
         return ClaimRefused(instance=instance.uuid, node=node, host=self.host, problem=problem)
 
     def _check_node(self, node: str) -> None:
-        """Raise ObjectNotFound if this host publishes nothing for a node of this name."""
         if not nodes_named(self._context, self.host, node):
             raise ObjectNotFound(kind=ComputeNode.obj_name(), key=f"{node} on host {self.host}")
 

@@ -160,10 +160,6 @@ class NodeRows:
             del self.revisions[uuid], self._figures[uuid]
 
     def _changed(self, uuid: str, wanted: _Figures) -> ComputeNode | None:
-        """Return a row in which only the changed figures are to be saved.
-
-        None without a change, or if the node has no row.
-        """
         if uuid not in self._figures or self._figures[uuid] == wanted:
             return None
         row = ComputeNode(self._context, uuid=uuid, revision=self.revisions[uuid])
@@ -198,7 +194,6 @@ class NodeRows:
 def _published(
     nodes: Iterable[Node], records: Mapping[str, Record]
 ) -> Iterator[tuple[Node, Provider]]:
-    """Yield each node whose root this instance has published, with the root as published."""
     for node in nodes:
         record = records.get(node.uuid)
         if record is not None and record.applied is not None:
@@ -206,11 +201,6 @@ def _published(
 
 
 def _offered(root: Provider, name: str, total: int | None) -> tuple[int, float]:
-    """Return the total and the allocation ratio of a resource class on a root provider.
-
-    The driver's ``total`` takes precedence over the inventory's. Without an inventory, the ratio is
-    1.0; without both, the total is 0.
-    """
     inventory = root.inventories.get(name)
     if inventory is None:
         return total or 0, 1.0
@@ -218,7 +208,6 @@ def _offered(root: Provider, name: str, total: int | None) -> tuple[int, float]:
 
 
 def _figures_of(row: ComputeNode) -> _Figures | None:
-    """Return the figures of a row; None if one of them cannot be read."""
     special = {"pci_stats", "last_seen"}
     try:
         return _Figures(
@@ -231,7 +220,6 @@ def _figures_of(row: ComputeNode) -> _Figures | None:
 
 
 def _set(row: ComputeNode, figures: _Figures, before: _Figures | None = None) -> None:
-    """Set the figures of a row that differ from ``before``; without ``before``, set all."""
     for name, value in figures._asdict().items():
         if before is None or getattr(before, name) != value:
             is_devices = name == "pci_stats" and value is not None

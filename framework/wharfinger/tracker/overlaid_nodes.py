@@ -44,7 +44,6 @@ def nodes_named(context: Context, host: str | None, name: str | None) -> list[Co
 
 
 def _roots(record: ProviderRecord) -> Iterator[Provider]:
-    """Yield the provider of a record if it is a root that the instance has overlaid."""
     is_there = all(name in record for name in ("host", "applied", "absent_since"))
     if not is_there or record.applied is None or record.absent_since is not None:
         return

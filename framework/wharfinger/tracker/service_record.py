@@ -57,7 +57,6 @@ def report(context: Context, host: str, owners: Collection[str], *, complete: bo
 
 
 def _find(context: Context, host: str) -> Service:
-    """Return the service of a host; create it if it is missing."""
     try:
         return Service.get_by_host_and_binary(context, host, AGENT_BINARY)
     except ObjectNotFound:
