@@ -302,7 +302,7 @@ class Moves:
             raise AllocationRefused(
                 instance=instance.uuid,
                 problem="its new allocations are no longer in Placement.",
-                remedy="Release the instance. A move that is still finished can also be reverted.",
+                remedy="Release the instance. A move with status finished can also be reverted.",
             )
         if migration.status == "finished":
             migration.status = "confirming"

@@ -49,7 +49,7 @@ def seconds(time: timedelta) -> str:
 
 
 def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
-    """Raise BeingClaimed while a process is working on the claim of an instance."""
+    """Raise BeingClaimed if a process has worked on the claim of an instance in ``down_time``."""
     if instance.known("task_state") == "claiming" and is_recent(instance, down_time):
         raise BeingClaimed(
             instance=instance.uuid,

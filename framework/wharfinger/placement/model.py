@@ -110,5 +110,5 @@ class Error(Struct, frozen=True):
 
 @cache
 def answer_with(member: str, kind: Any) -> type[Any]:
-    """Return the type of an answer of which only a ``member`` is read; ``kind`` is its type."""
+    """Return the type of an answer from which only ``member``, of type ``kind``, is read."""
     return defstruct("Answer", [(member, kind)], frozen=True)

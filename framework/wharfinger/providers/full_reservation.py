@@ -66,7 +66,8 @@ def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int
 def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventory]:
     """Return the inventories with the restored ``reserved`` figures.
 
-    If the total has shrunk below such a figure, ``reserved`` becomes the total.
+    If the total has shrunk below such a figure, ``reserved`` becomes the total. Classes that
+    another program has fully reserved stay as they are.
     """
     figures = own_reserved(live, record)
     return {

@@ -413,7 +413,10 @@ class _Run:
                     self._reserve_what_stays(tree, step)
 
     def _reserve_what_stays(self, tree: TreeWrite, step: SetInventories) -> None:
-        """Fully reserve the old inventories, which stay, if the failed step fully reserves them."""
+        """Fully reserve the old inventories of a step that was not written.
+
+        Do so only if the step would have fully reserved the provider.
+        """
         if not tree_write.fully_reserves(step):
             return
         stays = replace(step, after=full_reservation.reserve_fully(step.before))
@@ -437,7 +440,7 @@ class _Run:
 
 
 def _store_results(batch: Sequence[TreeWrite], store: RecordStore) -> None:
-    """Store the results of trees. A tree whose rows another process has changed fails."""
+    """Store the results of trees, without rows that another process has changed."""
 
     def write(trees: Sequence[TreeWrite]) -> None:
         # The intents have checked the other trees; no other process may change those until now.

@@ -284,7 +284,7 @@ class Reservations:
         return list(filter(is_lost, self._held(holder=lost_by(instance_uuid))))
 
     def end_lost(self, instance_uuid: str) -> None:
-        """End the reservations for allocations of an instance that another program deleted.
+        """End the reservations for the lost allocations of an instance.
 
         Call this when the instance has its allocations again, or is released.
         """

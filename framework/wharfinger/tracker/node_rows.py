@@ -78,7 +78,7 @@ class NodeRows:
         self.usage.update(rows)
 
     def saved(self, rows: Iterable[ComputeNode]) -> None:
-        """Note rows that were just read or saved."""
+        """Keep the figures and revisions of rows that were just read or saved."""
         for row in rows:
             if "uuid" in row and "revision" in row:  # without them, a write cannot be checked
                 self._figures[row.uuid] = _figures_of(row)
