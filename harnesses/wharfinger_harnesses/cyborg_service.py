@@ -52,6 +52,7 @@ from cyborg.conductor.manager import ConductorManager
 from cyborg.conf import CONF
 from cyborg.db import migration
 from cyborg.objects.base import CyborgObjectSerializer
+from oslo_db.sqlalchemy import enginefacade
 from oslo_messaging._drivers import impl_fake
 from oslo_service import systemd
 
@@ -219,6 +220,7 @@ def configure(directory: Path, port: int) -> None:
     names = [name for name in ("defaults.conf", "cyborg.conf") if (directory / name).exists()]
     options = [f"--config-file={directory / name}" for name in names]
     service.prepare_service([cyborg.cmd.__name__, *options])
+    enginefacade.configure(thread_checkin=False)  # without a sleep after each transaction
 
 
 def deliver_at_once() -> None:

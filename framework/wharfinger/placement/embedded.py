@@ -114,6 +114,8 @@ class EmbeddedPlacement:
             private_files.make_directory(database.parent)
             private_files.make_database(database)
             db_api.configure(conf)
+            # By default, oslo.db sleeps after each transaction, which only green threads need.
+            db_api.placement_context_manager.configure(thread_checkin=False)
             allow_concurrent_writers(db_api.get_placement_engine())
             with schema_lock(database.parent):
                 return deploy.loadapp(conf)
