@@ -62,7 +62,7 @@ def resolve(
             **subject,
             problem=f"process {job.process_id} on {job.host} is working on it, and last reported "
             f"at {job.seen_at.isoformat()}.",
-            remedy="Wait until the job ends. If the process is dead, wait until "
+            remedy="Wait until the job ends. If the process is dead, repeat the command "
             f"{max(down_time, _LEAST).total_seconds():g} s after its last report.",
         )
     uuids = job.scope if job else (provider_uuid,)

@@ -29,9 +29,10 @@ class TraitsAndClasses:
         self._classes: Final[set[str]] = set()
 
     def ensure(self, traits: Iterable[str], classes: Iterable[str]) -> dict[str, PlacementError]:
-        """Create missing traits and classes; return an error for each that cannot exist, by name.
+        """Create missing custom traits and classes; return an error for each name that is missing.
 
-        Unknown standard resource classes are not checked: Placement refuses them in writes. Raises
+        Those are names that Placement refuses to create, and standard traits that it lacks. Unknown
+        standard classes are not checked: Placement refuses them in writes. Raises
         PlacementUnavailable and PermissionRefused.
         """
         new_traits = set(traits) - self._traits

@@ -141,7 +141,7 @@ def without_lost(record: Record, live: Provider | None, publisher: Publisher) ->
 
 
 def other_instances(traits: Iterable[str], publisher: Publisher) -> frozenset[str]:
-    """Return the traits of other instances; an empty set if our instance trait is also given."""
+    """Return the instance traits of other instances; none if our instance trait is also given."""
     marks = frozenset(filter(is_instance_trait, traits))
     return frozenset() if marks & publisher.traits else marks
 

@@ -191,9 +191,9 @@ class ProviderTree:
     ) -> str:
         """Add a provider below ``parent`` (a name or uuid) and return its uuid.
 
-        The default is the uuid under which this driver instance published the child before. For a
-        new child, it is derived from the parent's uuid and the name. Raises ProviderExists as
-        ``new_root`` does.
+        Without ``uuid``, the child gets the uuid under which this driver instance published it
+        before. For a new child, it is derived from the parent's uuid and the name. Raises
+        ProviderExists as ``new_root`` does.
         """
         with self.lock:
             return self._new(name, uuid, generation, self._find(parent))

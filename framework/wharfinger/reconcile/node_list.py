@@ -12,7 +12,7 @@ from wharfinger.tracker.reported_node import Node
 
 @dataclass(frozen=True, slots=True)
 class NodeList:
-    """Nodes of a driver."""
+    """Nodes of a driver in one snapshot, with the nodes that it could not describe."""
 
     nodes: tuple[Node, ...] = ()
     #: Nodes that the driver could not describe, and the errors.

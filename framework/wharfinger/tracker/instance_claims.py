@@ -198,7 +198,10 @@ class Claims:
 
 
 def ends_of(migration: Migration) -> tuple[tuple[str | None, str | None], ...]:
-    """Return the service host and node of the source and of the destination; one pair if same."""
+    """Return (service host, node) of the source and the destination of a move.
+
+    If both are the same, return one pair.
+    """
     source = (migration.source_compute, migration.source_node)
     destination = (migration.dest_compute, migration.dest_node)
     return (source,) if source == destination else (source, destination)
