@@ -693,9 +693,9 @@ def _current(
 
 
 def _not_foreign(provider: ProviderSummary, classes: Collection[str]) -> ReservationRefused:
-    """Return the error for a provider without another program's reservation that we can end.
+    """Return the error for a provider on which no foreign reservation can be ended.
 
-    ``classes`` are the resource classes that another program has fully reserved.
+    ``classes`` are the resource classes that another program has fully reserved, if any.
     """
     if classes:
         return _refused(
