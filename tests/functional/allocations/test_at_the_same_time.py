@@ -400,7 +400,7 @@ def test_second_claim_of_one_uuid_at_the_same_time_is_refused(
     patient.setUp()
     first = stage.actor(lambda: patient.claim(SMALL, uuid=ONE)).run_to(WRITES)
     publishing.placement.requests.clear()
-    with pytest.raises(BeingClaimed, match="repeat the command after 3600 s"):
+    with pytest.raises(BeingClaimed, match="Repeat the command after 3600 s"):
         patient.claim(SMALL, uuid=ONE)
     assert publishing.placement.requests.writes == []
 
