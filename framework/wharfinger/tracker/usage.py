@@ -65,8 +65,8 @@ class HostUsage:
     def update(self, rows: HostState) -> None:
         """Update the cache and the usage.
 
-        ``rows`` has all migrations, but only changed instances; those without a revision are
-        forgotten.
+        ``rows`` has all migrations, but only changed instances. Instances whose revision it lacks
+        are forgotten.
         """
         self.revisions = dict(rows.instance_revisions)
         kept = {uuid: one for uuid, one in self._instances.items() if uuid in self.revisions}
