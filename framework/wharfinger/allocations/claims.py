@@ -189,7 +189,7 @@ class AllocationClaims:
         instance.destroy()
         for host, node in places:
             if host is not None and node is not None:
-                Claims(self._context, host).note(node)
+                Claims(self._context, host).save_usage(node)
         return held
 
     # Lost allocations.

@@ -87,14 +87,14 @@ class Claims:
             if has_come:
                 self.abort_instance_claim(instance, node)
             raise
-        self.note(node)
+        self.save_usage(node)
 
     def abort_instance_claim(self, instance: Instance, node: str) -> None:
         """Take an instance off a node of this host, unless it has moved; save the node's usage."""
         if (instance.host, instance.node) == (self.host, node):
             instance.host = instance.node = None
             instance.save()
-        self.note(node)
+        self.save_usage(node)
 
     def move_claim(self, instance: Instance, node: str, migration: Migration) -> None:
         """Claim a node of this host for an instance that moves there, with the new flavor.
@@ -116,9 +116,9 @@ class Claims:
             migration.status = "pre-migrating"
         migration.save()
         self._check_node(node)
-        self.note(node)
+        self.save_usage(node)
         if before is not None and before != node:
-            self.note(before)  # the instance no longer moves to that node
+            self.save_usage(before)  # the instance no longer moves to that node
 
     def drop_move_claim(self, instance: Instance, migration: Migration, end: End) -> None:
         """End a move by dropping the claim at one of its ends.
@@ -142,14 +142,14 @@ class Claims:
         migration.save()
         for host, node in ends_of(migration):
             if host == self.host and node is not None:
-                self.note(node)
+                self.save_usage(node)
 
     @retry(
         retry=retry_if_exception_type((ConcurrentSave, ObjectNotFound)) | retry_if_result(bool),
         stop=stop_after_attempt(_ATTEMPTS),
         retry_error_callback=lambda _state: None,  # the next cycle saves the usage
     )
-    def note(self, node: str) -> bool:
+    def save_usage(self, node: str) -> bool:
         """Save the usage of a node in its rows; an attempt returns whether the rows had to change.
 
         The decorator repeats the attempt until nothing changes, up to a limit. The rows are read
