@@ -371,10 +371,11 @@ def _check(
         if not wanted.stated:
             continue
         provider = wanted.provider
-        for key, meaning in (
-            (provider.name, provider.uuid),
-            (provider.uuid, f"{provider.parent_uuid} {provider.name}"),
-        ):
+        meanings = {
+            provider.name: (provider.uuid, node),
+            provider.uuid: (f"{provider.parent_uuid} {provider.name}", node),
+        }  # with one key if the name is the uuid
+        for key, (meaning, _node) in meanings.items():
             other, other_node = taken.get(key, (meaning, node))
             if other != meaning:
                 raise InvalidTree(
@@ -383,7 +384,7 @@ def _check(
                     problem=f"node {node} has this provider, and node {other_node} has another "
                     f"provider with this name or uuid ({key})",
                 )
-            takes[key] = (meaning, node)
+        takes |= meanings
     taken |= takes
     return desired
 

@@ -338,6 +338,17 @@ def test_sharing_provider_that_one_node_reports_is_desired(order: tuple[str, str
     assert wanted.provider.inventories == {"DISK_GB": Inventory(total=7)}
 
 
+def test_sharing_provider_that_is_named_after_its_uuid_may_be_in_two_trees() -> None:
+    def update(tree: ProviderTree, name: str, _: Allocations | None) -> None:
+        fill(tree, name)
+        fill(tree, A_UUID)
+
+    shared = root(A_UUID, uuid=A_UUID, traits=frozenset([SHARING]))
+    state = collected(Driver(("a", "b"), updates=dict.fromkeys(("a", "b"), update)), shared)
+    assert state.problems == ()
+    assert state.desired[A_UUID].stated
+
+
 def test_sharing_provider_that_no_node_reports_is_blocked_if_a_node_fails() -> None:
     def removes(tree: ProviderTree, _name: str, _: Allocations | None) -> None:
         tree.remove("nfs")
