@@ -396,7 +396,8 @@ class Reservations:
         """
         stored = self._read(provider)
         if new is not None and "revision" not in new:
-            _check_reservable(provider, stored, is_cleaned="consumer_uuid" in new)
+            is_cleaned = new.known("consumer_uuid") is not None
+            _check_reservable(provider, stored, is_cleaned=is_cleaned)
             new.own_reserved = stored.own_figures
             self._write_full(stored, new)
         elif stored.reservations and stored.is_published:

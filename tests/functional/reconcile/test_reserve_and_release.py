@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, permutations, product
 from subprocess import Popen
+from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
 import pytest
@@ -38,6 +39,7 @@ from tests.lab.reserving import (
 from wharfinger.allocations.consumer_release import AllocationRelease
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
+    ConcurrentSave,
     ConcurrentUpdate,
     NotFound,
     ObjectExists,
@@ -45,7 +47,7 @@ from wharfinger.exceptions import (
     PlacementUnavailable,
     ReservationRefused,
 )
-from wharfinger.objects import ProviderRecordList, ReservationList
+from wharfinger.objects import ProviderRecordList, RecordBatch, ReservationList
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import ProviderTree
 from wharfinger.reconcile import record_store
@@ -213,6 +215,39 @@ def test_reserve_of_a_provider_that_another_owner_took_is_refused(
     client.set_traits(gpu.uuid, gpu.generation, ["OWNER_CYBORG"])
     with pytest.raises(ReservationRefused, match="OWNER_CYBORG"):
         holds.reserve(gpu, holder="ann", reason="why")
+
+
+def test_reserve_is_refused_if_another_owner_took_the_provider_before_the_second_attempt(
+    holds: Reservations,
+    publishing: Publishing,
+    placement: PlacementFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu, client = summary(placement, "gpu"), placement.client
+    write, save = RecordBatch._write, RecordBatch.save
+
+    def undone(batch: RecordBatch, *tables: Any) -> bool:
+        """Write the rows, but have the transaction undone as after a deadlock."""
+        write(batch, *tables)
+        raise ConcurrentSave(kind="provider", keys=[gpu.uuid])
+
+    def slow(batch: RecordBatch) -> None:
+        try:
+            save(batch)
+        finally:
+            monkeypatch.setattr(RecordBatch, "_write", write)
+            monkeypatch.setattr(RecordBatch, "save", save)
+            lose_records(publishing)
+            generation = client.get_traits(gpu.uuid).resource_provider_generation
+            client.set_traits(gpu.uuid, generation, ["OWNER_CYBORG"])
+
+    monkeypatch.setattr(RecordBatch, "_write", undone)
+    monkeypatch.setattr(RecordBatch, "save", slow)
+    with pytest.raises(ReservationRefused, match="OWNER_CYBORG"):
+        holds.reserve(gpu, holder="ann", reason="why")
+
+    assert figures(placement, "gpu") == OWN["gpu"]
+    assert not rows(publishing.context)
 
 
 # The provider's own reserved amount.
