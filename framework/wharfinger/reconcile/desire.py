@@ -77,6 +77,7 @@ def collect_desired(
         root_uuid = root_uuids[node.name]
         if root_uuid in state.blocked:
             continue
+        placed = node.under(root_uuid)
         others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
         children = known_children.of_node(known, node.name, root_uuid)
         own = trees.get(root_uuid, [])
@@ -97,14 +98,14 @@ def collect_desired(
                     state.migrations.get(node.name, ()),
                 ),
             )
-            wanted = _check(driver, tree, node.name, taken)
+            wanted = _check(driver, tree, placed, taken)
         except (PlacementUnavailable, PermissionRefused, NotFound):
             raise  # not the driver's error: the next node would fail too, or all is read again
         except (WharfingerError, ValueError) as error:
             failed.add(root_uuid)
             problems.append(as_problem(driver, node.name, error))
             continue
-        _add(desired, wanted, node.under(root_uuid))
+        _add(desired, wanted, placed)
         if reshape is not None:
             reshapes[root_uuid] = reshape
         renamed += _renamed(driver, node, state.live.get(root_uuid), desired[root_uuid])
@@ -349,18 +350,18 @@ def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str)
 
 
 def _check(
-    driver: ComputeDriver, tree: ProviderTree, node: str, taken: dict[str, tuple[str, str]]
+    driver: ComputeDriver, tree: ProviderTree, node: Node, taken: dict[str, tuple[str, str]]
 ) -> list[DesiredProvider]:
-    """Return the desired providers of a node.
+    """Return the desired providers of a node; ``node.uuid`` is its root's uuid in Placement.
 
     Raise InvalidTree if the driver removed the root, or if another node has another provider with
     one of their names or uuids. ``taken`` has the names and uuids of earlier nodes; those of this
     node are added.
     """
-    if not tree.exists(node):
+    if not (tree.exists(node.name) and tree.exists(node.uuid)):
         raise InvalidTree(
             driver=driver.name,
-            provider=node,
+            provider=node.name,
             problem="the driver removed the root of a node that it lists",
         )
     desired = tree.desired()
@@ -372,17 +373,17 @@ def _check(
             continue
         provider = wanted.provider
         meanings = {
-            provider.name: (provider.uuid, node),
-            provider.uuid: (f"{provider.parent_uuid} {provider.name}", node),
+            provider.name: (provider.uuid, node.name),
+            provider.uuid: (f"{provider.parent_uuid} {provider.name}", node.name),
         }  # with one key if the name is the uuid
         for key, (meaning, _node) in meanings.items():
-            other, other_node = taken.get(key, (meaning, node))
+            other, other_node = taken.get(key, (meaning, node.name))
             if other != meaning:
                 raise InvalidTree(
                     driver=driver.name,
                     provider=provider.name,
-                    problem=f"node {node} has this provider, and node {other_node} has another "
-                    f"provider with this name or uuid ({key})",
+                    problem=f"node {node.name} has this provider, and node {other_node} has "
+                    f"another provider with this name or uuid ({key})",
                 )
         takes |= meanings
     taken |= takes

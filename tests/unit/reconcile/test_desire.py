@@ -314,9 +314,19 @@ def test_two_nodes_with_children_of_one_name_block_the_second() -> None:
     assert state.blocked == {names.root_uuid("b")}
 
 
-def test_node_whose_root_was_removed_fails_alone() -> None:
-    driver = Driver(("a", "b"), updates={"a": lambda tree, name, _: tree.remove(name)})
-    state = collected(driver)
+def removes_root(tree: ProviderTree, node: str, _: Allocations | None) -> None:
+    tree.remove(node)
+
+
+def replaces_root(tree: ProviderTree, node: str, _: Allocations | None) -> None:
+    tree.remove(node)
+    tree.new_root(node, A_UUID)
+    fill(tree, node)
+
+
+@pytest.mark.parametrize("update", [removes_root, replaces_root])
+def test_node_whose_root_was_removed_fails_alone(update: Update) -> None:
+    state = collected(Driver(("a", "b"), updates={"a": update}))
     assert desired_names(state) == ["b"]
     (problem,) = state.problems
     assert isinstance(problem, InvalidTree)
