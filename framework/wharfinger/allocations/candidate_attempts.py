@@ -191,7 +191,7 @@ class FlavorSearch:
     def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], str]:
         """Return the free candidates with their nodes, in Placement's order.
 
-        Also return the reason why there are none. Raises the same errors as ``take``.
+        Also return the reason for an empty result. Raises the same errors as ``take``.
         """
         client = self.surroundings.placement
         places = Places(self.surroundings.objects, suits)
