@@ -90,7 +90,10 @@ class Claims:
         self.save_usage(node)
 
     def abort_instance_claim(self, instance: Instance, node: str) -> None:
-        """Take an instance off a node of this host, unless it has moved; save the node's usage."""
+        """Take an instance off a node of this host, unless it has moved; save the node's usage.
+
+        An instance that was on the node before its claim leaves it, too.
+        """
         if (instance.host, instance.node) == (self.host, node):
             instance.host = instance.node = None
             instance.save()
