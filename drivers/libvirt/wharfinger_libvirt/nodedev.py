@@ -70,8 +70,8 @@ class Mdev:
 class NodeDevice:
     """A device: libvirt's name of it ("pci_0000_84_00_0"), and the name of its parent device.
 
-    A physical GPU has ``mdev_types``, and ``pci`` if it is a PCI device. ``mdev`` is set only for
-    mediated devices.
+    ``pci`` is set for each PCI device. ``mdev_types`` are the types that the device offers; most
+    devices offer none. ``mdev`` is set only for mediated devices.
     """
 
     name: str

@@ -1,7 +1,8 @@
 """Metrics of the agent for Prometheus, computed from its status at each request.
 
 A driver instance is the label ``driver_instance``: Prometheus itself uses ``instance`` for targets.
-Counters of a driver instance restart at 0 when it is restarted, as Prometheus expects of counters.
+Counters of a driver instance restart at 0 when its process is restarted, as Prometheus expects. The
+counter of these restarts continues.
 """
 
 import re

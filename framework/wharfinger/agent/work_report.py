@@ -48,17 +48,17 @@ class WorkReport:
         return self._report
 
     def loaded(self, driver: str, owner: str) -> None:
-        """Store that the driver is loaded, and the owner trait that it publishes with."""
+        """Note in the report that the driver is loaded, and its owner trait."""
         self._report = replace(self._report, driver=driver, owner=owner)
 
     def begin(self, kind: CycleType) -> None:
-        """Store that a cycle starts."""
+        """Note in the report that a cycle starts."""
         self._steps = 0
         self._requests_before = dict(self._client.counts)
         self._report = replace(self._report, cycle=kind, cycle_began_at=time.monotonic())
 
     def written(self, step: Step) -> None:
-        """Store that a step of the cycle was written to Placement."""
+        """Note in the report that a step of the cycle was written to Placement."""
         self._steps += 1
         began = self._report.cycle_began_at
         if became_reserved(step) and began is not None:
@@ -69,16 +69,16 @@ class WorkReport:
             )
 
     def failed(self, error: BaseException) -> None:
-        """Store that the cycle in progress failed, or that no cycle could be started."""
+        """Note in the report that the cycle in progress failed, or that none could be started."""
         if self._report.cycle is None:
             self._report = replace(self._report, problems=_texts([error]))
         counts = self._counts()
         self._end(replace(counts, failed=counts.failed + 1, error=_text(error)), [error])
 
     def completed(self, result: CycleResult, records: Mapping[str, Record]) -> None:
-        """Store that the cycle in progress was completed.
+        """Note in the report that the cycle in progress has ended, perhaps with problems.
 
-        ``records`` are the provider records of the driver instance after the cycle.
+        ``records`` are the provider records of the driver instance after the cycle, to be counted.
         """
         kind, began = self._report.cycle, self._report.cycle_began_at
         counts, now = self._counts(), time.monotonic()

@@ -106,7 +106,10 @@ def amounts_of(allocations: Iterable[Mapping[str, int]]) -> Counter[str]:
 
 
 def was_refused(error: PlacementError) -> bool:
-    """Return whether Placement has refused a request for a reason that a new read cannot solve."""
+    """Return whether Placement has refused the content of a request: 400, or 409.
+
+    A new read does not help then. ConcurrentUpdate, a 409 after which it helps, does not count.
+    """
     statuses = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
     return error.status in statuses and not isinstance(error, ConcurrentUpdate)
 

@@ -130,7 +130,7 @@ class Moves:
             if isinstance(error, ConcurrentUpdate | ConcurrentSave):
                 raise AllocationRefused(
                     instance=instance_uuid,
-                    problem="another process has changed it or its allocations meanwhile.",
+                    problem="another process has changed the instance or its allocations.",
                     remedy="Check the state of the instance, and repeat the command.",
                 ) from error
             raise

@@ -240,7 +240,11 @@ class CandidateExplain(_CandidateCommand):
             is_there = self.has_opened or look(self.conf).schema.current is not None
             return self.objects if is_there else None
         except StateError as error:
-            self.app.LOG.warning("Reservations are not shown: %s", error)
+            self.app.LOG.warning(
+                "The database cannot be read, so all reservations are shown as those of other "
+                "programs: %s",
+                error,
+            )
             return None
 
 

@@ -14,7 +14,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--config-name", required=True, help="name of the configuration in messages"
     )
-    parser.add_argument("--answer", type=int, required=True, help="descriptor to write problems to")
+    parser.add_argument(
+        "--answer", type=int, required=True, help="file descriptor to which problems are written"
+    )
     parser.add_argument("--parent", type=int, required=True, help="process id of the agent")
     arguments = parser.parse_args(argv)
     parent_process.end_with(arguments.parent)

@@ -170,8 +170,9 @@ class FlavorShow(ObjectShow):
             "--for",
             dest="program",
             choices=["nova"],
-            help="print the command that sets extra specs with which nova takes no "
-            "provider of another owner; in formats other than table, only the extra specs",
+            help="the program that uses the flavor. Prints the `openstack flavor set` command "
+            "after which nova takes no provider of another owner for it; in formats other than "
+            "table, only the extra specs",
         )
         return parser
 

@@ -204,8 +204,8 @@ class ProviderRelease(ObjectCommand):
         which_one.add_argument(
             "--foreign",
             action="store_true",
-            help="end the full reservation of another program, for a provider that a driver "
-            "instance publishes",
+            help="end the full reservation that another program has written to Placement; a driver "
+            "instance must publish the provider",
         )
         return parser
 

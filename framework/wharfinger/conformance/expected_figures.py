@@ -14,7 +14,7 @@ FIGURES = "WHF-221"
 def see_as_expected(subject: Subject, contents: Contents) -> None:
     """Raise Violation unless each thing has the totals and traits that the backend has.
 
-    Check nothing if the harness has no ``expected``, or if the driver is known to break WHF-221.
+    Check nothing if the harness has no ``expected``, or if an earlier check found WHF-221 broken.
     """
     if subject.can("expected") and are_kept_so_far(subject, (FIGURES,)):
         see_figures(subject, contents)

@@ -35,7 +35,7 @@ _Step = tuple[Callable[[str], None], Sequence[str]]
 class History(RuleBasedStateMachine):
     """One history, and the contents that Placement must have after each of its events.
 
-    Events are left out if the driver is known to break a rule about them.
+    Events are left out if an earlier check found a rule about them broken.
     """
 
     def __init__(self, subject: Subject) -> None:

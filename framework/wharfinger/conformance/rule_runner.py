@@ -101,7 +101,7 @@ class Examination:
 
     @property
     def broken(self) -> set[str]:
-        """The ids of the rules that the driver is known to break."""
+        """The ids of the rules that the checks so far have found broken."""
         return self._subject.broken
 
     def check_all(self, rules: Iterable[Rule]) -> list[Result]:

@@ -80,7 +80,7 @@ class Subject:
         self.examples: Final = examples
         #: Whether checks try every case instead of a sample.
         self.thorough: Final = thorough
-        #: The ids of the rules that the driver is known to break.
+        #: The ids of the rules that the checks so far have found broken.
         self.broken: Final[set[str]] = set()
         #: Records the changes of the process by calls to the driver.
         self.process: Final = ProcessObserver()

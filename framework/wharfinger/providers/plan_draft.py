@@ -115,14 +115,14 @@ class TreeDraft:
         return self.known.get(uuid, NO_RECORD)
 
     def stays_root(self, uuid: str) -> bool:
-        """Return whether a provider is a detached child that stays a root for now."""
+        """Return whether an operator has detached this child, and it stays a root for now."""
         return uuid in self.facts.detached and uuid in self.live
 
     def proven(self, uuid: str) -> Record:
-        """Return the record of a provider, without ``applied`` and ``intended`` if it is not ours.
+        """Return the record of a provider, without its claims if the standing is UNPROVEN.
 
-        It is not ours if nothing proves that we created it. But the record of a provider that we
-        only overlay, or that Placement lacks, keeps both.
+        The claims are ``applied`` and ``intended``. The record of a provider that we only overlay,
+        or that Placement lacks, keeps them.
         """
         record, live = self.record(uuid), self.live.get(uuid)
         if live is None or record.mode is not PublishingMode.OWN:

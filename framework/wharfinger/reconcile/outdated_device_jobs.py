@@ -52,7 +52,10 @@ def delete_jobs(context: Context, host: str, instance: str, uuids: Iterable[str]
 
 
 def delete_earlier(context: Context, job: DeviceJob) -> None:
-    """Delete the finished jobs that are stored under other providers of the job's device."""
+    """Delete the other finished jobs of the job's device, which this job replaces.
+
+    A device can have several providers, and each job is stored under one of them.
+    """
     for one in _finished(context, job.scope):
         if one.provider_uuid != job.provider_uuid:
             with suppress(*_CONFLICTS):

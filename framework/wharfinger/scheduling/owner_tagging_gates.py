@@ -22,10 +22,11 @@ _FEW: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """An owner's gate.
+    """Whether all services of an owner tag all their providers with the owner trait.
 
-    ``services`` is the number of the owner's services. ``behind`` are the services, as HOST/BINARY,
-    that are too old to tag all providers.
+    ``services`` is the number of the services that are known to publish for the owner. ``behind``
+    names the services, as HOST/BINARY, that may have untagged providers: their release is old, they
+    have not published everything yet, or their owners cannot be read.
     """
 
     owner: str
@@ -41,7 +42,8 @@ class Gate:
 def gates(services: Iterable[Service]) -> dict[str, Gate]:
     """Return the gate of each owner that a service publishes for, by owner.
 
-    Disabled and down services count. A service whose owners cannot be read counts for each owner.
+    Disabled and down services count. A service whose owners cannot be read is in ``behind`` of
+    each gate.
     """
     publishing: dict[str, list[Service]] = {}
     unknown: list[Service] = []
