@@ -47,7 +47,7 @@ import oslo_messaging
 from cyborg import context
 from cyborg.agent.manager import AgentManager
 from cyborg.api import app
-from cyborg.common import constants, exception, rpc, service
+from cyborg.common import constants, exception, rpc, service, utils
 from cyborg.conductor.manager import ConductorManager
 from cyborg.conf import CONF
 from cyborg.db import migration
@@ -59,6 +59,8 @@ from oslo_service import systemd
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 LOG = logging.getLogger("cyborg.lab")
+#: The most FPGAs that Cyborg programs at the same time.
+_PROGRAMMINGS = 128
 
 _DEFAULTS = """\
 [DEFAULT]
@@ -334,6 +336,8 @@ def main(directory: Path, port: int, reports_every: float | None) -> None:
     install_hardware(directory)
     configure(directory, port)
     deliver_at_once()
+    # Not by the option thread_pool_size, which Cyborg reads before its configuration.
+    utils.ThreadWorks(_PROGRAMMINGS)
     load_beside(_HARDWARE)
     peers = load_beside(_PEERS)
     create_schema()

@@ -143,6 +143,16 @@ def test_busy_thing_is_reserved_until_it_is_free(
     assert published.settle() == before
 
 
+def test_twelve_things_can_be_busy_at_once(harness: CyborgHarness, published: Publishing) -> None:
+    harness.grow(10)
+    for thing in harness.things():
+        harness.make_busy(thing)
+    contents = published.settle()
+    for thing in harness.things():
+        total, reserved = figures(contents, thing)
+        assert reserved == total
+
+
 def test_polls_see_that_a_thing_is_busy_and_free(
     subject: Subject, harness: CyborgHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
