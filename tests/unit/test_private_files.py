@@ -85,7 +85,7 @@ def test_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "it").touch()
     owner = os.geteuid()
     monkeypatch.setattr("os.geteuid", lambda: owner + 1)
-    with pytest.raises(StateError, match=f"it belongs to user {owner}.*Run as the user that owns"):
+    with pytest.raises(StateError, match=f"it belongs to user {owner}.*Run as that user"):
         private_files.make_file(tmp_path / "it")
 
 

@@ -8,6 +8,7 @@ then raises its own error.
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import ceil
@@ -84,16 +85,24 @@ class TransactionDeadline:
 
 
 class Running:
-    """A transaction in progress; ``is_over`` becomes True at its deadline."""
+    """A transaction in progress."""
 
     def __init__(self, seconds: float) -> None:
-        self.is_over = False
+        self._deadline: Final = time.monotonic() + seconds
         self._lock: Final = threading.Lock()
         self._has_ended = False
         self._connections: Final[list[Any]] = []
         self._timer: Final = threading.Timer(seconds, self._time_is_over)
         self._timer.daemon = True
         self._timer.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed.
+
+        PyMySQL's own timeout can end a read at the deadline, before the timer runs.
+        """
+        return time.monotonic() >= self._deadline
 
     def use(self, connection: Any) -> None:
         """Add a connection of the database driver, to shut it down at the deadline."""
@@ -113,7 +122,6 @@ class Running:
         with self._lock:
             if self._has_ended:
                 return
-            self.is_over = True
             for connection in self._connections:
                 _shut_down(connection)
 

@@ -56,8 +56,8 @@ def test_direct_adapter_raises_the_errors_of_the_usual_adapter(
 def test_no_caller_gets_the_permissions_of_another_one(
     placement: PlacementFixture, placement_service: EmbeddedPlacement
 ) -> None:
-    admin = _caller(placement_service, "someone:theirs", "admin")
-    reader = _caller(placement_service, "someone:theirs", "reader")
+    admin = _caller(placement_service, "user:theirs", "admin")
+    reader = _caller(placement_service, "user:theirs", "reader")
     other = _caller(placement_service, "other:others", "reader")
     for _ in range(2):
         assert [one("/resource_providers") for one in (admin, reader, other)] == [200, 403, 403]
