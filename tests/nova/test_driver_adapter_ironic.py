@@ -211,7 +211,7 @@ def test_node_that_becomes_in_use_elsewhere_stays_with_the_nova_driver(
     both.ironic.update_node(node, instance_uuid=str(uuid4()))
     reports = [both.novas.run("sync") for _ in range(2)]
 
-    assert f"? {node} is absent: kept: the listing lacks it" in reports[-1].out
+    assert f"? {node} is absent: kept: the driver's list lacks this provider" in reports[-1].out
     assert "Find out why the listing lacks them" in reports[-1].err
     assert both.novas.published()[node]["inventories"] == FREE
 

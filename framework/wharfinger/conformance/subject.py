@@ -120,8 +120,10 @@ class Subject:
 
         For a fault, such as "stale answer", return whether the harness can inject it.
         """
+        if self._harness is None:
+            return False
         if method in [*Fault]:
-            return self._harness is not None and method in self._harness.faults
+            return method in self._harness.faults
         kind = getattr(self._harness, "kind", type(self._harness))
         return getattr(kind, method, None) is not getattr(Harness, method)
 

@@ -232,7 +232,7 @@ class _Work:
 
     def _await_idle(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        while why := self._not_idle(is_patient=time.monotonic() < end):
+        while why := self._reason_to_wait(is_patient=time.monotonic() < end):
             if time.monotonic() >= end:
                 waited = f" after {seconds:g} s of waiting" if seconds else ""
                 raise _refused(
@@ -246,7 +246,7 @@ class _Work:
             time.sleep(_INTERVAL)
             self._beat()
 
-    def _not_idle(self, *, is_patient: bool) -> str | None:
+    def _reason_to_wait(self, *, is_patient: bool) -> str | None:
         """Reserve the device again if needed; return why the job has to wait, or None.
 
         With ``is_patient``, errors of Placement and of the database are also reasons to wait.
