@@ -54,7 +54,7 @@ from wharfinger.providers.plan import (
 )
 from wharfinger.providers.plan_draft import step_target
 from wharfinger.providers.provider import Provider, PublishingMode
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider_record import NO_RECORD, Record
 from wharfinger.reconcile.apply import Writer
 from wharfinger.reconcile.detachment import REASON, FormerRoot
 from wharfinger.reconcile.lost_allocations import is_lost, lost_by
@@ -542,7 +542,7 @@ class Reservations:
         ours = {key: record for key, record in current.items() if record.is_ours}
         key = next(iter(ours or current), _NO_PUBLISHER)
         disputed = full_reservation.disputed(list(ours.values()))
-        record = full_reservation.without(current.get(key, Record()), disputed)
+        record = full_reservation.without(current.get(key, NO_RECORD), disputed)
         spare = stored_figures(rows.reservations)
         reasons = dict.fromkeys(reason for one in current.values() for reason in one.reservations)
         unclear = sorted(disputed - spare.keys())

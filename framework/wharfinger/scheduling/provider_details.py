@@ -21,7 +21,7 @@ from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import ForeignReservation
 from wharfinger.providers.plan_draft import foreign_reservation
 from wharfinger.providers.provider import Provider
-from wharfinger.providers.provider_record import Record, decode
+from wharfinger.providers.provider_record import NO_RECORD, Record, decode
 from wharfinger.reconcile import record_store
 
 LOG: Final = logging.getLogger(__name__)
@@ -205,7 +205,7 @@ def with_reservations(context: Context | None, providers: Iterable[Details]) -> 
 
 
 def _reported(record: ProviderRecord) -> Iterator[Reserved]:
-    since = record.reserved_since if "reserved_since" in record else {}
+    since = record.known("reserved_since") or {}
     for reason in record.reservations if "reservations" in record else [UNKNOWN]:
         yield Reserved(
             provider_uuid=_value(record, "provider_uuid"),
@@ -224,7 +224,7 @@ def _reserved_by_others(
     end.
     """
     releasable = set()
-    others = {uuid: full_reservation.foreign(live, Record()) for uuid, live in inventories.items()}
+    others = {uuid: full_reservation.foreign(live, NO_RECORD) for uuid, live in inventories.items()}
     others = {uuid: classes for uuid, classes in others.items() if classes}
     for one in _records(context, others) if context else ():
         uuid = one.provider_uuid
