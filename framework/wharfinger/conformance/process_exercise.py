@@ -125,17 +125,17 @@ class _Exercise:
     def _fail(self) -> None:
         """For each kind of fault, call the driver's methods while every backend call meets it.
 
-        Then call them twice without the fault. Only the last time they may not sleep.
+        Then call them twice without the fault. Only the last time they may not sleep at all.
         """
         harness = self._subject.harness
         for fault in _FAULTS:
             harness.expect(None, fault)
             # The driver may sleep between two attempts.
-            self._sleeps.is_off = self._idle.is_off = True
+            self._sleeps.backend_fails = self._idle.is_off = True
             self._ask()
             harness.expect()
             self._ask()  # the driver may connect again here
-            self._sleeps.is_off = self._idle.is_off = False
+            self._sleeps.backend_fails = self._idle.is_off = False
             self._ask()
 
     def _program(self) -> None:

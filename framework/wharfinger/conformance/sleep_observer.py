@@ -31,6 +31,8 @@ from wharfinger.conformance.process_observer import Misuse, ProcessObserver
 #: Seconds that all calls together may sleep. Shorter waits than _NONE do not count.
 _MOST: Final = 0.1
 _NONE: Final = 0.001
+#: Seconds that one call may sleep between its attempts while the backend fails.
+_MOST_BETWEEN_ATTEMPTS: Final = 5.0
 #: The ids of C functions that only sleep.
 _SLEEPS: Final = frozenset(map(id, (time.sleep, _signal.sigtimedwait, _signal.pause)))
 #: The ids of functions that read a clock, and how often a call may do that. More is a wait for a
@@ -67,9 +69,10 @@ _PROGRAM: Final = re.compile(r"\bsleep\b")
 class SleepObserver:
     """Adds up how long calls to a driver sleep, and records each sleep beyond the limit.
 
-    A sleep is a call such as time.sleep, or a wait that ends by its time-out. Three kinds do not
+    A sleep is a call such as time.sleep, or a wait that ends by its time-out. Two kinds do not
     count: a sleep in a method of the harness or of one of its objects, which the driver has called
-    as its backend; a sleep in a method whose name is in ``free``; and any sleep while ``is_off``.
+    as its backend; and a sleep in a method whose name is in ``free``. While ``backend_fails``, each
+    call may sleep for some seconds between its attempts.
     """
 
     def __init__(
@@ -82,16 +85,18 @@ class SleepObserver:
         self._backend: Final = backend
         self._free: Final = free
         self._slept = 0.0
+        self._slept_in_call = 0.0
         self._method = ""
         self._since: Final[list[float]] = []
         self._readings = 0
-        self.is_off = False
+        self.backend_fails = False
 
     def before(self, method: str) -> None:
         """Watch every function call from now on."""
         self._method = method
         self._since.clear()
         self._readings = 0
+        self._slept_in_call = 0.0
         sys.setprofile(self._profile)
 
     def after(self, method: str) -> None:
@@ -153,25 +158,28 @@ class SleepObserver:
             self._process.own_threads.add(frame.f_locals["self"])
         elif frame.f_code is _RUN:
             command = str(frame.f_locals.get("args"))
-            if _PROGRAM.search(command) and not self._is_free(frame):
+            if _PROGRAM.search(command) and not (self.backend_fails or self._is_free(frame)):
                 self._process.note(Misuse.SLEEP, command[:80], self._method)
 
     def _read_clock(self, frame: FrameType) -> None:
         self._readings += 1
-        if self._readings == _READINGS and not self._is_free(frame):
+        if self._readings == _READINGS and not (self.backend_fails or self._is_free(frame)):
             self._process.note(Misuse.SLEEP, "it reads the clock again and again", self._method)
 
     def _add(self, start: float, frame: FrameType | None, what: str) -> None:
         slept = time.monotonic() - start
         if slept < _NONE or frame is None or self._is_free(frame):
             return
-        self._slept += slept
-        if self._slept >= _MOST:
+        if self.backend_fails:
+            self._slept_in_call += slept
+        else:
+            self._slept += slept
+        if self._slept >= _MOST or self._slept_in_call >= _MOST_BETWEEN_ATTEMPTS:
             where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
             self._process.note(Misuse.SLEEP, f"{what} ({where})", self._method)
 
     def _is_free(self, frame: FrameType) -> bool:
-        if self.is_off or not self._method or self._method in self._free:
+        if not self._method or self._method in self._free:
             return True
         return self._backend.is_running(frame)
 

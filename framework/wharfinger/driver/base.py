@@ -25,7 +25,8 @@ class ComputeDriver(abc.ABC):
     """Base class of drivers; each configured driver instance is one object.
 
     A driver never sends requests to Placement and never adds an owner trait: the framework does
-    both. No method may sleep. Each cycle starts with ``get_available_nodes(refresh=True)``, which
+    both. No method but ``program`` may sleep, except for less than 5 s between attempts while the
+    backend fails. Each cycle starts with ``get_available_nodes(refresh=True)``, which
     takes a snapshot of the backend; the other methods answer from the snapshot.
 
     A method that lists nodes or devices raises BackendError if the list fails or may be incomplete.

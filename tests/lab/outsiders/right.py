@@ -368,6 +368,18 @@ class SendsAgain(RackDriver):
 
 
 @right()
+class WaitsBeforeItSendsAgain(RackDriver):
+    """Sends a failed request once more, a second later."""
+
+    def send(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+        try:
+            return super().send(method, path, body)
+        except OSError:
+            time.sleep(1)
+            return super().send(method, path, body)
+
+
+@right()
 class KeepsAConnection(RackDriver):
     """Connects for the first request, and again after the connection is lost."""
 

@@ -51,8 +51,8 @@ for _id, _kind, _says, _because, _expected in (
     (
         "WHF-815",
         Misuse.SLEEP,
-        "The driver does not sleep. It may wait between two attempts while its backend fails, and "
-        "for a device that it programs.",
+        "The driver does not sleep. It may wait for a device that it programs. While its backend "
+        "fails, a call may wait between its attempts, for less than 5 s in all.",
         "A driver that sleeps publishes nothing, and the agent cannot stop it.",
         "calls that return when the backend has answered",
     ),

@@ -365,13 +365,13 @@ class SleepsForEachNode(RackDriver):
 
 @wrong("process", "WHF-815", apart=True)
 class SleepsAfterAFailure(RackDriver):
-    """Sleeps for a second after a failed request, and sends the request again."""
+    """Sleeps for six seconds after a failed request, and sends the request again."""
 
     def send(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
         try:
             return super().send(method, path, body)
         except OSError:
-            time.sleep(1)
+            time.sleep(6)
             return super().send(method, path, body)
 
 
