@@ -18,7 +18,6 @@ from http.client import INTERNAL_SERVER_ERROR
 from typing import Final
 
 from oslo_log import log as logging
-from oslo_utils.uuidutils import is_uuid_like
 from tenacity import nap, retry, retry_if_exception_type, stop_after_attempt
 
 from wharfinger.driver import ComputeDriver
@@ -317,8 +316,7 @@ class Reconciler:
         """Return the state and the plan of a full cycle; write nothing."""
         state = self._state()
         nodes = driver_calls.list_nodes(self._driver)
-        inherited = self._takeovers.inherited(self._to_inherit(nodes, state.rows))
-        base = _with_nodes(replace(state, records={**state.records, **inherited}), nodes)
+        base = _with_nodes(state, nodes)
         return self._planned(self._prepared(partial(self._observer.listing, base)), {})
 
     def _describe(self, before: NodeList, names: frozenset[str]) -> tuple[NodeList, NodeList]:
@@ -414,7 +412,6 @@ class Reconciler:
                     nap.sleep(random.uniform(0, min(2 ** (number - 1), _LONGEST_WAIT)))
                 state = self._state(number, state.snapshot_reservations)
             try:
-                state = self._inherited(state, nodes)
                 planned, plan = self._planned(self._prepared(observed), questions)
             except CONFLICTS as error:
                 attempts.conflict, attempts.is_blocked = error, True
@@ -598,34 +595,6 @@ class Reconciler:
         if isinstance(problem, PlacementError) and problem.status >= INTERNAL_SERVER_ERROR:
             return True
         return isinstance(problem, _TRANSIENT) and problem not in self.store.damaged.values()
-
-    def _inherited(self, state: CycleState, nodes: NodeList) -> CycleState:
-        """Move records of this host's nodes from other hosts to this host.
-
-        Return the state, read again. Trees whose records could not be moved are blocked.
-        """
-        roots = self._to_inherit(nodes, state.rows)
-        if not self._takeovers.records_elsewhere(roots):
-            return state
-        failed = self._takeovers.inherit(roots)
-        return replace(
-            self._state(state.attempt, state.snapshot_reservations),
-            blocked=frozenset(failed),
-            problems=tuple(failed.values()),
-        )
-
-    def _to_inherit(self, nodes: NodeList, rows: HostState) -> set[str]:
-        """Return the uuids of our nodes for which another host may have newer records."""
-        records = self.store.records
-        # Another host may have published a node while this host did not list it.
-        returned = {
-            node.uuid
-            for node in nodes.nodes
-            if node.uuid in rows.node_revisions
-            and node.uuid in records
-            and records[node.uuid].absent_since is not None
-        }
-        return returned.union(filter(is_uuid_like, rows.node_revisions.keys() - records.keys()))
 
 
 def _with_nodes(state: CycleState, nodes: NodeList) -> CycleState:

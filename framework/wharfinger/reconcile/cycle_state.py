@@ -67,8 +67,8 @@ class CycleState(PlanFacts):
     takeovers: tuple[ComputeNode, ...] = ()
     #: Roots of other programs: this instance takes over the records of their children.
     overlaid_takeovers: frozenset[str] = frozenset()
-    #: Roots of nodes that another host has taken over; True: our records can be deleted.
-    released_roots: Mapping[str, bool] = field(default_factory=dict)
+    #: Roots of nodes that another host has taken over; our records of them are deleted.
+    released_roots: frozenset[str] = frozenset()
     #: New reservations for lost allocations.
     lost: tuple[Reservation, ...] = ()
     #: New phases of earlier reservations for lost allocations, by reservation uuid; None: it ends.

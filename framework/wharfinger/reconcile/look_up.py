@@ -135,16 +135,16 @@ class LookUp:
         names = {uuid: name for name, uuid in state.roots.items()}
         below, taken = self._takeovers.find_below(self._orphans(state, names), names)
         state = state.block(below | taken.keys(), *taken.values())
-        released: Mapping[str, bool] = {}
+        released: frozenset[str] = frozenset()
         if state.is_listing:
             released = self._takeovers.released(self._published_before(state))
-            for uuid in sorted(uuid for uuid, is_over in released.items() if is_over):
+            for uuid in sorted(released):
                 LOG.info(
                     "node %s: another host or driver instance publishes it now, so the records of "
                     "this instance are deleted",
                     uuid,
                 )
-            state = state.block(released.keys())
+            state = state.block(released)
         strays = state.strays
         if strays:
             known = self._takeovers.nodes_of_namesakes()

@@ -86,7 +86,7 @@ def _blocked_trees(state: CycleState) -> tuple[TreePlan, ...]:
     These need no answer of the driver. Everything else in a blocked tree stays as it is.
     """
     disabled = bool(state.rows.service_disabled)
-    roots = state.blocked - {row.uuid for row in state.takeovers} - state.released_roots.keys()
+    roots = state.blocked - {row.uuid for row in state.takeovers} - state.released_roots
     due = {
         uuid: state.records[uuid]
         for uuid in {*roots, *state.held} & state.live.keys() & state.records.keys()
@@ -117,13 +117,13 @@ def _moves_away(state: CycleState, uuid: str) -> bool:
 def _records_of_blocked(state: CycleState) -> Mapping[str, Mapping[str, Record | None]]:
     """Return changed records (None: delete) of blocked trees, by root uuid and provider uuid.
 
-    If a node is listed again, its record loses the absence. If another host has taken over a node
-    and has records of it, our records are deleted.
+    If a node is listed again, its record loses the absence. If another host has taken over a node,
+    our records are deleted.
     """
     found: dict[str, dict[str, Record | None]] = {}
     for uuid, record in state.records.items() if state.released_roots else ():
         root = record.root_uuid or ""
-        if state.released_roots.get(root, False):
+        if root in state.released_roots:
             found.setdefault(root, {})[uuid] = None
     for node in (*state.nodes.nodes, *state.nodes.failed):
         known = state.records.get(node.uuid)

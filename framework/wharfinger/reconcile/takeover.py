@@ -30,7 +30,6 @@ from wharfinger.objects import (
     ServiceList,
     Takeover,
 )
-from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.record_store import RecordStore, read_record
 
 LOG: Final = logging.getLogger(__name__)
@@ -132,7 +131,8 @@ class Takeovers:
 
         Raises ConcurrentSave if another process was faster, or if the former host is up again.
         """
-        records = self.records_elsewhere(roots)
+        formerly = {one.host for one in self._records(roots)} - {self._host}
+        records = [one for host in sorted(formerly) for one in self._trees_of(host, roots)]
         if not records:
             return
         absent = {one.host for one in records if one.provider_uuid in roots and _is_absent(one)}
@@ -146,17 +146,9 @@ class Takeovers:
             ", ".join(sorted(hosts)),
         )
 
-    def released(self, uuids: Iterable[str]) -> Mapping[str, bool]:
-        """Return, by uuid, which nodes another host or instance publishes now.
-
-        The values are whether our records of the node can be deleted: the other publisher has
-        records of the node, or it is an instance of another name.
-        """
-        rows = list(self._others(uuids))
-        known = {one.provider_uuid for one in self._records_of(rows)}
-        return {
-            row.uuid: row.driver_instance != self._instance or row.uuid in known for row in rows
-        }
+    def released(self, uuids: Iterable[str]) -> frozenset[str]:
+        """Return the uuids of those nodes that another host or instance publishes now."""
+        return frozenset(row.uuid for row in self._others(uuids))
 
     def nodes_of_namesakes(self) -> Collection[str]:
         """Return the uuids of the nodes of all instances with this name, on all hosts."""
@@ -189,27 +181,6 @@ class Takeovers:
                 host,
             )
 
-    def inherit(self, roots: Iterable[str]) -> dict[str, WharfingerError]:
-        """Move the records of nodes whose rows this instance has already.
-
-        An old release moves rows and records one after the other, and may have crashed between.
-        Return the errors of the roots whose records another process has changed.
-        """
-
-        def move(roots: Collection[str]) -> None:
-            if records := self.records_elsewhere(roots):
-                self._move((), records, ())
-
-        return _errors_of(move, {root: root for root in roots})
-
-    def inherited(self, roots: Collection[str]) -> dict[str, Record]:
-        """Return the records that ``inherit`` would move, by provider uuid; write nothing."""
-        return {
-            one.provider_uuid: record
-            for one in self.records_elsewhere(roots)
-            if (record := read_record(one)) is not None
-        }
-
     def _move(
         self,
         rows: Collection[ComputeNode],
@@ -232,11 +203,6 @@ class Takeovers:
             down_hosts=sorted(down_hosts),
             down_time=self._down_time.total_seconds(),
         ).save()
-
-    def records_elsewhere(self, roots: Collection[str]) -> list[ProviderRecord]:
-        """Return the records that instances of this name on other hosts have of these trees."""
-        hosts = {one.host for one in self._records(roots)} - {self._host}
-        return [one for host in sorted(hosts) for one in self._trees_of(host, roots)]
 
     def _trees_of(self, host: str, roots: Container[str]) -> list[ProviderRecord]:
         """Return the readable records of these trees from the instance of this name on a host."""

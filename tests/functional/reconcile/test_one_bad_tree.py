@@ -129,29 +129,3 @@ def test_slow_tree_with_a_conflict_in_each_attempt_delays_no_other_reservation(
     assert publishing.cycle.sync().problems
     assert is_full(placement, "good-1")
     assert is_full(placement, "good-2")
-
-
-def test_records_of_another_host_that_cannot_be_moved_stop_no_other_node(
-    publishing: Publishing, placement: PlacementFixture
-) -> None:
-    """An old release left another host's record of the node; this host's record is damaged."""
-    publishing.driver.nodes |= {"cn": flat(VCPU=8), "other": flat(VCPU=8)}
-    publishing.cycle.sync()
-    cn = contents(placement)["cn"]["uuid"]
-    database = sqlite3.connect(publishing.state_path / FILE_NAME)
-    with closing(database), database:
-        names = [row[1] for row in database.execute("PRAGMA table_info(provider_records)")]
-        names.remove("id")
-        copied = ", ".join("'far'" if name == "host" else name for name in names)
-        database.execute(
-            f"INSERT INTO provider_records ({', '.join(names)}) SELECT {copied} "
-            "FROM provider_records WHERE provider_uuid = ?",
-            (cn,),
-        )
-        database.execute(
-            "UPDATE provider_records SET live = 'what' WHERE provider_uuid = ? AND host != 'far'",
-            (cn,),
-        )
-    publishing.driver.nodes["new"] = flat(VCPU=2)
-    assert publishing.restarted().sync().problems
-    assert "new" in contents(placement)

@@ -121,7 +121,7 @@ def observed_state(driver: Driver) -> CycleState:
         state,
         held=frozenset(state.reservations),
         blocked=state.blocked | {RELEASED.uuid},
-        released_roots={RELEASED.uuid: True},
+        released_roots=frozenset([RELEASED.uuid]),
     )
 
 
@@ -280,25 +280,7 @@ def test_plan_cycle_of_a_blocked_node_that_is_listed_again_ends_its_absence() ->
 # Nodes that another host has taken over.
 
 
-@pytest.mark.parametrize(
-    ("is_over", "trees"),
-    [
-        (
-            True,
-            (
-                TreePlan(
-                    root_uuid=RELEASED.uuid,
-                    records={RELEASED.uuid: None, RELEASED_GPU.uuid: None},
-                ),
-            ),
-        ),
-        (False, ()),
-    ],
-    ids=["the other host has records", "the other host has no records"],
-)
-def test_plan_cycle_of_a_released_root_deletes_its_records_if_the_other_host_has_its_own(
-    is_over: bool, trees: tuple[TreePlan, ...]
-) -> None:
+def test_plan_cycle_of_a_released_root_deletes_its_records() -> None:
     live = (RELEASED, RELEASED_GPU, SAME)
     state = state_of(
         *live,
@@ -306,10 +288,11 @@ def test_plan_cycle_of_a_released_root_deletes_its_records_if_the_other_host_has
         desired=reported(SAME),
         blocked=frozenset([RELEASED.uuid]),
         held=frozenset([RELEASED_GPU.uuid]),
-        released_roots={RELEASED.uuid: is_over},
+        released_roots=frozenset([RELEASED.uuid]),
         **LISTING,
     )
-    assert plan_of(state).trees == trees
+    records = dict.fromkeys((RELEASED.uuid, RELEASED_GPU.uuid))
+    assert plan_of(state).trees == (TreePlan(root_uuid=RELEASED.uuid, records=records),)
 
 
 def test_plan_cycle_of_a_node_to_be_taken_over_has_no_step_before_the_takeover() -> None:
