@@ -4,6 +4,8 @@ A driver that hangs is reported, but cannot be ended. A driver that ends its pro
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from threading import Thread
 from typing import Final
@@ -95,11 +97,13 @@ class _LatestReport:
     def publish(self, report: InstanceReport) -> None:
         self.report = report
 
-    def began(self, operation: str) -> None:
+    @contextmanager
+    def calling(self, operation: str) -> Iterator[None]:
         self._calls.append((operation, time.monotonic()))
-
-    def ended(self) -> None:
-        self._calls.pop()
+        try:
+            yield
+        finally:
+            self._calls.pop()
 
     def call(self) -> tuple[str, float | None]:
         calls = self._calls[-1:]

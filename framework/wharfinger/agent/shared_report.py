@@ -10,6 +10,8 @@ import os
 import struct
 import time
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import BinaryIO, Final
 
@@ -40,7 +42,7 @@ def create() -> BinaryIO:
 
 
 class ReportWriter:
-    """Writes to the shared memory; an observer of the calls to the driver.
+    """Writes to the shared memory.
 
     The constructor closes the descriptor.
     """
@@ -55,16 +57,17 @@ class ReportWriter:
         """Write the present time as a sign of life."""
         _ALIVE.pack_into(self._page, 0, time.monotonic())
 
-    def began(self, operation: str) -> None:
-        """Write that a call to the driver has started."""
+    @contextmanager
+    def calling(self, operation: str) -> Iterator[None]:
+        """Write that a call to the driver is in progress, for the duration of a block."""
         self._calls.append((time.monotonic(), operation.encode()[:_OPERATION_BYTES]))
         _CALL.pack_into(self._page, _CALL_START, *self._calls[-1])
-
-    def ended(self) -> None:
-        """Write that the latest call to the driver has returned or raised an error."""
-        self._calls.pop()
-        call = self._calls[-1] if self._calls else (0.0, b"")
-        _CALL.pack_into(self._page, _CALL_START, *call)
+        try:
+            yield
+        finally:
+            self._calls.pop()
+            call = self._calls[-1] if self._calls else (0.0, b"")
+            _CALL.pack_into(self._page, _CALL_START, *call)
 
     def publish(self, report: InstanceReport) -> None:
         """Write a report to the shared memory, over the former one."""

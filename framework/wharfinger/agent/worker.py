@@ -5,6 +5,7 @@ The code does not depend on whether it runs in a thread of the agent or in a sep
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from threading import Event
 from typing import Final, Protocol
 
@@ -30,8 +31,11 @@ LOG: Final = logging.getLogger(__name__)
 _NAMED: Final = 10
 
 
-class Reporter(driver_calls.CallObserver, Protocol):
-    """Receives the reports of a driver instance, and observes the calls to its driver."""
+class Reporter(Protocol):
+    """Receives the reports of a driver instance, and shows the calls to its driver."""
+
+    def calling(self, operation: str) -> AbstractContextManager[object]:
+        """Show that a call to the driver is in progress, for the duration of a block."""
 
     def publish(self, report: InstanceReport) -> None:
         """Replace the former report by this one."""
@@ -42,8 +46,8 @@ class Worker:
 
     It logs each failure and tries again. No other process may run this driver instance at the same
     time. The worker loads the instance again only if it could not be loaded or connected.
-    ``client`` is only for this instance. ``reporter`` gets each new report, and observes the calls
-    to the driver.
+    ``client`` is only for this instance. ``reporter`` gets each new report, and shows the calls to
+    the driver.
     """
 
     def __init__(
@@ -70,7 +74,7 @@ class Worker:
 
     def run(self) -> None:
         """Run cycles until ``stop`` is called."""
-        driver_calls.observer.set(self._reporter)
+        driver_calls.in_progress.set(self._reporter.calling)
         backoff = Backoff(self._section.drift_interval)
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -84,7 +88,7 @@ class Worker:
             self._stopping.wait(max(0.0, began + backoff.failed() - time.monotonic()))
 
     def _serve(self) -> None:
-        with driver_calls.observed("import"):
+        with self._reporter.calling("import"):
             instance = driver_instance_loader.load(self._conf, self.name)
         owner = instance.publisher.owner
         self._report.loaded(instance.section.driver, owner)

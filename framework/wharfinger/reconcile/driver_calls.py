@@ -1,10 +1,10 @@
 """Call driver methods, isolate the framework from their errors, and check the answers."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from oslo_log import log as logging
 
@@ -91,31 +91,11 @@ def changed_nodes(driver: ComputeDriver, since: str | None) -> tuple[frozenset[s
     raise wrong_answer(driver.name, operation, "names of nodes and a mark", answer)
 
 
-class CallObserver(Protocol):
-    """Is notified of the calls to drivers."""
-
-    def began(self, operation: str) -> None:
-        """Note that a call has begun."""
-
-    def ended(self) -> None:
-        """Note that the call has returned or raised."""
-
-
-#: Observer of the calls that this thread makes to drivers.
-observer: Final[ContextVar[CallObserver | None]] = ContextVar("observer", default=None)
-
-
-@contextmanager
-def observed(operation: str) -> Iterator[None]:
-    """Notify the observer of this thread, if any, that the block calls the driver."""
-    found = observer.get()
-    if found:
-        found.began(operation)
-    try:
-        yield
-    finally:
-        if found:
-            found.ended()
+#: Returns the context of a call to a driver, from the name of the operation. It shows the calls of
+#: this thread that are in progress.
+in_progress: Final[ContextVar[Callable[[str], AbstractContextManager[object]]]] = ContextVar(
+    "in_progress", default=nullcontext
+)
 
 
 def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
@@ -125,7 +105,7 @@ def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
     KeyboardInterrupt. No other place isolates the framework from drivers.
     """
     try:
-        with observed(operation):
+        with in_progress.get()(operation):
             return call()
     except ReshapeNeeded as error:
         raise BackendError(
@@ -163,12 +143,11 @@ def text_of(error: BaseException) -> str:
         return "its text cannot be read"
 
 
-def as_problem(driver: ComputeDriver, node: object, error: Exception) -> WharfingerError:
+def as_problem(driver: ComputeDriver, node: str, error: Exception) -> WharfingerError:
     """Return a DriverError or PlacementError as it is, another error as InvalidTree of the node."""
     if isinstance(error, DriverError | PlacementError):
         return error
-    place = node if isinstance(node, str) else shown(node)
-    return InvalidTree(driver=driver.name, provider=place, problem=str(error))
+    return InvalidTree(driver=driver.name, provider=node, problem=str(error))
 
 
 def _describe(driver: ComputeDriver, name: str) -> Node:

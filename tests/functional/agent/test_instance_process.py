@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -162,13 +163,13 @@ def test_ends_of_processes_leave_no_descriptor(runner: Scripted) -> None:
 @pytest.mark.parametrize(
     ("hang", "told"),
     [
-        (lambda writer: writer.began("changed_nodes"), "did not return from changed_nodes"),
-        (lambda writer: writer.alive(), "its process has done nothing for"),
+        (lambda writer: writer.calling("changed_nodes"), "did not return from changed_nodes"),
+        (lambda writer: nullcontext(writer.alive()), "its process has done nothing for"),
     ],
 )
 def test_process_that_hangs_is_ended(
     runner: Scripted,
-    hang: Callable[[ReportWriter], None],
+    hang: Callable[[ReportWriter], AbstractContextManager[None]],
     told: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -178,9 +179,9 @@ def test_process_that_hangs_is_ended(
     runner.command = "trap '' TERM USR1; sleep 60; exit 0"
     runner.start()
 
-    hang(runner.writer)
-    checked_until(runner, lambda: runner.status().state is State.WEDGED)
-    checked_until(runner, lambda: runner.status().state is State.ENDED)
+    with hang(runner.writer):
+        checked_until(runner, lambda: runner.status().state is State.WEDGED)
+        checked_until(runner, lambda: runner.status().state is State.ENDED)
 
     assert told in runner.status().last_end
     assert told in caplog.text
@@ -199,19 +200,19 @@ def test_process_that_survives_sigkill_is_logged_once_and_kept(
     runner.command = f"trap '' TERM USR1; : >{trapped}; while :; do sleep 60; done"
     runner.start()
     wait_until(trapped.exists)
-    runner.writer.began("changed_nodes")
-    with monkeypatch.context() as patch:
-        # Simulate a process that the kernel does not end.
-        patch.setattr("os.killpg", lambda *_: None)
-        patch.setattr(child_process, "_session", lambda _: iter(()))
-        checked_until(runner, lambda: "does not end after SIGKILL" in caplog.text)
-        runner.check()
-        runner.kill()
-        assert not runner.has_ended()
-    assert caplog.text.count("does not end after SIGKILL") == 1
+    with runner.writer.calling("changed_nodes"):
+        with monkeypatch.context() as patch:
+            # Simulate a process that the kernel does not end.
+            patch.setattr("os.killpg", lambda *_: None)
+            patch.setattr(child_process, "_session", lambda _: iter(()))
+            checked_until(runner, lambda: "does not end after SIGKILL" in caplog.text)
+            runner.check()
+            runner.kill()
+            assert not runner.has_ended()
+        assert caplog.text.count("does not end after SIGKILL") == 1
 
-    os.killpg(runner.status().pid or 0, signal.SIGKILL)
-    checked_until(runner, lambda: runner.status().restarts)
+        os.killpg(runner.status().pid or 0, signal.SIGKILL)
+        checked_until(runner, lambda: runner.status().restarts)
 
 
 def test_process_that_was_paused_together_with_the_agent_goes_on(runner: Scripted) -> None:

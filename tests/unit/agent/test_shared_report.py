@@ -73,17 +73,14 @@ def test_call_in_progress_is_read_with_its_start(
     reader: ReportReader, writer: ReportWriter
 ) -> None:
     before = time.monotonic()
-    writer.began("import")
-    writer.began("get_available_resource(" + "n" * 100 + ")")
+    with writer.calling("import"):
+        with writer.calling("get_available_resource(" + "n" * 100 + ")"):
+            operation, began = reader.call()
 
-    operation, began = reader.call()
-
-    assert operation == ("get_available_resource(" + "n" * 100)[:64]
-    assert began is not None
-    assert before <= began <= time.monotonic()
-    writer.ended()
-    assert reader.call()[0] == "import"
-    writer.ended()
+        assert operation == ("get_available_resource(" + "n" * 100)[:64]
+        assert began is not None
+        assert before <= began <= time.monotonic()
+        assert reader.call()[0] == "import"
     assert reader.call() == ("", None)
 
 
