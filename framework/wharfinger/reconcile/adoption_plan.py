@@ -4,23 +4,22 @@ from collections.abc import Set
 from dataclasses import replace
 
 from wharfinger.exceptions import AdoptionRefused, WharfingerError
-from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, TreePlan
 from wharfinger.reconcile.cycle_state import CycleState
 
 
-def only(state: CycleState, plan: Plan, publisher: Publisher) -> tuple[CycleState, Plan]:
+def only(state: CycleState, plan: Plan) -> tuple[CycleState, Plan]:
     """Return the state and plan, limited to the changes of the providers in ``Publisher.adopts``.
 
     Raises AdoptionRefused with all reasons if the driver instance cannot adopt one of them.
     """
-    uuids = publisher.adopts
+    uuids = state.publisher.adopts
     takeovers = tuple(row for row in state.takeovers if row.uuid in uuids)
     # The next attempt adopts the roots that are taken over now.
     later = {row.uuid for row in takeovers}
     refused = [reason for uuid in sorted(uuids - later) if (reason := _refusal(state, plan, uuid))]
     if refused:
-        raise AdoptionRefused(instance=publisher.instance, problem=" ".join(refused))
+        raise AdoptionRefused(instance=state.publisher.instance, problem=" ".join(refused))
     state = replace(
         state,
         new_nodes=tuple(node for node in state.new_nodes if node.uuid in uuids),

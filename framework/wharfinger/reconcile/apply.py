@@ -62,9 +62,11 @@ LOG: Final = logging.getLogger(__name__)
 #: Trees in one batch, and providers in one POST /reshaper. This halves the server's work for each
 #: provider, and the transaction is still short.
 BATCH: Final = 100
+_IDENTITY_STEPS: Final = (CreateProvider, UpdateProvider, SetTraits, SetAggregates)
 
 _Job = Callable[[], None]
 _Inventories = tuple[TreeWrite, SetInventories]
+_Step = TypeVar("_Step", bound=Step)
 _Value = TypeVar("_Value")
 
 
@@ -117,7 +119,7 @@ class Writer:
                 self._send_batch([tree for tree in batch if tree.plan.steps], store, on_step)
             finally:
                 for tree in batch:
-                    tree.changed_nodes = (*tree.changed_nodes, *changed_nodes(tree))
+                    tree.changed_nodes = changed_nodes(tree)
                 _store_results(batch, store)
 
     # Intents and results.
@@ -153,15 +155,17 @@ class Writer:
         self._prepare(trees)
         run = _Run(self, store, on_step)
         # Identity steps may be slow. Trees without them do not wait: their inventories come first.
-        slow = [tree for tree in trees if _identities(tree)]
-        fast = [tree for tree in trees if not _identities(tree)]
-        identity_jobs = [partial(run.send_steps, tree, _identities(tree)) for tree in slow]
+        slow = [tree for tree in trees if _steps(tree, *_IDENTITY_STEPS)]
+        fast = [tree for tree in trees if not _steps(tree, *_IDENTITY_STEPS)]
+        identity_jobs = [
+            partial(run.send_steps, tree, _steps(tree, *_IDENTITY_STEPS)) for tree in slow
+        ]
         with request_id.thread_pool(self._client.connections) as pool:
             stages: tuple[Iterable[_Job], ...] = (
                 chain(self._inventory_jobs(run, fast), identity_jobs),
                 self._inventory_jobs(run, slow),
                 (partial(run.reserve_failed, tree) for tree in trees if tree.failed is not None),
-                [partial(run.send_steps, tree, _deletions(tree)) for tree in trees],
+                [partial(run.send_steps, tree, _steps(tree, DeleteProvider)) for tree in trees],
             )
             for jobs in stages:
                 _finish(pool, jobs, run.stop)
@@ -205,11 +209,10 @@ class Writer:
         together: list[_Inventories] = []
         size = BATCH if self._may_batch() else 1
         for tree in trees:
-            if any(isinstance(step, Reshape) for step in tree.plan.steps):
-                yield partial(run.send_steps, tree, _inventories(tree))
+            if _steps(tree, Reshape):
+                yield partial(run.send_steps, tree, _steps(tree, Reshape, SetInventories))
                 continue
-            steps = [step for step in tree.plan.steps if isinstance(step, SetInventories)]
-            together += [(tree, step) for step in steps]
+            together += [(tree, step) for step in _steps(tree, SetInventories)]
             if len(together) >= size:
                 yield partial(self._set_in_batches, run, together)
                 together = []
@@ -405,12 +408,12 @@ class _Run:
         """
         if tree.skips_result:
             return
-        for step in tree.plan.steps:
-            if isinstance(step, SetInventories) and not self.stop.is_set():
-                now = tree.now.get(step.uuid)
-                is_unwritten = now is not None and now.inventories == step.before
-                if is_unwritten and self._store.get(step.uuid).applied is not None:
-                    self._reserve_what_stays(tree, step)
+        for step in _steps(tree, SetInventories):
+            now = tree.now.get(step.uuid)
+            is_unwritten = now is not None and now.inventories == step.before
+            is_published = self._store.get(step.uuid).applied is not None
+            if is_unwritten and is_published and not self.stop.is_set():
+                self._reserve_what_stays(tree, step)
 
     def _reserve_what_stays(self, tree: TreeWrite, step: SetInventories) -> None:
         """Fully reserve the old inventories of a step that was not written.
@@ -526,17 +529,8 @@ def _finish(pool: ThreadPoolExecutor, jobs: Iterable[_Job], stop: Event) -> None
         raise
 
 
-def _identities(tree: TreeWrite) -> list[Step]:
-    later = (SetInventories, Reshape, DeleteProvider)
-    return [step for step in tree.plan.steps if not isinstance(step, later)]
-
-
-def _inventories(tree: TreeWrite) -> list[Step]:
-    return [step for step in tree.plan.steps if isinstance(step, SetInventories | Reshape)]
-
-
-def _deletions(tree: TreeWrite) -> list[Step]:
-    return [step for step in tree.plan.steps if isinstance(step, DeleteProvider)]
+def _steps(tree: TreeWrite, *kinds: type[_Step]) -> list[_Step]:
+    return [step for step in tree.plan.steps if isinstance(step, kinds)]
 
 
 def _names(steps: Iterable[Step]) -> tuple[set[str], set[str]]:

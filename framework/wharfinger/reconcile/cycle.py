@@ -132,7 +132,6 @@ class Reconciler:
         self._observer: Final = Observer(reader, self.store)
         self._look_up: Final = LookUp(
             driver,
-            publisher,
             client,
             reader,
             store=self.store,
@@ -189,7 +188,7 @@ class Reconciler:
         state = replace(state, snapshot_reservations=self._reservations)
         try:
             if self._mark is None:
-                self._mark = self._changes()[1]  # from here on, polls miss no change
+                _names, self._mark = self._changes()  # from here on, polls miss no change
             nodes = driver_calls.list_nodes(self._driver)
         except DriverError:
             for problem in self._disable(state, on_step):
@@ -232,7 +231,7 @@ class Reconciler:
         before = self._nodes
         if before is None:
             return self.sync(on_step=on_step)
-        names, mark = self._changes(self._mark)
+        names, mark = self._changes()
         wanted = self._released.union(names)
         if not wanted:
             self._mark = mark
@@ -262,7 +261,7 @@ class Reconciler:
 
         Raises AdoptionRefused if one of the providers cannot be adopted.
         """
-        state, plan = adoption_plan.only(*self._dry_run(), self._publisher)
+        state, plan = adoption_plan.only(*self._dry_run())
         return plan, state.takeovers
 
     @same_request()
@@ -273,8 +272,9 @@ class Reconciler:
         """
         state = self._state()
         nodes = driver_calls.list_nodes(self._driver)
-        only = partial(adoption_plan.only, publisher=self._publisher)
-        return self._run(self._observer.listing, state, nodes, on_plan=on_plan, restrict=only)
+        return self._run(
+            self._observer.listing, state, nodes, on_plan=on_plan, restrict=adoption_plan.only
+        )
 
     # Stages.
 
@@ -349,28 +349,18 @@ class Reconciler:
         return replace(state, unchanged=self._unchanged.find(state, changing))
 
     def _completed(self, state: CycleState) -> CycleState:
-        """Ask the driver for the desired trees, and read the other facts that their plan needs.
-
-        Return the state with both; with an empty scope, there is nothing to add.
-        """
         if state.scope is not None and not state.scope:
-            return state
+            return state  # no tree is planned
         state = collect_desired(state, self._driver, self._allocations_of)
         return self._look_up.answer(state)
 
     def _planned(
         self, state: CycleState, questions: dict[str, bool | WharfingerError]
     ) -> tuple[CycleState, Plan]:
-        """Return the state and its plan.
-
-        If the driver still has a provider, or the removal policy refuses the removals, plan again
-        without them. ``questions`` has the driver's answers in the attempts so far.
-        """
+        """Return the state and its plan, made again if removals had to be confirmed or refused."""
         plan = plan_cycle(state)
         confirmed = self._look_up.confirm_removals(state, plan, questions)
-        if confirmed is state:
-            return state, plan
-        return confirmed, plan_cycle(confirmed)
+        return confirmed, plan if confirmed is state else plan_cycle(confirmed)
 
     def _run(
         self,
@@ -468,9 +458,9 @@ class Reconciler:
         """Return the row of a written tree's node, if the figures of the row have changed."""
         root = tree.plan.root_uuid
         node, record = nodes.get(root), tree.plan.records.get(root)
-        if tree.errors or tree.unfinished or tree.skips_result or tree.new_nodes or node is None:
+        if tree.errors or tree.unfinished or tree.new_nodes:
             return ()
-        if record is None or record.applied is None:
+        if node is None or record is None or record.applied is None:
             return ()
         row = self._rows.changed_row(node.under(root), record.applied)
         if row is None or "hypervisor_hostname" in row.obj_what_changed():
@@ -566,24 +556,17 @@ class Reconciler:
         except (ObjectError, PlacementError, StateError) as error:
             yield error
 
-    def _changes(self, since: str | None = None) -> tuple[frozenset[str], str | None]:
-        """Return the nodes that the change feed names since a position, and the next position.
-
-        A driver without a change feed has neither.
-        """
+    def _changes(self) -> tuple[frozenset[str], str | None]:
+        """Return the nodes that the change feed names, and its next position."""
         if not self._driver.capabilities.supports("change_feed"):
             return frozenset(), None
-        return driver_calls.changed_nodes(self._driver, since)
+        return driver_calls.changed_nodes(self._driver, self._mark)
 
     def _nodes_released(self, state: CycleState, nodes: NodeList) -> frozenset[str]:
-        """Return the names of the nodes that consumers released after the driver's snapshot.
-
-        The next poll asks the driver for them.
-        """
+        """Return the nodes that the next poll has to ask for: those released since the snapshot."""
         if not self._driver.capabilities.supports("change_feed"):
             return frozenset()
-        later = released_since(state)
-        return self._names_of(nodes, later)
+        return self._names_of(nodes, released_since(state))
 
     def _names_of(self, nodes: NodeList, uuids: Set[str]) -> frozenset[str]:
         """Return the names of the nodes whose trees contain any of these providers."""

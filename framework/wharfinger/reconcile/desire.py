@@ -82,8 +82,7 @@ def collect_desired(
         children = known_children.of_node(known, node.name, root_uuid)
         own = trees.get(root_uuid, [])
         if children and apart:
-            known_uuids = {uuids[0] for uuids in children.values()}
-            own = _with_children(own, root_uuid, known_uuids, apart, state.records)
+            own = _with_children(own, root_uuid, children, apart, state.records)
         try:
             tree = _tree(node, root_by_node[node.name], [*own, *others], is_others, children)
             reshape = guarded(
@@ -146,10 +145,6 @@ def _add(
 
 
 def _with_service_status(state: CycleState) -> CycleState:
-    """Return the state in which roots have COMPUTE_STATUS_DISABLED if our service is disabled.
-
-    If the status of the service is unknown, roots that have the trait from us keep it.
-    """
     disabled = state.rows.service_disabled
     if disabled is False:
         return state
@@ -277,19 +272,19 @@ def _apart(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict[str, Pr
 def _with_children(
     own: list[Provider],
     root_uuid: str,
-    children: Set[str],
+    children: Mapping[str, Sequence[str]],
     apart: Mapping[str, Provider],
     records: Mapping[str, Record],
 ) -> list[Provider]:
-    """Return the providers of a node, with the providers of ``apart`` that belong to it.
+    """Return the providers of a node, with its known children in ``apart`` and all below them.
 
-    These are known children of the node (``children``) and the providers below them. The driver
-    sees each below the parent under which this instance has published it.
+    The driver sees each below the parent under which this instance has published it.
     """
+    known = {uuids[0] for uuids in children.values()}
     found: dict[str, Provider] = {}
     for one in apart.values():
         above: Provider | None = one
-        while above and above.uuid not in children:
+        while above and above.uuid not in known:
             above = apart.get(above.parent_uuid or "")
         if above:
             record = records.get(one.uuid)
@@ -309,10 +304,7 @@ def _update(
     allocations: Callable[[], Allocations],
     migrations: Sequence[Migration],
 ) -> tuple[Allocations, Allocations] | None:
-    """Let the driver edit the tree; return the allocations before and after if it reshapes.
-
-    Raises BackendError if the driver may not raise ReshapeNeeded, or raises it twice.
-    """
+    """Let the driver edit the tree; return the allocations before and after if it reshapes."""
     moves = {"migrations": list(migrations)} if takes_migrations(type(driver)) else {}
     reshape: tuple[Allocations, Allocations] | None = None
     within = set(tree.get_provider_uuids())
@@ -354,9 +346,7 @@ def _check(
 ) -> list[DesiredProvider]:
     """Return the desired providers of a node; ``node.uuid`` is its root's uuid in Placement.
 
-    Raise InvalidTree if the driver removed the root, or if another node has another provider with
-    one of their names or uuids. ``taken`` has the names and uuids of earlier nodes; those of this
-    node are added.
+    ``taken`` has the names and uuids of earlier nodes; those of this node are added.
     """
     if not (tree.exists(node.name) and tree.exists(node.uuid)):
         raise InvalidTree(

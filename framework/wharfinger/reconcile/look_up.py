@@ -26,7 +26,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.tree_reader import FEW, PlacementReader
 from wharfinger.providers import PublishingMode, full_reservation, ownership
 from wharfinger.providers.device_function_traits import with_claims, with_functions
-from wharfinger.providers.ownership import Publisher, Standing
+from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import Plan
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import detachment, known_children
@@ -51,7 +51,6 @@ class LookUp:
     def __init__(
         self,
         driver: ComputeDriver,
-        publisher: Publisher,
         client: PlacementClient,
         reader: PlacementReader,
         *,
@@ -61,8 +60,7 @@ class LookUp:
         usage: HostUsage,
     ) -> None:
         self._driver: Final = driver
-        self._publisher: Final = publisher
-        self._our_trait: Final = ownership.instance_trait(publisher.instance)
+        self._our_trait: Final = ownership.instance_trait(store.instance)
         self._client: Final = client
         self._reader: Final = reader
         self._store: Final = store
@@ -89,16 +87,15 @@ class LookUp:
     ) -> CycleState:
         """Return the state in which the removals of a plan are confirmed or refused.
 
-        The policy has to allow the number of removals. Then the driver is asked for each provider,
-        since its listing may be partial; ``questions`` keeps the answers for other attempts of the
-        cycle. For a plan without removals, return the same state.
+        The policy has to allow their number, and the driver is asked for each provider; its answers
+        in all attempts of the cycle are in ``questions``. Without removals, return the same state.
         """
         gone = frozenset().union(*(tree.gone for tree in plan.trees))
         if not gone:
             return state
         ours = sum(record.is_ours for record in state.records.values())
         if not self._policy.allows(len(gone), ours):
-            refused = MassRemoval(instance=self._publisher.instance, count=len(gone), total=ours)
+            refused = MassRemoval(instance=state.publisher.instance, count=len(gone), total=ours)
             return replace(state, withheld=True, other_problems=(*state.other_problems, refused))
         asked = Availability(self._driver, self._client, state, questions)
         kept = asked.keep(gone)
@@ -127,9 +124,9 @@ class LookUp:
             adoptable={
                 uuid
                 for uuid in there
-                if ownership.adopts(self._publisher, live[uuid], state.desired[uuid])
+                if ownership.adopts(state.publisher, live[uuid], state.desired[uuid])
             },
-            named=self._publisher.adopts,
+            named=state.publisher.adopts,
         )
         state = state.block(taken.keys() | {row.uuid for row in free}, *taken.values())
         names = {uuid: name for name, uuid in state.roots.items()}
@@ -170,10 +167,9 @@ class LookUp:
         }
 
     def _orphans(self, state: CycleState, roots: Container[str]) -> dict[str, set[str]]:
-        """Return the providers of ours below other programs' roots that have no record here.
+        """Return, by root uuid, our providers below overlaid roots that have no record here.
 
-        The result is by root uuid, for these ``roots`` of nodes. This host may have published the
-        providers under another host name.
+        This host may have published them under another host name.
         """
         found: dict[str, set[str]] = {}
         for uuid, live in state.live.items():
@@ -347,7 +343,7 @@ class LookUp:
             for name in sorted(unknown):
                 state, owner = _asked(state, new[name], self._reader.by_name, [name])
                 found |= owner or {}
-        if self._publisher.adopts_matching:
+        if state.publisher.adopts_matching:
             self._store.contested.update(
                 one.uuid
                 for one in found.values()
@@ -389,15 +385,15 @@ class LookUp:
             for uuid, record in state.records.items()
             if uuid in state.desired
             and uuid in state.live
-            and self._publisher.owner not in state.live[uuid].traits
-            and ownership.standing(state.live[uuid], self._publisher, record)
+            and state.publisher.owner not in state.live[uuid].traits
+            and ownership.standing(state.live[uuid], state.publisher, record)
             is Standing.OURS_BEFORE
         ]
 
     def _adopted_if_in_use(self, state: CycleState) -> list[str]:
         """Return providers to adopt whose full reservation only an allocation can explain."""
         found: list[str] = []
-        if not (self._publisher.adopts_matching or self._publisher.adopts):
+        if not (state.publisher.adopts_matching or state.publisher.adopts):
             return found
         for uuid in state.desired.keys() & state.live.keys():
             live, wanted = state.live[uuid], state.desired[uuid]
@@ -406,8 +402,8 @@ class LookUp:
                 full_reservation.foreign(live.inventories, record)
                 and not ownership.explains_reserved(live, wanted, is_allocated=False)
                 and ownership.explains_reserved(live, wanted, is_allocated=True)
-                and ownership.is_adoption(self._publisher, live, wanted, record)
-                and ownership.adopts(self._publisher, live, wanted)
+                and ownership.is_adoption(state.publisher, live, wanted, record)
+                and ownership.adopts(state.publisher, live, wanted)
             ):
                 found.append(uuid)
         return found
