@@ -1,7 +1,7 @@
 """Base classes of all versioned objects.
 
 Processes exchange objects as primitives: JSON data in the format of oslo.versionedobjects. The
-methods have the names of that library. We do not use the library itself, since it depends on
+methods are named as in that library. We do not use the library itself, since it depends on
 oslo.messaging, oslo.service and eventlet.
 """
 
@@ -37,7 +37,8 @@ class IndirectionAPI(Protocol):
     ) -> tuple[dict[str, Any], Any]:
         """Call a method of an object in the process that has the database open.
 
-        Return the object's changes, and the result.
+        Return the new values of the object's fields by name, and the method's result. The values
+        also have ``obj_what_changed``: the names of the fields that count as changed then.
         """
 
     def object_class_action_versions(  # noqa: PLR0917 - as it is called
@@ -49,22 +50,23 @@ class IndirectionAPI(Protocol):
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """Call a class method in the process that has the database open.
+        """Call a class method in the process that has the database open; return its result.
 
-        Return its result, with objects in these versions.
+        ``object_versions`` has, by class name, the versions of the objects in the result.
         """
 
     def object_backport_versions(
         self, context: Any, objinst: Any, object_versions: dict[str, str]
     ) -> Any:
-        """Return an object in versions that this process knows.
+        """Return an object whose version is too new for this process, in an earlier version.
 
-        ``objinst`` is the primitive of the object, whose version is too new for this process.
+        ``objinst`` is the primitive of the object. ``object_versions`` has the requested versions
+        of the object and of the objects in it, by class name.
         """
 
 
 class _Attribute:
-    """Descriptor through which a field of an object is read, checked and written."""
+    """Descriptor of a field: it checks new values, and raises FieldUnset if the field is unset."""
 
     def __init__(self, name: str, field: Field[Any]) -> None:
         self._name: Final = name
@@ -92,10 +94,10 @@ class WharfingerObject:
     """Base class of a versioned object.
 
     ``HISTORY`` lists the changes of each version, oldest first; the last is ``VERSION``. The
-    annotations beside ``fields`` are the types of the attributes; the class docstring describes
-    them. Reading an unset field raises FieldUnset. If a field contains objects of another class,
-    ``obj_relationships`` has pairs of versions for the field: a version of this class, and the
-    version of the other class that belongs to it.
+    annotations beside ``fields`` are the types of the attributes; the class docstring describes the
+    fields. Reading an unset field raises FieldUnset. ``obj_relationships`` has pairs of versions,
+    oldest first, for each field that contains objects: a version of this class, and the version of
+    the contained objects from then on.
     """
 
     OBJ_SERIAL_NAMESPACE: ClassVar[str] = "wharfinger_object"
@@ -183,7 +185,10 @@ class WharfingerObject:
                 setattr(self, name, deepcopy(self.fields[name].default))
 
     def obj_what_changed(self) -> set[str]:
-        """Return the names of changed fields; a contained object that has changed counts, too."""
+        """Return the names of changed fields.
+
+        A field also counts if the object in it has changed, but not if an object in its list has.
+        """
         return self._changed_fields | {
             name
             for name, value in self._values.items()
@@ -193,7 +198,8 @@ class WharfingerObject:
     def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
         """Mark the named fields as unchanged, by default all fields.
 
-        With ``recursive``, also mark all fields of the objects that these fields contain.
+        With ``recursive``, also mark all fields of the objects in the named fields that have
+        changed.
         """
         names = self.fields.keys() if fields is None else fields
         if recursive:
@@ -210,9 +216,9 @@ class WharfingerObject:
     ) -> None:
         """Convert the data of a primitive of this object to an earlier version, in place.
 
-        ``version_manifest`` has, by name, the versions to which contained objects are converted; an
-        object that it does not name stays as it is. Without a manifest, ``obj_relationships`` has
-        the versions.
+        Fields that the earlier version lacks are removed. ``version_manifest`` has, by class name,
+        the versions to which contained objects are converted; an object that it does not name stays
+        as it is. Without a manifest, ``obj_relationships`` has the versions.
         """
         for name, field in self.fields.items():
             if name not in self._values or not isinstance(field, ObjectField | ListOfObjectsField):
@@ -234,11 +240,6 @@ class WharfingerObject:
         pairs: Iterable[tuple[str, str]],
         version_manifest: Mapping[str, str] | None,
     ) -> None:
-        """Convert the objects in a field to the versions that belong to ``target_version``.
-
-        Delete the field if that version lacks it. ``pairs`` has pairs of versions: of this object,
-        and of the objects in the field.
-        """
         try:
             version = _contained_version(target_version, pairs)
         except LookupError:
@@ -266,8 +267,9 @@ class WharfingerObject:
     ) -> dict[str, Any]:
         """Return the object as a primitive, in its own version or in an earlier ``target_version``.
 
-        An object that arrived in an earlier version is sent in that version, without later fields.
-        Raises InvalidObject if ``target_version`` is later than the object's own version.
+        The own version of a received object is the one in which it arrived. Fields that the version
+        lacks are left out. ``version_manifest`` is as in ``obj_make_compatible``. Raises
+        InvalidObject if ``target_version`` is later than the object's own version.
         """
         target = self.VERSION if target_version is None else target_version
         convert = versionutils.convert_version_to_tuple
@@ -300,8 +302,8 @@ class WharfingerObject:
     def obj_from_primitive(cls, primitive: Any, context: Any = None) -> Self:
         """Return the object that a primitive describes.
 
-        Raises InvalidObject if the primitive is not that of an object of this project, and
-        IncompatibleVersion if this process does not know its version.
+        Raises InvalidObject if the class is unknown or of another project, or if the primitive or a
+        value is invalid, and IncompatibleVersion if this process does not know the version.
         """
         try:
             name = primitive[cls._obj_primitive_key("name")]
@@ -314,7 +316,7 @@ class WharfingerObject:
             raise InvalidObject(
                 subject=_subject(primitive),
                 problem=f"the object cannot be read ({type(error).__name__}: {error}).",
-                remedy="Store it again with the program that stored it.",
+                remedy="Correct the program that sent or stored it, or the stored data.",
             ) from error
 
     @classmethod
@@ -342,9 +344,10 @@ class WharfingerObject:
         if unknown:
             raise InvalidObject(
                 subject=f"{cls.obj_name()} {objver}",
-                problem=f"version {cls.VERSION} of this process has no field "
-                f"{', '.join(map(shown, sorted(unknown, key=str)))}.",
-                remedy="Raise the version of the object with each new field.",
+                problem="this process knows no field "
+                f"{', '.join(map(shown, sorted(unknown, key=str)))} in that version.",
+                remedy="Correct the program that sent or stored it: a new field needs a new "
+                "version.",
             )
         self = cls(context)
         self.VERSION = objver
@@ -423,7 +426,11 @@ class ObjectList(WharfingerObject, Sequence[_One]):
         target_version: str,
         version_manifest: Mapping[str, str] | None = None,
     ) -> None:
-        """Convert the data of a primitive of this list to an earlier version, in place."""
+        """Convert the listed objects for an earlier version of this list, in place.
+
+        ``primitive`` is the data of the list's primitive. ``child_versions`` has the versions of
+        the listed objects, and ``version_manifest`` those of the objects within them.
+        """
         pairs = self.child_versions.items()
         self._convert_contained(primitive, target_version, "objects", pairs, version_manifest)
 
@@ -434,7 +441,7 @@ _Result = TypeVar("_Result")
 
 
 def register(kind: _Kind) -> _Kind:
-    """Register a class under its name; it replaces an earlier class of that name."""
+    """Register a class under its name, and return it; it replaces an earlier class of that name."""
     REGISTERED[kind.obj_name()] = kind
     return kind
 
@@ -442,7 +449,8 @@ def register(kind: _Kind) -> _Kind:
 def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Decorate a method so that it runs in the process that has the database open.
 
-    For a class method, put ``@classmethod`` above it; its first argument is the context.
+    For a class method, put ``@classmethod`` above it; its first argument is the context. A call on
+    an object without a context raises InvalidObject.
     """
 
     @functools.wraps(method)
@@ -456,7 +464,10 @@ def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Re
 
 
 def versions_within(objname: str, versions: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the newest known version of a class and of all classes in its fields, by name."""
+    """Return the newest known version of a class and of all classes that it contains, by name.
+
+    Classes in the fields of a contained class count, too. The search adds to ``versions``.
+    """
     versions = {} if versions is None else versions
     if objname not in versions:
         versions[objname] = REGISTERED[objname].VERSION
@@ -500,9 +511,9 @@ def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -
 def _contained_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str | None:
     """Return the version of a contained object for a version of the containing object.
 
-    ``pairs`` are versions of the containing and of the contained object, oldest first. None means:
-    the contained object keeps its version. Raises LookupError if the containing object has no such
-    object in that version.
+    ``pairs`` are versions of the containing and of the contained object, oldest first. Return None
+    for a version after all pairs: the contained object keeps its version. Raises LookupError for a
+    version before all pairs, since it lacks the contained object.
     """
     convert = versionutils.convert_version_to_tuple
     before = None

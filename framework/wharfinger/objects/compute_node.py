@@ -19,8 +19,8 @@ from wharfinger.objects.persistence import KeptList, KeptObject
 class ComputeNode(KeptObject):
     """A host or a bare metal machine, as one driver instance reports it.
 
-    - ``uuid``: its uuid, and that of its root provider if that is not in Placement yet. If a driver
-      leaves it unset, the framework derives it from the name.
+    - ``uuid``: the uuid of its root provider. A driver may set it to choose the uuid of a new root
+      provider; otherwise the framework derives this uuid from the name.
     - ``host``: the service host that publishes it.
     - ``hypervisor_hostname``: its name, and that of its root provider.
     - ``driver_instance``: the configured name of the driver instance that reports it.
@@ -35,7 +35,7 @@ class ComputeNode(KeptObject):
     - ``capabilities``: the names of the driver's capabilities, with True for supported ones.
     - ``last_seen``: when a complete list of its driver lacked the node for the first time, in UTC;
       None while the driver lists it.
-    - ``revision``: how often it was saved.
+    - ``revision``: see KeptObject.
     """
 
     HISTORY = (Step("1.0", "first version"), Step("1.1", "the PCI devices", ("pci_stats",)))
@@ -113,9 +113,9 @@ class ComputeNodeList(KeptList[ComputeNode]):
     def get_revisions(
         cls, context: Context, host: str | None, driver_instance: str
     ) -> dict[str, int]:
-        """Return the revisions of a driver instance's nodes, by uuid.
+        """Return the revisions of a driver instance's nodes on a host, by uuid of the node.
 
-        ``host`` None: on all hosts.
+        ``host`` None means all hosts.
         """
         where = {} if host is None else {"host": host}
         return cls._revisions(context, driver_instance=driver_instance, **where)
@@ -143,9 +143,9 @@ class ComputeNodeList(KeptList[ComputeNode]):
     def move_to(self, host: str, driver_instance: str) -> None:
         """Assign the nodes to a driver instance on a service host.
 
-        In the same transaction, assign the nodes' instances, and the source or destination of their
-        moves in progress, to the new host. Raises ConcurrentSave or ObjectNotFound if another
-        process has saved or deleted a node since it was read.
+        In the same transaction, assign the nodes' instances, and the source or destination of moves
+        in progress from or to the nodes, to the new host. Raises ConcurrentSave or ObjectNotFound
+        if another process has saved or deleted a node since it was read.
         """
         names: dict[str, list[str]] = {}
         for node in self.objects:
@@ -158,7 +158,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
 
 
 def following(before: str, after: str, nodes: Collection[str]) -> Iterator[Following]:
-    """Yield the changes of instances and moves for nodes that go to another service host.
+    """Yield the changes of instances and moves in progress for nodes that get another service host.
 
     ``nodes`` are the names of the nodes; ``before`` and ``after`` are their hosts.
     """

@@ -1,4 +1,4 @@
-"""Write the changes of a cycle to several provider trees in one transaction."""
+"""Store what a cycle changed in records, nodes and reservations, in one transaction."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Final
@@ -25,12 +25,13 @@ class RecordBatch(WharfingerObject):
     - ``host``, ``driver_instance``: the service host and the driver instance of the records.
     - ``records``: the provider records to write. A record without a revision is new.
     - ``forgotten``: the revisions of the records to delete, by provider uuid.
-    - ``our_nodes``: the uuids of nodes; saving fails if one now belongs to another service host
-      or driver instance.
+    - ``our_nodes``: the uuids of nodes; saving fails if one is deleted, or now belongs to another
+      service host or driver instance.
     - ``new_nodes``, ``changed_nodes``: the nodes to create, and the nodes to save.
     - ``reserved_providers``: the uuids of providers; saving fails if one has a reservation that
       is not in ``known_reservations``.
-    - ``known_reservations``: the revisions of all reservations of these providers, by uuid.
+    - ``known_reservations``: the revisions of all reservations of these providers, by uuid; saving
+      fails if one is deleted or has another revision.
     - ``reservation_providers``: the provider uuids of known and ended reservations, by uuid of the
       reservation. An error uses them to name the provider of a reservation that no longer exists.
     - ``new_reservations``, ``changed_reservations``: the reservations to create, and to save.
@@ -83,10 +84,11 @@ class RecordBatch(WharfingerObject):
 
         Afterwards, the objects have their new revisions and are marked as unchanged.
 
-        Raises ConcurrentSave if a row has changed since it was read. The error's ``keys`` are the
-        uuids of the changed nodes and providers, so that the caller can save the trees without
-        them; for a reservation, it is the uuid of its provider. Raises ObjectExists if the holder
-        of a new reservation already has a reservation of that provider.
+        Raises ConcurrentSave if a row has changed since it was read, or if the row of a new node or
+        record exists. The error's ``keys`` are the uuids of these nodes and providers, so that the
+        caller can save the trees without them; for a reservation, it is the uuid of its provider.
+        Raises ObjectExists if the holder of a new reservation already has a reservation of that
+        provider.
         """
         self.obj_set_defaults()
         self._note_written(write_checked(self._context.db, _TABLES, self._write))
@@ -205,6 +207,5 @@ def _changed(objects: Iterable[Any]) -> list[Any]:
 
 
 def _new_rows(objects: Iterable[KeptObject]) -> list[dict[str, Any]]:
-    """Return the rows of new objects, sorted by key as in all transactions, against deadlocks."""
     rows = [one._new_row() for one in objects]
-    return sorted(rows, key=lambda row: str(row["uuid"]))
+    return sorted(rows, key=lambda row: str(row["uuid"]))  # a fixed order prevents deadlocks

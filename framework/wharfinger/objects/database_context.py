@@ -1,4 +1,4 @@
-"""Open the database that stores the objects, and find out its condition."""
+"""Open, inspect and upgrade the database that stores the objects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Context:
                 path="no database",
                 problem="this process has not opened the database, and has no connection to "
                 "a process that has.",
-                remedy="Open the database first.",
+                remedy="Use a context of wharfinger.objects.connect.",
             )
         return self.database
 
@@ -67,7 +67,7 @@ def connect(conf: Options) -> Context:
     """Open the configured database.
 
     Without [database] connection, it is a SQLite file; create or upgrade this file if needed.
-    Raises ConfigurationError, StateError.
+    Another database stays as it is. Raises ConfigurationError, StateError.
     """
     managed = DatabaseSection.read(conf).connection is None
     return Context(_database(conf, managed=managed))
@@ -94,10 +94,10 @@ def look(conf: Options) -> Condition:
 
 
 def upgrade(conf: Options) -> Condition:
-    """Upgrade the configured database to the newest schema; return its condition before.
+    """Upgrade the configured database to the newest schema; return its former condition.
 
-    A database of a newer release stays as it is if it has all columns that this release needs.
-    Raises ConfigurationError, StateError.
+    A database of a newer release stays as it is. Raises ConfigurationError, and StateError, also if
+    a database of a newer release lacks a column that this release needs.
     """
     before = look(conf)
     _database(conf, managed=True).close()

@@ -43,7 +43,7 @@ class DeviceJob(KeptObject):
     - ``problem``: the error, for the operator; None without an error.
     - ``started_at``: when the job started, in UTC.
     - ``seen_at``: when its process last reported, in UTC.
-    - ``revision``: how often it was saved.
+    - ``revision``: see KeptObject.
     """
 
     TABLE = "device_jobs"
@@ -93,7 +93,7 @@ class DeviceJob(KeptObject):
 
     @property
     def is_whole(self) -> bool:
-        """Return whether all fields of the job could be read from its row."""
+        """Return whether all fields of the job are set: none was unreadable in its row."""
         return all(name in self for name in self.fields)
 
     @property
@@ -102,10 +102,10 @@ class DeviceJob(KeptObject):
         return self.state in UNFINISHED
 
     def note_held(self, trait: str | None) -> None:
-        """Set the fields of a job whose image the device has now; the caller saves the job.
+        """Mark the job as programmed: the device has its image now. The caller saves the job.
 
-        ``trait`` is the trait of the image's function. Function traits from before the job become
-        stale.
+        ``trait`` is the trait of the image's function, None if unknown. All other function traits
+        from before the job become stale.
         """
         self.state = "programmed"
         self.trait = self.held_trait = trait

@@ -20,8 +20,8 @@ class UnspecifiedDefault:
 class Field(Generic[T]):
     """A field with values of type T, and None if it is ``nullable``.
 
-    The default of a nullable field is None. If a field that is not nullable has a ``default`` and
-    is set to None, it gets a copy of the default.
+    The default of a nullable field is None, unless ``default`` is given. A field that is not
+    nullable gets a copy of its default if it is set to None.
     """
 
     def __init__(self, *, nullable: bool = False, default: Any = UnspecifiedDefault) -> None:
@@ -50,7 +50,8 @@ class Field(Generic[T]):
         """Convert JSON data from a primitive to a value of the field.
 
         The caller has to check the value with ``coerce``. ``obj`` is the object that has the field.
-        Raises ValueError for None if the field is not nullable.
+        Raises ValueError for None if the field is not nullable. A field for objects also raises
+        InvalidObject, IncompatibleVersion.
         """
         if value is not None:
             return self._from_primitive(obj, attr, value)
@@ -59,7 +60,7 @@ class Field(Generic[T]):
         raise wrong(attr, value, "a value")
 
     def _coerce(self, obj: Any, attr: str, value: Any) -> T:
-        """Return a value other than None as this field stores it; raises ValueError."""
+        """Return a value other than None as this field stores it, or raise ValueError."""
         raise NotImplementedError
 
     def _to_primitive(self, value: T) -> Any:
@@ -124,7 +125,7 @@ class CheckedDict(dict[str, T]):
         super().update({key: self._check(key, value) for key, value in new.items()})
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key, after setting an unset key to the default.
+        """Return the value of a key; a missing key is added with the default first.
 
         Raises ValueError if the check refuses the default.
         """
@@ -141,7 +142,7 @@ class CheckedDict(dict[str, T]):
 
 
 class List(Field[list[T]]):
-    """A field for a list; the field ``element`` checks each element."""
+    """A field for a list; the field ``element`` checks each element, also those added later."""
 
     def __init__(self, element: Field[T], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -162,7 +163,10 @@ class List(Field[list[T]]):
 
 
 class Dict(Field[dict[str, T]]):
-    """A field for a dict with text keys; the field ``element`` checks each value."""
+    """A field for a dict with text keys; the field ``element`` checks each value.
+
+    It also checks values that are added later.
+    """
 
     def __init__(self, element: Field[T], **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -1,7 +1,7 @@
 """Fields of versioned objects for single values, and functions that create such fields.
 
-A field does not convert values of another type. The value of a ``nullable`` field is None by
-default.
+Unless its docstring says otherwise, a field refuses values of other types. The value of a
+``nullable`` field is None by default.
 """
 
 import math
@@ -31,7 +31,7 @@ class Text(Field[str]):
 
 
 class ColumnText(Text):
-    """A field for text of limited length without characters that databases refuse."""
+    """A field for text of limited length, without null characters and surrogates."""
 
     def __init__(self, longest: int | None = None, shortest: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -49,7 +49,7 @@ class ColumnText(Text):
 
 
 class Identifier(Field[str]):
-    """A field for a uuid, as text with dashes."""
+    """A field for a uuid; it stores every valid form of the text with dashes."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> str:
         try:
@@ -81,7 +81,7 @@ class Count(Field[int]):
 
 
 class Ratio(Field[float]):
-    """A field for a number of at least 0."""
+    """A field for a finite number of at least 0; it stores whole numbers as float."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -105,7 +105,10 @@ class Flag(Field[bool]):
 
 
 class Moment(Field[datetime]):
-    """A field for a time in UTC in whole seconds; databases store no fractions."""
+    """A field for a time; it stores UTC in whole seconds, without the fraction.
+
+    It also accepts texts in ISO 8601. A time without a time zone counts as UTC.
+    """
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> datetime:
         try:
@@ -120,7 +123,7 @@ class Moment(Field[datetime]):
         except OverflowError:
             raise wrong(attr, value, "a time that exists in UTC") from None
         if whole.year < _FIRST_YEAR:
-            raise wrong(attr, value, f"a time after the year {_FIRST_YEAR}")
+            raise wrong(attr, value, f"a time in the year {_FIRST_YEAR} or later")
         return whole
 
     def _to_primitive(self, value: datetime) -> str:
@@ -133,7 +136,7 @@ def now() -> datetime:
 
 
 def text(longest: int | None = None, **kwargs: Any) -> Field[str]:
-    """Return a field for text of at most ``longest`` characters, or of any length."""
+    """Return a field for text of at most ``longest`` characters; None: of any length."""
     return ColumnText(longest, **kwargs)
 
 
@@ -148,7 +151,7 @@ def uuid(**kwargs: Any) -> Field[str]:
 
 
 def count(**kwargs: Any) -> Field[int]:
-    """Return a field for a whole number of at least 0."""
+    """Return a field for a whole number from 0 to MAX_COUNT."""
     return Count(**kwargs)
 
 
@@ -178,7 +181,7 @@ def texts(**kwargs: Any) -> Field[list[str]]:
 
 
 def counts_by_name(**kwargs: Any) -> Field[dict[str, int]]:
-    """Return a field for a dict from names to whole numbers."""
+    """Return a field for a dict from names to whole numbers from 0 to MAX_COUNT."""
     return Dict(Count(), **kwargs)
 
 

@@ -21,7 +21,7 @@ class Flavor(KeptObject):
     - ``is_public``: whether all projects may use it.
     - ``description``: a text for users, None without one.
     - ``extra_specs``: further requests by key, such as ``resources:VGPU`` or ``trait:CUSTOM_FAST``.
-    - ``revision``: how often it was saved.
+    - ``revision``: see KeptObject.
     """
 
     TABLE = "flavors"
@@ -67,7 +67,7 @@ class Flavor(KeptObject):
         return cls._get(context, name=name)
 
     def is_as(self, other: Self) -> bool:
-        """Return whether another flavor has the same fields, apart from the revision."""
+        """Return whether another flavor has the same values, apart from the revision."""
         return self._content() == other._content()
 
     def _content(self) -> dict[str, Any]:

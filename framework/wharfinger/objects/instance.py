@@ -24,10 +24,11 @@ class Instance(KeptObject):
     - ``flavor``: its flavor, as it was when the instance was created or last resized.
     - ``task_state``: the operation in TASK_STATES that is in progress or was interrupted; None
       without one.
-    - ``updated_at``: when it was last saved, in UTC; None if an earlier version saved it.
+    - ``updated_at``: when it was created or last saved, in UTC; None if only a release with version
+      1.0 saved it.
     - ``claimed_allocations``: its allocations in Placement when they were last claimed or read:
       amounts by provider uuid and resource class. None if no process has stored them yet.
-    - ``revision``: how often it was saved.
+    - ``revision``: see KeptObject.
     """
 
     HISTORY = (

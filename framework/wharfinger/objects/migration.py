@@ -50,8 +50,6 @@ OVER: Final = tuple(MIGRATION_STATUSES.keys() - set(IN_PROGRESS))
 
 
 class _Status(field_types.Word):
-    """Field for the status of a move; it refuses a status that cannot follow the present one."""
-
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(MIGRATION_STATUSES, **kwargs)
         self.transitions = MIGRATION_STATUSES
@@ -84,8 +82,8 @@ class Migration(KeptObject):
     - ``dest_compute``, ``dest_node``: those of the destination, None while it is unknown.
     - ``old_flavor``, ``new_flavor``: the flavors at the source and at the destination.
     - ``created_at``: when it was created, in UTC; unset before.
-    - ``updated_at``: when it was last saved since it was created, in UTC; None before.
-    - ``revision``: how often it was saved.
+    - ``updated_at``: when it was last saved after its creation, in UTC; None before that.
+    - ``revision``: see KeptObject.
     """
 
     HISTORY = (

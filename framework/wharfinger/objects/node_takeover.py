@@ -63,12 +63,12 @@ class Takeover(WharfingerObject):
     def save(self) -> None:
         """Assign everything to the new driver instance in one transaction, or nothing.
 
-        This includes moves in progress from or to the nodes, and the programming jobs of the
-        providers. If a provider was missing, the time of its absence starts anew.
+        This includes instances on the nodes, moves in progress from or to them, and the programming
+        jobs of the providers. If a provider was missing, the time of its absence starts anew.
 
-        Raises ConcurrentSave if a host of ``down_hosts`` is up, or if a node or record has changed
-        since it was read. Its ``keys`` are the uuids of the changed nodes and providers, and of the
-        nodes of hosts that are up.
+        Raises ConcurrentSave if a host of ``down_hosts`` is up, if a node or record has changed
+        since it was read, or if the new instance has a record that ``superseded`` lacks. Its
+        ``keys`` are the uuids of these nodes and providers, and of the nodes of hosts that are up.
         """
         self.obj_set_defaults()
         has_revisions = write_checked(self._context.db, _TABLES, self._write)
@@ -156,7 +156,6 @@ class Takeover(WharfingerObject):
         return found
 
     def _following(self) -> list[Following]:
-        """Return the changes of instances and moves, in the order in which tables are locked."""
         names: dict[str, list[str]] = {}
         places = [(node.host, node.hypervisor_hostname) for node in self.nodes]
         places += [(one.host, name) for one in self.records for name in _overlaid_node(one)]
@@ -176,10 +175,9 @@ def _where(scope: tuple[str, str]) -> dict[str, Any]:
 
 
 def _overlaid_node(record: ProviderRecord) -> Iterator[str]:
-    """Yield the name of a node that another program publishes, if the record is of its root.
+    """Yield the node's name if the record is of the root of a node that another program publishes.
 
-    Our driver adds data to such a provider; the mode of its record is ``overlay``. The node has no
-    row in our database.
+    Such a node has no row in our database.
     """
     if record.mode == "overlay" and record.applied is not None:
         root = json.loads(record.applied)

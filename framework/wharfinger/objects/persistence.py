@@ -31,7 +31,7 @@ class RowObject(WharfingerObject):
     """An object whose fields are the columns of a row in ``TABLE``.
 
     ``KEY`` is the name of the field that identifies the object. A field is unset if its column is
-    missing, or if its value cannot be read.
+    missing or newer than the row, or if its value cannot be read.
     """
 
     TABLE: ClassVar[str]
@@ -48,7 +48,7 @@ class RowObject(WharfingerObject):
 
     @property
     def subject(self) -> str:
-        """Return the class name and key of the object, for messages."""
+        """Return the class name of the object, and its key if that is set, for messages."""
         known = self.obj_attr_is_set(self.KEY)
         return f"{self.obj_name()} {self.key}" if known else self.obj_name()
 
@@ -62,9 +62,10 @@ class RowObject(WharfingerObject):
         return super().obj_what_changed() | edited
 
     def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
-        """Mark the named fields as unchanged, by default all fields."""
+        """Mark the named fields as unchanged, by default all; ``recursive`` is as in the base."""
         super().obj_reset_changes(fields, recursive)
-        self._documents = {**self._documents, **self._texts(fields or self.fields)}
+        names = self.fields if fields is None else fields
+        self._documents = {**self._documents, **self._texts(names)}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         clone = super().__deepcopy__(memo)
@@ -73,7 +74,6 @@ class RowObject(WharfingerObject):
         return clone
 
     def _texts(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the values of the named fields that are lists or dicts, as JSON texts by name."""
         return {
             name: _text(getattr(self, name))
             for name in names
@@ -85,7 +85,7 @@ class RowObject(WharfingerObject):
         target_version: str | None = None,
         version_manifest: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Return the object as a primitive, with the reasons why fields are unset."""
+        """Return the object as a primitive, with the reasons why fields could not be read."""
         primitive = super().obj_to_primitive(target_version, version_manifest)
         if self._unread:
             primitive[self._obj_primitive_key("unread")] = dict(self._unread)
@@ -112,10 +112,6 @@ class RowObject(WharfingerObject):
 
     @classmethod
     def _wanted(cls, name: str, value: Any) -> Any:
-        """Convert a value of a field, or a list of values, to the form of the column.
-
-        Raises ValueError if the field refuses the value.
-        """
         if value is None:
             return None
         if is_several(value):
@@ -175,13 +171,12 @@ class RowObject(WharfingerObject):
 class KeptObject(RowObject):
     """A stored object with methods that create, save and destroy it.
 
-    ``UNIQUE`` describes the fields that must be unique, for messages. ``revision`` counts how often
-    the object was saved: another value in the database shows that another process has saved it.
-    ``save`` writes only changed fields.
+    ``UNIQUE`` describes the fields that must be unique, for messages. ``revision`` is 1 after
+    ``create``, and each ``save`` adds 1: another value in the database shows that another process
+    has saved the object.
 
-    The methods run in the process that has the database open. For the caller, it makes no
-    difference whether that is this process. All methods raise StateError if the database cannot be
-    used.
+    The methods run in the process that has the database open. All of them raise StateError if the
+    database cannot be used, and RemoteError if another process has it open and does not answer.
     """
 
     UNIQUE: ClassVar[str] = "uuid"
@@ -191,14 +186,17 @@ class KeptObject(RowObject):
 
     @base.remotable
     def create(self) -> None:
-        """Add the object to the database; raises ObjectExists, FieldUnset."""
+        """Add the object to the database; raises ObjectExists, FieldUnset.
+
+        Before that, set unset fields to their defaults, and an unset ``uuid`` to a new one.
+        """
         with _object_errors(type(self), [self]):
             self._context.db.insert(self.TABLE, [self._new_row()], self._sole())
         self._created()
 
     @base.remotable
     def save(self) -> None:
-        """Write the changed fields of the object.
+        """Write the changed fields of the object, if there are any.
 
         Raises ConcurrentSave if another process has saved the object since it was read,
         ObjectNotFound if it was deleted, ObjectExists if a unique value exists already, and
@@ -213,7 +211,8 @@ class KeptObject(RowObject):
     def destroy(self) -> None:
         """Delete the object from the database.
 
-        Raises ConcurrentSave if another process has saved it since it was read, and ObjectNotFound.
+        Raises ConcurrentSave if another process has saved it since it was read, ObjectNotFound if
+        it was deleted, and InvalidObject if the key has changed.
         """
         with _object_errors(type(self), [self]):
             self._context.db.delete(self.TABLE, self.KEY, {self._kept_key(): self.revision})
@@ -229,7 +228,7 @@ class KeptObject(RowObject):
         return {**self._row(name for name in self.fields if name != "revision"), "revision": 1}
 
     def _sole(self) -> Sole | None:
-        """Return a condition that must be true when the row is added, or None."""
+        """Return a condition for adding the row, or None; the transaction checks it."""
         return None
 
     def _created(self) -> None:
@@ -253,7 +252,6 @@ class KeptObject(RowObject):
         self._settle()
 
     def _settle(self) -> None:
-        """Mark all fields as unchanged, and replace objects in them by unchanged copies."""
         for name, field in self.fields.items():
             if isinstance(field, field_base.ObjectField) and name in self:
                 part = getattr(self, name)
@@ -280,14 +278,14 @@ class RowList(base.ObjectList[_Row]):
         """Return the objects whose fields have these values, oldest first; without filters, all.
 
         A filter may also be a collection of values, any of which matches. Raises InvalidObject for
-        an invalid filter.
+        a field that does not exist or has no single value, and for a value that it refuses.
         """
         for name in filters:
             if name not in cls.KIND.fields or _is_document(cls.KIND.fields[name]):
                 raise InvalidObject(
                     subject=f"a list of {cls.KIND.obj_name()}",
                     problem=f"it cannot be filtered by {shown(name)}.",
-                    remedy="Use a field with a single value.",
+                    remedy="Use the name of a field that has a single value.",
                 )
         try:
             where = {name: cls.KIND._wanted(name, value) for name, value in filters.items()}
@@ -318,12 +316,11 @@ class KeptList(RowList[_Kept]):
 
     @classmethod
     def _revisions(cls, context: Context, **where: Any) -> dict[str, int]:
-        """Return the revisions of the matching rows by key, without reading other columns."""
         return context.db.revisions(cls.KIND.TABLE, cls.KIND.KEY, **where)
 
     @base.remotable
     def create(self) -> None:
-        """Add all objects to the database; raises ObjectExists, FieldUnset."""
+        """Add all objects to the database, as ``KeptObject.create`` does."""
         for one in self.objects:
             one._context = self._context
         with _object_errors(self.KIND, self.objects):
@@ -334,14 +331,14 @@ class KeptList(RowList[_Kept]):
 
     @base.remotable
     def save(self) -> None:
-        """Write the changed fields of all objects.
-
-        Raises ConcurrentSave, ObjectNotFound and ObjectExists as ``KeptObject.save`` does.
-        """
+        """Write the changed fields of all objects, as ``KeptObject.save`` does."""
         self._save()
 
     def _save(self, following: Sequence[Following] = ()) -> None:
-        """Save all objects, and write the changes of ``following`` in the same transaction."""
+        """Save all objects, and write the changes of ``following`` in the same transaction.
+
+        If no object has changed, do neither.
+        """
         # The list may contain an object twice.
         changed = list({id(one): one for one in self.objects if one.obj_what_changed()}.values())
         if changed:
@@ -355,7 +352,7 @@ class KeptList(RowList[_Kept]):
 
     @base.remotable
     def destroy(self) -> None:
-        """Delete all objects; raises ConcurrentSave, ObjectNotFound."""
+        """Delete all objects, as ``KeptObject.destroy`` does."""
         with _object_errors(self.KIND, self.objects):
             self._context.db.delete(
                 self.KIND.TABLE,
@@ -367,10 +364,11 @@ class KeptList(RowList[_Kept]):
 def write_checked(
     database: Database, tables: Sequence[str], work: Callable[..., _Result]
 ) -> _Result:
-    """Call ``work``, which checks rows before it writes them, as ``Database.write`` does.
+    """Run ``work``, which checks rows and then writes them, through ``Database.write``.
 
-    If another process adds a row between the check and the write, ``work`` is called again: then
-    the check can find the row. Raises ObjectExists if the second write fails for the same reason.
+    If another process adds a row between the check and the write, run ``work`` a second time: then
+    the check can find the row. Return its result. Raises ObjectExists if the second write fails for
+    the same reason.
     """
     try:
         return database.write(tables, work)
@@ -401,7 +399,6 @@ def _text(document: Any) -> str:
 
 
 def _stored(value: Any) -> Any:
-    """Convert a value of a field to the form of its column: a time loses its time zone."""
     return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
 
 

@@ -19,10 +19,10 @@ class ProviderRecord(RowObject):
     - ``provider_uuid``: the resource provider.
     - ``mode``: ``own`` if we create and delete the provider, ``overlay`` if another program does,
       and we only add data to it.
-    - ``applied``: the part of the provider that the driver instance has written; None without one.
+    - ``applied``: the part of the provider that the driver instance has written; None before that.
     - ``intended``: the part that a plan in progress writes; None when the plan is complete.
-    - ``live``: the whole provider as last read from Placement, None if unknown. These three are
-      JSON texts of a ``wharfinger.providers.Provider``.
+    - ``live``: the whole provider as last read from Placement, None if unknown. ``applied``,
+      ``intended`` and ``live`` are JSON texts of a ``wharfinger.providers.Provider``.
     - ``own_reserved``: by resource class, the ``reserved`` amounts to restore when the last
       reservation ends.
     - ``reservations``: the reasons for which the driver reserves the provider.
@@ -92,9 +92,11 @@ class ProviderRecord(RowObject):
         return bool(self.obj_what_changed() - {"revision"})
 
     def row(self) -> dict[str, Any]:
-        """Return the columns to write: all of a new record, the changed ones of an existing record.
+        """Return the columns to write, without the revision.
 
-        Raises FieldUnset if a new record lacks a field.
+        These are the changed columns of an existing record, and all columns of a new one except
+        host and driver instance. Unset fields of a new record first get their defaults. Raises
+        FieldUnset if a field without a default is unset.
         """
         if not self.is_new:
             return self._row(self.obj_what_changed() - {"revision"})
@@ -104,8 +106,8 @@ class ProviderRecord(RowObject):
     def note_written(self, host: str, driver_instance: str, has_revision: bool) -> None:
         """Mark the record as unchanged, now that it is written for this host and driver instance.
 
-        ``has_revision`` is False if the database has no column for revisions; otherwise the
-        revision rises by one.
+        ``has_revision`` is False if the database has no column for revisions. Otherwise, the
+        revision rises by one; a new record gets 1.
         """
         if has_revision:
             self.revision = 1 if self.is_new else self.revision + 1
@@ -162,9 +164,8 @@ class ProviderRecordList(RowList[ProviderRecord]):
     ) -> None:
         """Write a driver instance's records and delete the ``forgotten`` ones, in one transaction.
 
-        ``forgotten`` are provider uuids. The method does not check revisions: the last writer wins.
-        The revision of each written record rises by one in the database. Columns of unset fields
-        keep their values. When the method returns, the rows are durable.
+        ``forgotten`` are provider uuids. Only changed fields are written. The method does not check
+        revisions: the last writer wins. The revision of each record rises by one in the database.
         """
         rows = {one.key: one._row(one.obj_what_changed() - {"revision"}) for one in records}
         scope = {"host": host, "driver_instance": driver_instance}

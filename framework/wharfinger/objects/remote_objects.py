@@ -40,12 +40,15 @@ class Serializer:
     """Converts objects to primitives and back.
 
     If an object has a version that this process does not know, the serializer gets the object in a
-    known version through WharfingerObject.indirection_api. Raises InvalidObject for an invalid
-    primitive.
+    known version through WharfingerObject.indirection_api; without that, it raises
+    IncompatibleVersion. Raises InvalidObject for an invalid primitive.
     """
 
     def serialize_entity(self, context: Any, entity: Any) -> Any:
-        """Replace objects by primitives in a value, also within its lists and dicts; return it."""
+        """Return a copy of a value with primitives for its objects.
+
+        It also converts objects in lists, tuples, sets and dicts; tuples and sets become lists.
+        """
         match entity:
             case WharfingerObject():
                 return entity.obj_to_primitive()
@@ -56,7 +59,7 @@ class Serializer:
         return entity
 
     def deserialize_entity(self, context: Any, entity: Any) -> Any:
-        """Replace primitives by objects in a value, also within its lists and dicts; return it."""
+        """Return a copy of a value with objects for its primitives, also in lists and dicts."""
         match entity:
             case dict() if _key("name") in entity:
                 return self._object(context, entity)
@@ -96,9 +99,10 @@ class RemoteObjects:
     def object_action(
         self, context: Any, objinst: Any, objmethod: str, args: Any, kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
-        """Call a method of an object in the server.
+        """Call a method of an object in the server; the result is as in IndirectionAPI.
 
-        Return the object's changes, and the result.
+        Before ``create``, set an unset ``uuid`` of the object, or of each object of a list. Objects
+        in its lists are updated in place.
         """
         if objmethod == "create":
             # If the answer is lost, the caller repeats the call. A uuid that is set here prevents
@@ -132,7 +136,7 @@ class RemoteObjects:
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """Call a class method in the server; return its result, with objects in these versions."""
+        """Call a class method in the server, as in IndirectionAPI; return its result."""
         answer = self._ask(
             context,
             "class",
@@ -147,10 +151,7 @@ class RemoteObjects:
     def object_backport_versions(
         self, context: Any, objinst: Any, object_versions: dict[str, str]
     ) -> Any:
-        """Return an object in versions that this process knows.
-
-        ``objinst`` is the primitive of the object, whose version is too new for this process.
-        """
+        """Return an object in versions that this process knows, as in IndirectionAPI."""
         return self._ask(context, "backport", primitive=objinst, versions=object_versions)["result"]
 
     def _ask(self, context: Any, action: str, **what: Any) -> dict[str, Any]:
@@ -230,7 +231,9 @@ class ObjectServer:
         try:
             kind = WharfingerObject.obj_class_from_name(name, versions[name])
         except InvalidObject as error:
-            reason = f"{error} Upgrade the process that has the database open first"
+            reason = (
+                f"{error} Upgrade the process that has the database open before other processes"
+            )
             raise RemoteError(reason=reason) from error
         result = _remotable(kind, method)(self._context, *args, **kwargs)
         return {"result": self._serialized(result, versions)}
@@ -254,10 +257,6 @@ def _remotable(owner: Any, method: str) -> Callable[..., Any]:
 
 
 def _check(one: Any, updates: Mapping[str, Any]) -> None:
-    """Check all new values of an object's fields before one of them is set.
-
-    Raises AttributeError, TypeError, ValueError.
-    """
     set(updates.get("obj_what_changed", []))
     for name in updates.keys() & one.fields.keys():
         field, value = one.fields[name], updates[name]
@@ -267,7 +266,10 @@ def _check(one: Any, updates: Mapping[str, Any]) -> None:
 
 
 def _become(one: Any, other: Any) -> None:
-    """Copy all fields of another object of the same class; raises TypeError for another class."""
+    """Copy the set fields, the context and the changed marks of another object to ``one``.
+
+    Raises TypeError if the classes differ.
+    """
     if type(other) is not type(one):
         raise TypeError(f"{other!r} is not a {one.obj_name()}")
     for name in other.fields:

@@ -31,7 +31,7 @@ class Reservation(KeptObject):
     - ``consumer_uuid``: the consumer whose release or lost allocation is the reason; None for other
       reservations.
     - ``phase``: the phase of that release, one of RELEASE_PHASES; None for other reservations.
-    - ``revision``: how often it was saved.
+    - ``revision``: see KeptObject.
     """
 
     HISTORY = (

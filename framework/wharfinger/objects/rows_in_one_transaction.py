@@ -24,9 +24,10 @@ _Revisions = Mapping[str, int]
 class HostState(WharfingerObject):
     """State of one driver instance on one host, at one moment.
 
-    The lists omit rows that the caller already has in the present revision. To update its rows, the
-    caller drops each row whose revision is missing here, and then adds the rows of the lists. A row
-    whose revision cannot be read is in the list, but not among the revisions.
+    ``nodes``, ``instances`` and ``records`` omit rows that the caller already has in the present
+    revision. To update its rows, the caller drops each row whose revision is missing here, and then
+    adds or replaces the rows of these lists. A row whose revision cannot be read is in its list,
+    but not among the revisions.
 
     - ``service_disabled``: whether an operator has disabled the service of the host; False without
       a service, None if it cannot be read.
@@ -39,7 +40,8 @@ class HostState(WharfingerObject):
       host, by provider uuid; empty while the database has no column for them.
     - ``records``: the records that the caller does not have in this revision; all records if the
       database has no revisions.
-    - ``reservations``: the reservations of the providers that have one of these records.
+    - ``reservations``: the reservations of all providers of which the driver instance has a record
+      on the host.
     - ``jobs``: the programming jobs of these providers, and those of the driver instance on the
       host, whose providers may be gone; empty unless the caller requested them.
     """
@@ -177,9 +179,10 @@ def _jobs(context: Context, rows: Rows, *conditions: Mapping[str, Any]) -> list[
 def _changed(
     context: Context, kind: type[_Row], rows: Rows, where: Mapping[str, Any], known: _Revisions
 ) -> tuple[dict[str, int], list[_Row]]:
-    """Return the revisions of all matching rows, and objects for those not in ``known``.
+    """Return the revisions of all matching rows by key, and objects for those not in ``known``.
 
-    The revisions are by key; ``known`` has the revisions that the caller has.
+    ``known`` has the revisions that the caller has. Without a column for revisions, return none,
+    and all objects.
     """
     found = rows.revisions(kind.KEY, where) if rows.has("revision") else None
     if not found:
@@ -204,7 +207,6 @@ def _objects(context: Context, kind: type[_Row], rows: Iterable[Mapping[str, Any
 
 
 def _is_disabled(services: Iterable[Service]) -> bool | None:
-    """Return whether the first of the services is disabled; None if its row cannot be read."""
     for service in services:
         return service.disabled if "disabled" in service else None
     return False

@@ -44,7 +44,7 @@ class Service(KeptObject):
     - ``report_count``: how often it has reported that it is up.
     - ``last_seen_up``: when it last reported, in UTC; None before the first report.
     - ``owners``: the owner traits of the providers that it publishes, in order.
-    - ``revision``: how often it was saved; a report does not count.
+    - ``revision``: see KeptObject; a report does not change it.
     """
 
     TABLE = "services"
@@ -91,14 +91,18 @@ class Service(KeptObject):
     def get_minimum_version(cls, context: Context, binary: str) -> int:
         """Return the lowest version of all services of a program, 0 without services.
 
-        Services that are disabled or down count, too; deleted services do not.
+        Services that are disabled or down count, too; deleted services do not. Raises FieldUnset if
+        a version cannot be read.
         """
         return cls.get_minimum_version_multi(context, [binary])[binary]
 
     @classmethod
     @base.remotable
     def get_minimum_version_multi(cls, context: Context, binaries: Iterable[str]) -> dict[str, int]:
-        """Return the lowest version of the services of each program; 0 if it has no service."""
+        """Return the lowest version of the services of each program, as get_minimum_version does.
+
+        The versions are by name of the program, 0 for a program without services.
+        """
         versions: dict[str, list[int]] = {binary: [] for binary in binaries}
         for service in ServiceList.get_by_filters(context, binary=list(versions)):
             versions[service.binary].append(service.version)
@@ -107,7 +111,10 @@ class Service(KeptObject):
     @classmethod
     @base.remotable
     def get_minimum_version_by_owner(cls, context: Context) -> dict[str, int]:
-        """Return, by owner trait, the lowest version of all services that publish for it."""
+        """Return, by owner trait, the lowest version of all services that publish for it.
+
+        Raises FieldUnset if the owners or the version of a service cannot be read.
+        """
         versions: dict[str, int] = {}
         for service in ServiceList.get_by_filters(context):
             for owner in service.owners:
@@ -116,7 +123,10 @@ class Service(KeptObject):
 
     @base.remotable
     def report(self) -> None:
-        """Store that the service is up, without checking its revision; raises ObjectNotFound."""
+        """Store that the service is up now, without checking its revision.
+
+        Raises ObjectNotFound if the service is deleted.
+        """
         moment = field_types.now()
         values = {"last_seen_up": self._wanted("last_seen_up", moment)}
         if not self._context.db.touch(self.TABLE, values, count=["report_count"], uuid=self.uuid):
@@ -143,7 +153,7 @@ class Service(KeptObject):
         )
 
     def may_be_up(self, within: timedelta) -> bool:
-        """Return whether the service is up; True also if its row cannot be read."""
+        """Return whether the service is up as in ``is_up``; True if its row cannot be read."""
         try:
             return self.is_up(within)
         except FieldUnset:
