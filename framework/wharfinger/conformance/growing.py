@@ -11,16 +11,17 @@ from wharfinger.conformance.subject import Subject
 
 #: The first number of things to grow to.
 _FIRST: Final = 8
-#: Seconds that one size may take if the harness declares that it makes so many things quickly.
+#: Seconds that one number of things may take if it is below ``least``.
 _LONGEST: Final = 12.0
 
 
 def sizes(subject: Subject, *, least: int = 0, most: int, cheap: float = 2.0) -> Iterator[int]:
-    """Let the harness double its things repeatedly, up to ``most``; yield each number of things.
+    """Let the harness grow to 8, 16, 32, ... things, at last to ``most``; yield each number.
 
-    End early after a number for which the harness and the caller took more than ``cheap`` seconds,
-    or if the harness cannot make more things. Raise NotShown if it cannot make ``least`` things.
-    Time in which the process waits for a processor does not count.
+    Skip numbers up to the present one. End early if the harness cannot make more things, or after a
+    number for which the harness and the caller took more than ``cheap`` seconds (below ``least``:
+    12 s). Raise NotShown if the harness cannot make a number up to ``least``. Time in which the
+    process waits for a processor does not count.
     """
     size = _FIRST
     while size < 2 * most:
@@ -47,7 +48,7 @@ def _have(subject: Subject, count: int) -> None:
 
 
 def seconds_run() -> float:
-    """Return the seconds of a clock that stands still while this process waits for a processor."""
+    """Return ``time.monotonic()``, less the time that threads have waited for a processor."""
     waited = 0
     for path in Path("/proc/self/task").glob("*/schedstat"):
         with suppress(OSError):  # the thread has ended

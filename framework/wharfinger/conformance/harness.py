@@ -62,10 +62,10 @@ class Harness(abc.ABC):
     """A backend with things: the nodes or devices that the driver publishes as one provider each.
 
     The name of a thing is the name of its provider. A method returns when the driver can see its
-    effect. If a method raises, the rule is not run, and the driver has not failed. The kit calls
-    ``start`` first, ``reset`` before a rule if the backend may have changed, and ``stop`` last. It
-    calls all methods in one thread. It calls ``expect`` and ``calls`` also while the driver waits
-    for the backend in another thread.
+    effect. If a method raises, the result of the rule is "not run", and the driver has not failed.
+    The kit calls ``start`` first, ``reset`` before a rule if the backend may have changed, and
+    ``stop`` last. It calls all methods in one thread. It calls ``expect`` and ``calls`` also while
+    the driver waits for the backend in another thread.
     """
 
     #: Whether a driver in another process reaches the backend with the same configuration.
@@ -75,8 +75,8 @@ class Harness(abc.ABC):
     #: Whether the backend cleans a thing some time after its release, and reports when it did.
     #: Unsupported means that a free thing never has to be cleaned.
     cleaning: ClassVar[Capability] = SUPPORTED
-    #: Number of things that the harness can add quickly. The kit adds up to four times as many, and
-    #: thousands if ``grow`` adds them in seconds.
+    #: Number of things that the harness can make quickly. The kit makes up to four times as many,
+    #: and thousands if ``grow`` adds them in seconds.
     growth: ClassVar[int] = 32
     #: Seconds after which the driver, with this configuration, has given up a call that hangs.
     patience: ClassVar[float] = 5.0
@@ -98,8 +98,8 @@ class Harness(abc.ABC):
         """Restore the first state: no fault, and two or more things, none of them busy.
 
         The number of things is the same each time. Placement is empty before this call. Create the
-        providers there that the driver needs and does not publish itself. The kit keeps only the
-        first 16 things before each rule, except the rule of many things.
+        providers there that the driver needs and does not publish itself. After this call, the kit
+        removes all things but the first 16, except for the rule about many things.
         """
 
     @abc.abstractmethod

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,9 +22,8 @@ from wharfinger.conformance.backend_frames import BackendFrames
 #: Seconds between two looks, and after which a look is too late to say what was between.
 _PACE: Final = 0.005
 _LATE: Final = 0.02
-#: The shortest wait that counts, and the seconds of all waits in one line that are too many.
+#: The shortest wait that counts, in seconds.
 _LEAST: Final = 0.05
-_MOST: Final = 0.1
 #: The least number of waits in one line, since a single one may be an import.
 _TIMES: Final = 2
 _LIBRARY: Final = sysconfig.get_path("stdlib")
@@ -46,8 +46,8 @@ class _Look:
 class IdleObserver:
     """Finds the lines in which calls to a driver wait while no call to the backend is in progress.
 
-    Four kinds of waits do not count: for a child process, in ``cleanup_host``, in the methods whose
-    names are in ``free``, and while ``is_off``.
+    Four kinds of waits do not count: while a child process runs that the calling thread has
+    started, in ``cleanup_host``, in the methods whose names are in ``free``, and while ``is_off``.
     """
 
     def __init__(self, backend: BackendFrames, free: Set[str]) -> None:
@@ -59,8 +59,8 @@ class IdleObserver:
         self._calls = 0
         #: The number of the call in progress, and the ids of its thread in Python and in Linux.
         self._call: tuple[int, int, int] | None = None
-        #: The seconds of each wait, by the line.
-        self._waits: dict[str, list[float]] = {}
+        #: The number of waits, by the line.
+        self._waits: Counter[str] = Counter()
 
     def before(self, method: str) -> None:
         """Watch the calling thread until ``after``, unless waits in this method do not count."""
@@ -69,12 +69,15 @@ class IdleObserver:
             self._call = self._calls, threading.get_ident(), threading.get_native_id()
 
     def after(self, method: str) -> None:
-        """Stop looking: the call has ended."""
+        """Stop watching the thread: the call has ended."""
         self._call = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """In the block, let another thread look at the thread of the call repeatedly."""
+        """In the block, watch each call from ``before`` to ``after``, in another thread.
+
+        A child process that exists already does not excuse a wait.
+        """
         tasks = Path("/proc/self/task").iterdir()
         self._children_before = frozenset().union(*map(_children_of, tasks))
         over = threading.Event()
@@ -87,13 +90,9 @@ class IdleObserver:
             looking.join()
 
     def take(self) -> set[str]:
-        """Return the lines with several waits that are too long together; forget all waits."""
-        waits, self._waits = self._waits, {}
-        return {
-            where
-            for where, seconds in waits.items()
-            if len(seconds) >= _TIMES and sum(seconds) >= _MOST
-        }
+        """Return the lines with two or more waits, such as "driver.py:12"; forget all waits."""
+        waits, self._waits = self._waits, Counter()
+        return {where for where, times in waits.items() if times >= _TIMES}
 
     def _run(self, over: threading.Event) -> None:
         last: _Look | None = None
@@ -104,7 +103,7 @@ class IdleObserver:
                 idle += now - then
             else:
                 if last is not None and idle >= _LEAST:
-                    self._waits.setdefault(last.where, []).append(idle)
+                    self._waits[last.where] += 1
                 idle = 0.0
             last, then = look, now
 

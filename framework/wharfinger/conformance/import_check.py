@@ -1,6 +1,9 @@
-"""Import a driver in a new process, and find what the import changes in that process.
+"""Import a driver in a new process, and find the side effects of the import.
 
-Run as a program with the name of a driver, the module prints the changes as a JSON list of texts.
+Side effects are changes of the process's shared state, sleeps, prints and started threads. The
+libraries that the driver needs are imported first, so theirs do not count.
+
+Run as a program with the name of a driver, the module prints the side effects as a JSON list.
 """
 
 import json
@@ -29,7 +32,10 @@ _CALL: Final = "__init__"
 
 
 def done_by_import(driver: str) -> Sequence[str]:
-    """Return texts of what the import of a driver changes; raise Violation if the process fails."""
+    """Return a text for each side effect of the import of a driver.
+
+    Raise Violation if the import fails, or takes more than 120 s.
+    """
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-W", "ignore", "-m", __name__, driver],
@@ -41,10 +47,10 @@ def done_by_import(driver: str) -> Sequence[str]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise Violation(f"the import has not ended after {_TIMEOUT:g} s", "an import") from error
+        raise Violation(f"the import has not ended after {_TIMEOUT:g} s", "it ends") from error
     if done.returncode or not done.stdout.strip():
         reason = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
-        raise Violation(f"the import in a new process failed: {reason}", "an import")
+        raise Violation(f"the import in a new process failed: {reason}", "no error")
     found: list[str] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -59,7 +65,7 @@ def _main(driver: str) -> None:
 
 
 def _libraries(driver: str) -> Sequence[str]:
-    """Return the modules of other packages that a driver imports.
+    """Return the modules of other packages that a driver imports; none if the import fails.
 
     A child process imports the driver to find them, since this process must not import it yet.
     """

@@ -29,7 +29,10 @@ _APART: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Kill(Case):
-    """A kill during the call ``at``; with ``is_write``, after it has opened the file ``at``."""
+    """A kill of the driver's process during its call to the backend with the index ``at``.
+
+    With ``is_write``, a kill after the process has opened the file with this index to write it.
+    """
 
     is_write: bool = False
 
@@ -78,7 +81,8 @@ class KilledHistory(History):
 def try_kills(subject: Subject, *, seconds: float) -> str:
     """Play the history repeatedly, each time with other kills of the driver's process.
 
-    ``tries`` describes the limits and the result.
+    ``tries`` describes the limits, the result and the errors. Raise Unproven, too, if a driver in
+    another process publishes something else than here, or if there is no call or file to kill at.
     """
     with Forks.of(subject) as forks:
         return _try_kills(subject, forks, seconds)
@@ -113,14 +117,12 @@ def _try_kills(subject: Subject, forks: Forks, seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Whether the process writes files, and whether the harness counts its calls."""
-
     writes: bool
     sees_calls: bool
 
 
 def _see_writes_and_calls(subject: Subject, forks: Forks, reference: Reference) -> _Found:
-    """Play two steps in another process; return whether it writes files and its calls are counted.
+    """Play the first two steps in another process; return what of it is seen: writes and calls.
 
     Raise Unproven if that process publishes something else than a driver in this process.
     """

@@ -161,9 +161,9 @@ class Elsewhere:
 
 
 class _Writes:
-    """Counts the files that the driver writes, and kills the process at one of them.
+    """Counts the files that calls to the driver open to write, and kills the process at one.
 
-    Directories and links that the driver creates or renames count, too.
+    New directories, new links and renames count, too.
     """
 
     def __init__(self) -> None:

@@ -86,7 +86,10 @@ _KNOWN: Final[WeakKeyDictionary[Subject, Mapping[Kind, str]]] = WeakKeyDictionar
 
 
 def leaks(subject: Subject) -> Mapping[Kind, str]:
-    """Return a sentence for each resource that the driver leaks; search once for each subject."""
+    """Return a sentence for each resource that the driver leaks, by resource.
+
+    Search only once for each subject.
+    """
     if subject not in _KNOWN:
         _KNOWN[subject] = _Search(subject).run()
     return _KNOWN[subject]
@@ -103,20 +106,20 @@ class _Search:
         self._old_caches: Final = _caches()
 
     def run(self) -> Mapping[Kind, str]:
-        """Repeat each kind of work; return a sentence for each resource that leaks."""
         with self._unobserved(), _tracing(), _frozen(), watching_files() as made:
             with self._subject.driver() as driver:
                 self._repeat(_Work("cycle", lambda: self._cycle(driver), 5, 1200, 16))
-                self._repeat(_Work("set of questions", lambda: self._ask(driver), 5, 1200, 16))
+                asked = "round of is_clean, programming_scope and current_function"
+                self._repeat(_Work(asked, lambda: self._ask(driver), 5, 1200, 16))
                 if self._subject.has_harness:
                     self._repeat(_Work("failed cycle", lambda: self._fail(driver), 5, 1200, 16))
                 if program := self._programming(driver):
                     self._repeat(_Work("programming", program, 2, 16, 3000))
             # The configuration is read each time.
-            self._repeat(_Work("new instance", self._live_once, 3, 16, 3000))
+            self._repeat(_Work("new driver instance", self._live_once, 3, 16, 3000))
         if left := sorted(path for path in made if self._is_left(Path(path))):
             more = f" and {len(left) - 1} more" * (len(left) > 1)
-            self._found.setdefault(Kind.FILES, f"left behind: {left[0]}{more}")
+            self._found.setdefault(Kind.FILES, f"it leaves behind {left[0]}{more}")
         return self._found
 
     def _is_left(self, path: Path) -> bool:
@@ -236,7 +239,7 @@ class _Search:
 
     def _message(self, kind: Kind, each: float, work: _Work, times: int) -> str:
         where = f", most of it from {self._source()}" if kind is Kind.MEMORY else ""
-        return f"{each:.3g} {kind} more for each {work.name}, {times} times{where}"
+        return f"{each:.3g} {kind} more after each {work.name}, {times} times{where}"
 
     def _source(self) -> str:
         statistics = tracemalloc.take_snapshot().statistics("lineno")
@@ -257,7 +260,7 @@ class _Search:
     def _of_harness(self) -> int:
         """Return the bytes of the harness's objects, which may keep a list of all calls.
 
-        Return 0 if there are too many objects.
+        Return 0 if there are too many objects, or no harness.
         """
         harness = getattr(self._subject.declared, "_harness", self._subject.declared)
         if harness is None:
@@ -300,7 +303,7 @@ def _frozen() -> Iterator[None]:
 
 
 def _caches() -> list[Any]:
-    """Return all bounded caches of functions, to be cleared: they grow without being a leak."""
+    """Return all bounded caches of functions. They grow, but that is no leak."""
     return [
         one
         for one in gc.get_objects()
@@ -319,7 +322,7 @@ def _threads() -> int:
 
 
 def _settled(read: Callable[[], int], most: float | None) -> int:
-    """Wait until a count is at most ``most``, or some time has passed; return the count.
+    """Wait until a count is at most ``most``, or for a second; return the count.
 
     With ``most`` None, do not wait.
     """

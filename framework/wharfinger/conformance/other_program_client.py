@@ -1,4 +1,4 @@
-"""A Placement client that can write everything, for the other programs that the kit simulates."""
+"""A Placement client for the other programs that the kit simulates."""
 
 from keystoneauth1.adapter import Adapter
 

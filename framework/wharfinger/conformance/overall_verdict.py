@@ -23,7 +23,7 @@ class Word(StrEnum):
 
 
 class ExitCode(IntEnum):
-    """Exit codes of a run. They do not collide with those of pytest."""
+    """Exit codes of a run. pytest has the same 0 and 1, and no 6."""
 
     #: The driver conforms, or each broken MUST rule is a declared known failure.
     CONFORMS = 0
@@ -57,7 +57,11 @@ class Verdict:
 def judge(
     rules: Sequence[Rule], results: Iterable[Result], asked: Profile = Profile.EXTENDED
 ) -> list[Verdict]:
-    """Return the verdict on each profile. A rule without a result counts as not run."""
+    """Return the verdict on each profile. A rule without a result counts as not run.
+
+    ``asked`` is the requested profile. If it is core, the extended profile is NOT ASKED, unless one
+    of its rules has failed.
+    """
     by_id = {result.rule.id: result for result in results}
     every = [by_id.get(rule.id, Result(rule, Status.NOT_RUN)) for rule in rules]
     return [

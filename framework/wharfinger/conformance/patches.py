@@ -1,4 +1,8 @@
-"""Find and restore attributes of shared modules and classes that a driver has replaced."""
+"""Find and undo the changes that a driver makes in shared modules and their classes.
+
+These are replaced functions, methods, classes and constants; functions with changed code or
+defaults; and methods and constants that were added to a class.
+"""
 
 import contextlib
 import sys
@@ -65,7 +69,7 @@ class _Owner:
         return cls(name, owner, {*vars(owner)}, had)
 
     def repair(self) -> Iterator[str]:
-        """Restore replaced attributes, remove attributes added to a class, and yield the names."""
+        """Undo all changes of the module or class; yield the names of the attributes."""
         now = vars(self.owner)
         for attribute, (value, parts) in self.had.items():
             if now.get(attribute) is not value:
@@ -90,7 +94,10 @@ class _Owner:
 
 
 class Patches:
-    """Remembers the attributes of shared modules and classes, and undoes later changes."""
+    """Remembers the attributes of shared modules and classes, and undoes later changes.
+
+    Modules that are imported later are remembered from the next ``restore`` on.
+    """
 
     def __init__(self) -> None:
         self._owners: dict[int, _Owner] = {}
@@ -98,7 +105,7 @@ class Patches:
         self._see_new()
 
     def restore(self) -> list[str]:
-        """Restore replaced attributes, remove attributes added to classes; return the names."""
+        """Undo the changes of all modules and classes; return the names of the attributes."""
         found = [name for one in self._owners.values() for name in one.repair()]
         self._see_new()
         return found

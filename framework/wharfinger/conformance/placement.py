@@ -119,7 +119,10 @@ class RunPlacement:
         parent: str | None = None,
         uuid: str,
     ) -> None:
-        """Create a provider as another program would: below the one named ``parent``, or a root."""
+        """Create a provider as another program would: below the provider ``parent``, or a root.
+
+        Create its custom traits and resource classes, too.
+        """
         above = None if parent is None else self.client.list_providers(name=parent)[0].uuid
         made = self.client.create_provider(uuid, name, above)
         for trait in sorted(traits):

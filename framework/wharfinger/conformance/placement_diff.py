@@ -10,14 +10,18 @@ from wharfinger.providers import Inventory, Provider
 #: All providers in Placement by name, without generations and allocations.
 Contents = Mapping[str, Provider]
 
-#: The most differences that a text names.
+#: The most providers that a text names.
 _NAMED: Final = 6
 #: Default figures of an inventory, which a text leaves out.
 _USUAL: Final = {"reserved": 0, "min_unit": 1, "step_size": 1, "allocation_ratio": 1.0}
 
 
 def difference(before: Contents, after: Contents) -> str:
-    """Return one line on how two contents differ: what is gone with "-", what is new with "+"."""
+    """Return one line on how two contents differ, or "no difference".
+
+    "-" stands before what only ``before`` has, "+" before what only ``after`` has. At most six
+    providers are named.
+    """
     parts = [*_parts(before, after)]
     if len(parts) > _NAMED:
         parts[_NAMED:] = [f"and {len(parts) - _NAMED} more"]
@@ -44,8 +48,8 @@ def at_and_below(contents: Contents, name: str) -> list[str]:
 def concerned(before: Contents, after: Contents, *things: str) -> set[str]:
     """Return the names of the providers that may differ if these things have changed.
 
-    They are the things, their descendants and ancestors, and the sharing providers. An ancestor
-    may have the sum of its descendants.
+    In either contents, they are the things, their descendants and ancestors, and all sharing
+    providers. An ancestor may have the sum of its descendants.
     """
     found = {
         name

@@ -22,12 +22,12 @@ class PrintObserver:
     """Redirects stdout and stderr to files during each call to a driver.
 
     It redirects both sys.stdout and the file descriptor 1, and the same for stderr. Threads that
-    the driver has not started, such as a harness that serves HTTP, still print to the real streams
-    through Python.
+    the driver has not started, such as those of a harness that serves HTTP, still print to the real
+    streams by sys.stdout and sys.stderr.
 
-    Logs and warnings are not reported: log handlers write nothing in the block of ``watching``.
-    But text from handlers of the driver's own loggers is reported. The names of these loggers
-    begin with ``logger``.
+    Logs and warnings are not reported: in the block of ``watching``, log handlers write nothing to
+    these streams. Only the text from handlers of the driver's own loggers is reported. ``logger``
+    is the first part of these loggers' names.
     """
 
     def __init__(self, process: ProcessObserver, logger: str) -> None:
@@ -139,7 +139,8 @@ class _Redirect:
 class _Bytes(io.RawIOBase):
     """The raw stream below the redirected sys.stdout or sys.stderr.
 
-    Text of the driver's threads goes to the descriptor ``noted``, and other text to ``kept``.
+    Text of the calling thread and of the driver's threads goes to the descriptor ``noted``, text of
+    other threads to ``kept``.
     """
 
     def __init__(self, number: int, kept: int, noted: int) -> None:
@@ -161,7 +162,6 @@ class _Bytes(io.RawIOBase):
         self._kept = self._noted = self._number
 
     def write(self, data: Any) -> int:
-        """Write data at once, to the descriptor for the present thread."""
         with suppress(OSError):  # it is closed
             present = threading.current_thread()
             is_own = present is self.caller or present in self.own_threads

@@ -1,4 +1,4 @@
-"""Make all calls to a driver, in all situations that a harness can create, and observe them.
+"""Call all methods of a driver, in the situations that a harness can create, and observe the calls.
 
 The observers record what the calls do to the process. Other rules check the driver's answers.
 """
@@ -34,9 +34,10 @@ _DONE: Final[WeakSet[Subject]] = WeakSet()
 
 
 def exercise(subject: Subject) -> None:
-    """Make all calls to the subject's driver, in all situations, once for each subject.
+    """Call the driver's methods while the harness changes and breaks its backend.
 
-    ``subject.process`` has the results.
+    Record in ``subject.process`` what the calls do to the process. Do so only once for each
+    subject.
     """
     if subject not in _DONE:
         _Exercise(subject).run()
@@ -58,7 +59,7 @@ class _Exercise:
         self._driver: ComputeDriver
 
     def run(self) -> None:
-        """Make all calls to one instance, then the calls without changes to a second instance.
+        """Make all calls to one driver instance, then the calls of ``_ask`` to a second one.
 
         If calls wait without reason, repeat all calls; record only the lines that wait both times.
         """
@@ -125,7 +126,7 @@ class _Exercise:
     def _fail(self) -> None:
         """For each kind of fault, call the driver's methods while every backend call meets it.
 
-        Then call them twice without the fault. Only the last time they may not sleep at all.
+        Then call them twice without the fault. In the last of these calls, they may not sleep.
         """
         harness = self._subject.harness
         for fault in _FAULTS:

@@ -9,7 +9,6 @@ from typing import Any, Final
 from wharfinger.conformance import process_state
 from wharfinger.conformance.patches import Patches
 
-#: After these calls, replaced attributes of modules are searched, too, which takes long.
 _LAST_CALLS: Final = ("__init__", "cleanup_host")
 
 
@@ -24,10 +23,11 @@ class Misuse(StrEnum):
 
 
 class ProcessObserver:
-    """Records what calls to a driver change in the process, and undoes each change at once.
+    """Records what calls to a driver change in the process, and undoes it after the call.
 
-    A change must not affect the next rule. One observer lasts for the whole run, since a driver
-    may make a change in a situation that only one of the rules creates.
+    A change must not affect the next rule. Changes that Patches undoes are searched only after
+    ``__init__`` and around ``cleanup_host``, since that takes long. One observer lasts for all
+    rules, since a driver may make a change in a situation that only one of the rules creates.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class ProcessObserver:
         self._states: Final[set[int]] = set()
 
     def note(self, kind: Misuse, what: str, method: str) -> None:
-        """Record that the call to ``method`` did ``what``."""
+        """Record that the call to ``method`` did ``what``, unless an earlier call has done it."""
         self.found[kind].setdefault(what, f"in {method}")
 
     def before(self, method: str) -> None:
@@ -64,7 +64,7 @@ class ProcessObserver:
         self._before.facts = (process_state.snapshot(), seed, number)
 
     def after(self, method: str) -> None:
-        """Compare the process with the snapshot; record each change, and undo it."""
+        """Compare the process with the snapshot; record and undo each change."""
         before, seed, number = self._before.facts
         found = process_state.changes(before, process_state.snapshot())
         for change in found:
@@ -81,7 +81,7 @@ class ProcessObserver:
     def see_later_changes(self, before: Sequence[Any]) -> None:
         """Record and undo changes since the snapshot ``before``, made by threads of the driver.
 
-        Changes of the environment do not count, since the harness may have made them.
+        Leave changes of the environment as they are, since the harness may have made them.
         """
         found = process_state.changes(before, process_state.snapshot())
         for change in [one for one in found if one.aspect.name != "the environment"]:
@@ -90,12 +90,15 @@ class ProcessObserver:
             process_state.restore([change])
 
     def look_at_patches(self, method: str) -> None:
-        """Record and restore the attributes of modules that were replaced since the last call."""
+        """Record and undo the changes of modules and classes since the last search (see Patches).
+
+        The call to ``method`` has ended or begins now.
+        """
         for name in self._patches.restore():
             self.note(Misuse.PATCH, name, f"{method}, or before")
 
     def _see_seed(self, seed: tuple[Any, Any], method: str, *, was_alone: bool) -> None:
-        """Record a call that has seeded the module random, and restore the state of the module.
+        """Restore the state of the module random; record a call that sets a fixed seed.
 
         Calls begin with different states. So if a call ends in the same state as an earlier call,
         both have set the same seed.

@@ -88,7 +88,7 @@ def changes(before: Sequence[Any], after: Sequence[Any]) -> list[Change]:
 
 
 def restore(found: Sequence[Change]) -> None:
-    """Restore the earlier values, as far as this thread and this user are allowed to."""
+    """Restore the values before these changes, as far as possible; ignore errors."""
     for change in found:
         with contextlib.suppress(OSError, ValueError, TypeError, RuntimeError):
             change.aspect.restore(change.before)
@@ -97,7 +97,8 @@ def restore(found: Sequence[Change]) -> None:
 def _counts(aspect: Aspect, before: Any, after: Any) -> bool:
     """Return whether a difference counts as a change by the driver.
 
-    It does not if an import of a library has added a warning filter for the library's warnings.
+    Added warning filters count only if one of them covers all modules: an import of a library may
+    add filters for its own warnings.
     """
     if aspect.name != _FILTERS:
         return True
@@ -149,7 +150,7 @@ def _restore_signal_handlers(before: dict[int, Any]) -> None:
 
 
 class _Timers:
-    """The timers that send signals. Equal if no timer was set, cancelled or given more time."""
+    """The timers that send signals. Equal to later ones with as much time left, or less."""
 
     def __init__(self) -> None:
         self.left = [signal.getitimer(one)[0] for one in _TIMERS]

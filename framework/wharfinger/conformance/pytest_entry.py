@@ -15,7 +15,10 @@ _DIRECTORY: Final = Path(__file__).resolve().parent
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """If pytest was asked to run the kit, load its other plugin, and unload pytest's caches."""
+    """If pytest was asked to run the kit, load the kit's other plugin.
+
+    Then also unload the plugins that would leave a cache directory.
+    """
     named = early_config.known_args_namespace.file_or_dir
     if any(map(_is_the_kit, named)):
         manager = early_config.pluginmanager
@@ -23,7 +26,6 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             # The author of a driver cannot repair the deprecated calls of libraries.
             warnings.simplefilter("ignore", DeprecationWarning)
             manager.import_plugin("wharfinger.conformance.pytest_plugin")
-        # These plugins would leave a cache directory in the working directory.
         for name in ("cacheprovider", "stepwise"):
             if manager.has_plugin(name):
                 manager.unregister(name=name)

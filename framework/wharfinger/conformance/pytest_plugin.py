@@ -36,12 +36,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check the values of the kit's options, and keep them for the run."""
+    """Check the kit's options, keep them for the run, and create the directory of the report.
+
+    Raise UsageError if an option is wrong, or if the rules would run in parallel.
+    """
     options = config.option
     if getattr(options, "dist", "no") != "no":
         raise pytest.UsageError(
-            "the rules cannot run in parallel, since they share one backend: leave out -n, or use "
-            "-n0"
+            "the rules cannot run in parallel, since they share one backend: leave out -n and "
+            "--dist, or use -n0"
         )
     try:
         driver = None if options.driver is None else driver_name(options.driver)
@@ -78,13 +81,13 @@ def conformance_run(pytestconfig: pytest.Config) -> Iterator[Run]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Exit with the verdict's code. If that is 0 or pytest was cut short, keep pytest's code."""
+    """Exit with the verdict's code. If that is 0 or pytest has checked no rule, keep pytest's."""
     if not session.config.option.collectonly and exitstatus not in _NO_VERDICT:
         session.exitstatus = exit_code(_verdicts(session.config)) or exitstatus
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the summary of the run and the verdict."""
+    """Print the summary of the run and the verdict, unless pytest only collects the tests."""
     if config.option.collectonly:
         return
     asked, run = config.stash[_ASKED], config.stash.get(_RUN, None)

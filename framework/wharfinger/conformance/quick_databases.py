@@ -15,10 +15,10 @@ from sqlalchemy import Pool, QueuePool, event
 
 @contextmanager
 def staying_open() -> Iterator[list[Pool]]:
-    """In the block, let oslo.db keep its new connections to SQLite files open.
+    """Let engines that oslo.db creates in the block keep their connections to SQLite files open.
 
-    Without this, oslo.db connects anew for each transaction. Yield the list of the connections'
-    pools.
+    Other engines connect anew for each transaction. Yield a list that gets the pools of the
+    connections.
     """
     pools: list[Pool] = []
 
@@ -35,7 +35,7 @@ def staying_open() -> Iterator[list[Pool]]:
 
 @contextmanager
 def without_sync() -> Iterator[None]:
-    """Keep SQLite from waiting for the disk, in all databases of this process.
+    """In the block, keep SQLite from waiting for the disk, in all databases of this process.
 
     Data survives the end of the process, but not a crash of the machine.
     """
@@ -53,7 +53,7 @@ def without_sync() -> Iterator[None]:
 
 @contextmanager
 def quick_placement() -> Iterator[None]:
-    """Let the embedded Placement do once what it does anew for each request.
+    """In the block, let the embedded Placement do once what it does anew for each request.
 
     It checks each schema once, creates each alias of a table once, and evaluates the policy once
     for each action, target and caller that it allows.

@@ -1,6 +1,6 @@
 """Random sequences of backend changes, driver cycles and faults, drawn by hypothesis.
 
-Each such sequence is a history. Placement is compared with the backend after each event.
+Each such sequence is a history.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ _Step = tuple[Callable[[str], None], Sequence[str]]
 
 
 class History(RuleBasedStateMachine):
-    """One history, and the contents that Placement must have after each of its events.
+    """One history. After each event that runs the driver, it compares Placement with the backend.
 
     Events are left out if an earlier check found a rule about them broken.
     """
@@ -68,9 +68,10 @@ class History(RuleBasedStateMachine):
 
     @rule(step=_WHICH, which=_WHICH, cycle_type=strategies.sampled_from([*_CYCLE_TYPES]))
     def happens(self, step: int, which: int, cycle_type: str) -> None:
-        """Change the backend, and perhaps run a cycle; or run or restart the driver.
+        """Let one event happen: a change of the backend, a full cycle, a restart or a fault.
 
-        The drawn numbers ``step`` and ``which`` select the event and its thing.
+        The drawn numbers ``step`` and ``which`` select the event and its thing. After a change of
+        the backend, run a cycle of the type ``cycle_type``; none if it is "".
         """
         changes, others = [*self._changes()], [*self._of_driver()]
         (happens, things) = [*changes, *others][step % (len(changes) + len(others))]
@@ -147,7 +148,8 @@ class History(RuleBasedStateMachine):
         """Run a cycle in which a call fails, then full cycles without a fault.
 
         ``how`` has the fault and the index of the call. Raise Violation if a tree after the first
-        cycle is neither the tree before it nor the tree after the full cycles.
+        cycle is neither the tree before it nor the tree after the full cycles. While a thing is
+        removed, trees are not compared.
         """
         fault, at = how.split(" ")
         self._tell(f"call {at} meets {fault}")

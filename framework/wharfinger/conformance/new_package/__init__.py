@@ -43,7 +43,7 @@ def check_name(name: str) -> str:
 def write(name: str, directory: Path) -> list[Path]:
     """Write the package of a new driver to a directory that is empty or missing.
 
-    Return the paths of the files. Raise WharfingerError if the directory has files, if the package
+    Return the paths of the files. Raise CommandFailed if the directory is not empty, if the package
     is installed already, or if a file cannot be written.
     """
     package = _substitute("wharfinger_fleet", name)

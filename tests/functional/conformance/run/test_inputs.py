@@ -22,7 +22,7 @@ KNOWN = "--driver-known-failure"
         (("--driver-examples", "0"), "--driver-examples: 0 is not a number of 1 or more"),
         (("--driver-timeout", "0"), "--driver-timeout: 0 is not a number of seconds, such as 60"),
         (("--driver-timeout", "nan"), "--driver-timeout: nan is not a number of seconds, *"),
-        (("-n2",), "the rules cannot run in parallel, *: leave out -n, or use -n0"),
+        (("-n2",), "the rules cannot run in parallel, *: leave out -n and --dist, or use -n0"),
         ((KNOWN, "WHF-201"), f"{KNOWN}: 'WHF-201' is not the id of a rule and a reason, *"),
         ((KNOWN, "WHF-999: no such"), f"{KNOWN}: 'WHF-999: no such' is not *"),
         ((KNOWN, "WHF-201:  "), f"{KNOWN}: 'WHF-201:  ' is not *"),
