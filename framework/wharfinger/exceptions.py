@@ -16,7 +16,7 @@ for which object, why, and what to do::
     │   ├── ProgrammingFailed       a device was not programmed, and its image is unknown
     │   └── InvalidTree             the tree of a driver cannot be published
     ├── ReshapeNeeded               a driver requests the allocations; see ComputeDriver
-    ├── InvalidName                 a trait, resource class or provider has an invalid name
+    ├── InvalidName                 an invalid name, uuid or reservation reason
     ├── InvalidInventory            figures that contradict each other or Placement's limits
     ├── ProviderNotFound            a ProviderTree lacks a provider
     ├── ProviderExists              a ProviderTree already has a provider
@@ -31,7 +31,7 @@ for which object, why, and what to do::
     ├── ClaimRefused                a claim of an instance on a node is invalid
     ├── ReservationRefused          a provider cannot be reserved or released
     ├── DetachmentRefused           a provider is a root already, or not ours
-    ├── JobRefused                  a device cannot be programmed now
+    ├── JobRefused                  a device job cannot be started or resolved now
     ├── JobUnresolved               a device is reserved until the operator decides
     ├── OwnershipConflict           a provider has another owner or none, and was not changed
     ├── AdoptionRefused             not all named providers can be adopted
@@ -46,7 +46,7 @@ for which object, why, and what to do::
     ├── StateError                  the state directory or its database cannot be used
     │   └── DatabaseUnavailable     no connection, no answer in time, or no space
     ├── ObjectError                 an error of a versioned object
-    │   ├── InvalidObject           a received or stored object is invalid
+    │   ├── InvalidObject           an object, a change of it or a filter is invalid
     │   │   └── IncompatibleVersion its version is not known to this process
     │   ├── FieldUnset              a field has no value
     │   ├── ObjectNotFound
@@ -139,7 +139,7 @@ class WharfingerError(Exception):
     """Base class of all errors.
 
     Each subclass has a ``template`` for its message. The keyword arguments are the values for the
-    template, and become attributes. Passwords and tokens in these values are masked.
+    template, and become attributes. Passwords and tokens are masked in the message and in texts.
     """
 
     template: ClassVar[str] = "{reason}"
@@ -201,9 +201,10 @@ class DriverError(WharfingerError):
 
 
 class DriverLoadError(DriverError):
-    """A driver does not fit the driver contract. This is raised before the driver is used.
+    """A driver cannot be imported, or does not fit the driver contract.
 
-    ``subject`` is the faulty method, attribute or entry point.
+    This is raised before the driver is used. ``subject`` is the faulty method, attribute or entry
+    point.
     """
 
     template = "driver {driver} cannot be loaded: {subject}: found {found}; expected {expected}"
@@ -215,7 +216,8 @@ class DriverLoadError(DriverError):
 class BackendError(DriverError):
     """A backend does not answer, or its answer may be incomplete. Drivers raise this error.
 
-    It never means that the backend has no nodes.
+    The framework also raises it if a driver's method raises another exception or returns a wrong
+    type. It never means that the backend has no nodes.
     """
 
     template = "driver {driver}: {operation} failed: {reason}"
@@ -246,7 +248,7 @@ class ReshapeNeeded(WharfingerError):
 
 
 class InvalidName(WharfingerError, ValueError):
-    """A name that Placement would refuse."""
+    """A name, uuid or reservation reason is invalid, perhaps only by Wharfinger's own rules."""
 
     template = "{kind} name {name!r}: {problem}"
     kind: str
@@ -255,7 +257,7 @@ class InvalidName(WharfingerError, ValueError):
 
 
 class InvalidInventory(WharfingerError, ValueError):
-    """An inventory that Placement would refuse."""
+    """An inventory has a wrong type, or figures that are invalid or contradict each other."""
 
     template = "inventory of {where}: {problem}"
     where: str
@@ -330,14 +332,18 @@ class ProviderRenamed(WharfingerError):
 
 
 class RootDeletionBlocked(WharfingerError):
-    """Another program has deleted children of ours; children with allocations block their root."""
+    """Another program has deleted children of ours; other children, with allocations, are left.
+
+    Placement does not let the program delete their root.
+    """
 
     template = (
         "another program has deleted {deleted}, as nova does when its compute service is deleted. "
-        "Root provider {root} ({uuid}) cannot be deleted: {children} below it has allocations. If "
-        "the compute service was deleted, nova-compute cannot create a new root until the old one "
-        "is deleted. In that case run {commands}, and then `openstack resource provider delete "
-        "{uuid}`. Otherwise do nothing: this cycle creates the deleted children again."
+        "Root provider {root} ({uuid}) cannot be deleted, because of allocations of {children} "
+        "below it. If the compute service was deleted, nova-compute cannot create a new root until "
+        "the old one is deleted. In that case run {commands}, and then `openstack resource "
+        "provider delete {uuid}`. Otherwise do nothing: this cycle creates the deleted children "
+        "again."
     )
     root: str
     uuid: str
@@ -398,9 +404,9 @@ class NodeTaken(WharfingerError):
     template = (
         "node {node} ({uuid}) is published by driver instance {other} on host {host}, so "
         "{instance}, which also lists the node, does not publish it. Configure only one of them to "
-        "list the node. An instance of the same name takes the node over when {other} on {host} no "
-        "longer lists it, or when the service of {host} is down. If that instance was "
-        "renamed to {instance}, replace its former instance trait (CUSTOM_WHARFINGER_*) on its "
+        "list the node. A driver instance named {other} on another host takes the node over when "
+        "{other} on {host} no longer lists it, or when the service of {host} is down. If {other} "
+        "was renamed to {instance}, replace its former instance trait (CUSTOM_WHARFINGER_*) on its "
         "providers by that of {instance}."
     )
     node: str
@@ -441,7 +447,7 @@ class DetachmentRefused(WharfingerError):
 
 
 class JobRefused(WharfingerError):
-    """A device job did not start, or had no effect; the device is unchanged."""
+    """A device job did not start, had no effect, or cannot be resolved; the device is unchanged."""
 
     template = "device {provider} ({uuid}): {problem} {remedy}"
     provider: str
@@ -578,9 +584,10 @@ class ObjectError(WharfingerError):
 
 
 class InvalidObject(ObjectError):
-    """A received or stored object cannot be read by this process.
+    """An object, a change of it, or a filter for a list of objects is invalid.
 
-    The object is from a newer release, does not fit its version, or is damaged.
+    A received or stored object is invalid if it is from a newer release, does not fit its version,
+    or is damaged.
     """
 
     template = "{subject}: {problem} {remedy}"

@@ -73,7 +73,7 @@ _known_pattern: re.Pattern[str] | None = None
 
 
 def masked(text: str) -> str:
-    """Return the text with *** in place of each secret."""
+    """Return the text with *** in place of each secret that this module recognises."""
     if _known_pattern is not None:
         text = _known_pattern.sub(MASK, text)
     lower = text.lower()

@@ -85,7 +85,7 @@ def allow_concurrent_writers(engine: Engine) -> None:
 
 
 def reason(error: BaseException) -> BaseException:
-    """Return the error of SQLite that is wrapped in errors of oslo.db and SQLAlchemy."""
+    """Return the innermost error that oslo.db and SQLAlchemy have wrapped, or ``error`` itself."""
     below = getattr(error, "inner_exception", None) or getattr(error, "orig", None)
     return reason(below) if isinstance(below, BaseException) else error
 

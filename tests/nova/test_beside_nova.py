@@ -98,7 +98,9 @@ def test_service_delete_keeps_device_in_use_and_root(nova: "Nova", cards: Wharfi
 
     assert devices() == {CARD_2: FREE}
     assert users(CARD_2) == {consumer: 1}
-    assert f"cannot be deleted: {CARD_2} below it" in cards.run("sync").err
+    assert (
+        f"cannot be deleted, because of allocations of {CARD_2} below it" in cards.run("sync").err
+    )
     assert everything() == before
 
 
@@ -163,7 +165,10 @@ def test_detach_of_a_device_in_use_lets_nova_create_its_new_root(
     nova.delete_service(HOST)
     nova.start_compute(HOST, NEW_UUID)
     reported = cards.run("sync")
-    assert f"Root provider {HOST} ({old}) cannot be deleted: {CARD_2} below it" in reported.err
+    assert (
+        f"Root provider {HOST} ({old}) cannot be deleted, because of allocations of {CARD_2} below"
+        in reported.err
+    )
 
     for command in re.findall(r"`wharfinger (provider detach \S+)`", reported.err):
         cards.do(*command.split())

@@ -1,4 +1,4 @@
-"""Supervise all driver instances of a host, and report its service as up while they work."""
+"""Supervise all driver instances of a host; report its service as up while one of them works."""
 
 import time
 from collections import Counter
@@ -122,7 +122,7 @@ class Agent:
     # Methods for the main thread.
 
     def run(self) -> tuple[str, ...]:
-        """Run until the agent is stopped; return the names of the parts that have not ended.
+        """Run until the agent is stopped; return the names of the parts that did not end in time.
 
         Such parts are driver instances that hang in threads or were killed in processes, and a
         report of the service that waits for the database. They end with this process. Raises
@@ -198,7 +198,7 @@ class Agent:
     # Reload.
 
     def _begin_reload(self) -> None:
-        """Read the configuration and begin to check it; during a check, do so after it."""
+        """Read the configuration and begin to check it, or do so when the present check ends."""
         if self._check is not None:
             self._reads_again = True
             return
@@ -244,7 +244,10 @@ class Agent:
         )
 
     def _replace_instances(self, new: Snapshot) -> None:
-        """Stop changed and removed driver instances; let new and changed ones start afterwards."""
+        """Stop changed and removed driver instances, and create the new and changed ones.
+
+        A created instance starts when the former instance of its name has ended.
+        """
         names = DefaultSection.read(new.conf).enabled_drivers
         changed = self._snapshot.changed_instances(new, names)
         before = self._runners
@@ -327,8 +330,8 @@ class Agent:
 
 def _kill(runner: Runner) -> None:
     LOG.warning(
-        "%s: still at work after %g seconds, so it is killed. The next cycle of the instance "
-        "completes what it has begun.",
+        "%s: still at work after %g seconds, so it is killed, unless it is a thread of the agent. "
+        "The next cycle of the instance completes what it has begun.",
         runner.name,
         PATIENCE,
     )

@@ -42,8 +42,8 @@ class ProcessCheck:
     """Checks a configuration in another process.
 
     ``command`` starts a program that checks the file of its ``--config-file``, and calls ``answer``
-    with the problems found. ``use`` is called with a configuration without problems; it may raise
-    WharfingerError, too. Raises WharfingerError if the process cannot be started.
+    with the problems found. Without problems, ``result`` calls ``use`` with the configuration, and
+    passes on its errors. The constructor raises WharfingerError if the process cannot be started.
     """
 
     def __init__(
@@ -85,7 +85,8 @@ class ProcessCheck:
             self.end()
             raise ConfigurationRefused(
                 reason=f"its check has not ended after {TIMEOUT:g} seconds. Find out which driver "
-                "does not return when it is imported or created: run wharfinger config validate"
+                "does not return when it is imported or created: run wharfinger driver check "
+                "INSTANCE for each driver instance"
             )
         self._answer.seek(0)
         text = self._answer.read()
@@ -96,7 +97,7 @@ class ProcessCheck:
             raise ConfigurationRefused(
                 reason="the process that checked it has ended before the check was complete "
                 f"(exit code {self._process.returncode}). Find out which driver ends the process: "
-                "run wharfinger config validate"
+                "run wharfinger driver check INSTANCE for each driver instance"
             ) from None
         if problems:
             raise ConfigurationRefused(reason=printable(" ".join(problems))[:_LONGEST])
@@ -104,7 +105,7 @@ class ProcessCheck:
         return self._new
 
     def end(self) -> None:
-        """Kill the process and all processes in its session; log an error if it does not end."""
+        """Kill all processes of the check's session; log an error if its first does not end."""
         self._answer.close()
         if child_process.kill_session(self._process.pid):
             self._process.wait()
@@ -118,6 +119,6 @@ class ProcessCheck:
 
 
 def answer(descriptor: int, problems: Sequence[str]) -> None:
-    """Send the problems that a check has found to the agent; the checking process calls it."""
+    """Send the problems that this process has found, or an empty list, to the agent."""
     with open(descriptor, "wb") as file:
         file.write(msgspec.json.encode([str(one) for one in problems]))

@@ -38,8 +38,9 @@ _Values = dict[tuple[str, str], list[str]]
 class Snapshot:
     """Copy of the configuration files, in memory. ``conf`` has the options of the copy.
 
-    ``files`` are the names of the files, and ``name`` names them in messages. Without arguments,
-    the default files are read. Raises ConfigurationError and ConfigurationFileError.
+    The attribute ``files`` has the paths of the files that were read; ``name`` names them in
+    messages. Without arguments, the default files are read. Raises ConfigurationError and
+    ConfigurationFileError.
     """
 
     def __init__(
@@ -55,7 +56,8 @@ class Snapshot:
             Path(self.path).write_text(text)
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationFileError(
-                problem=f"{self.name} cannot be copied: {error}.", remedy="Try it again."
+                problem=f"{self.name} cannot be copied: {error}.",
+                remedy="Repair this, and start or reload the agent again.",
             ) from error
         self.conf: Final[Options] = configuration.load([self.path])
         self.conf.file_names[self.path] = self.name
@@ -66,7 +68,7 @@ class Snapshot:
         return f"/proc/self/fd/{self.descriptor}"
 
     def changed_instances(self, new: "Snapshot", names: Sequence[str]) -> list[str]:
-        """Return which of these driver instances have other options in the new configuration."""
+        """Return those of ``names`` that read a changed option: their own, or a shared one."""
         instances = self._instances() | new._instances()
         return [
             name
@@ -75,7 +77,10 @@ class Snapshot:
         ]
 
     def check_successor(self, new: "Snapshot") -> None:
-        """Raise WharfingerError if a running agent cannot use the new configuration."""
+        """Raise WharfingerError if a running agent cannot use the new configuration.
+
+        It must enable a driver, and must not change an option that is read only at the start.
+        """
         configuration.DefaultSection.read(new.conf).require_instances()
         before, after = self._fixed(), new._fixed()
         changed = [name for name in before if before[name] != after[name]]

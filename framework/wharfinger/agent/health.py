@@ -1,8 +1,7 @@
 """Compute the health and readiness of the agent from its status. Pure.
 
-A result relies only on what the last completed cycles showed. A check passes unless the status
-shows a fault. Texts of drivers and services are omitted, since they may contain names of hosts:
-``wharfinger agent status`` shows them.
+A check passes unless the status shows a fault. Texts of drivers and services are omitted, since
+they may contain names of hosts: ``wharfinger agent status`` shows them.
 
 The format is that of draft-inadarei-api-health-check-06, as in nova's specification
 "per-process-healthchecks", with one difference from nova's: each name of a check has a list of
@@ -242,10 +241,11 @@ class _Age(TypedDict):
 def _age(
     one: InstanceStatus, kind: CycleType, age: float, interval: float, allowance: float
 ) -> _Age:
-    """Return the result for a cycle that was completed ``age`` seconds ago.
+    """Return the result of the check for a type of cycle that was last completed ``age`` s ago.
 
-    It is stale after STALE_INTERVALS: WARN for ``allowance`` more seconds, in which a cycle in
-    progress may complete, then FAIL. Before, it is WARN if the last cycle failed, else PASS.
+    After STALE_INTERVALS intervals, the result is WARN, so that a cycle in progress can complete;
+    after ``allowance`` more seconds, it is FAIL. Before, it is WARN if the last cycle of this type
+    failed, else PASS.
     """
     stale = STALE_INTERVALS * interval
     verdict, output = Verdict.PASS, ""

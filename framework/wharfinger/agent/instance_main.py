@@ -23,7 +23,10 @@ _TICK: Final = 0.5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the driver instance until SIGTERM or SIGINT; return the exit code."""
+    """Run the driver instance until SIGTERM or SIGINT, then return 0.
+
+    Return 1 if the thread of the instance ends before, which is a fault.
+    """
     parser = argparse.ArgumentParser(prog="wharfinger-agent-instance")
     parser.add_argument("--instance", required=True)
     parser.add_argument("--config-file", required=True)

@@ -45,7 +45,10 @@ class ThreadRunner:
         self._thread.start()
 
     def check(self) -> None:
-        """Update the state; log once if a driver call does not return, and once when it has."""
+        """Update the state.
+
+        Log once if a driver call has not returned within hang_timeout, and once when it has.
+        """
         call, began = self._latest.call()
         now = time.monotonic()
         hangs = began is not None and now - began >= self._hang_timeout
@@ -74,7 +77,7 @@ class ThreadRunner:
         return not self._thread.is_alive()
 
     def kill(self) -> None:
-        """Do nothing: a thread ends only with its process."""
+        """Do nothing: a thread cannot be killed."""
 
     def status(self) -> InstanceStatus:
         """Return the present status of the driver instance."""

@@ -29,18 +29,18 @@ _PATIENCE: Final = 5.0
 
 @contextmanager
 def unix_socket(path: Path) -> Iterator[socket.socket]:
-    """Listen on a Unix socket, and delete it when the context ends.
+    """Listen on a Unix socket with mode 0660, and delete it when the context ends.
 
-    The socket of an agent that has died is replaced. Raises ConfigurationError if another process
-    listens there, if the path is another file or belongs to another user, or if the socket cannot
-    be created.
+    A missing directory is created. The socket of a process that has ended is replaced. Raises
+    ConfigurationError if another process listens or starts there, if the path is another file or
+    belongs to another user, or if the socket cannot be created.
     """
     with ExitStack() as stack:
         try:
             make_directory(path.parent)
             directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             stack.callback(os.close, directory)
-            with _creating_alone(directory):
+            with _creating_alone(directory, path):
                 _delete_stale(directory, path)
                 listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
                 listener.bind(_address(directory, path.name))
@@ -58,7 +58,10 @@ def unix_socket(path: Path) -> Iterator[socket.socket]:
 
 
 def connect(path: Path, timeout: float) -> socket.socket:
-    """Connect to the Unix socket of an agent; raises OSError."""
+    """Return a connection to the Unix socket of an agent; raises OSError.
+
+    ``timeout`` is in seconds, for connecting and for each later operation.
+    """
     directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return _connect(directory, path.name, timeout)
@@ -68,7 +71,10 @@ def connect(path: Path, timeout: float) -> socket.socket:
 
 @contextmanager
 def tcp_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
-    """Listen on a port at each address of a host name; raises ConfigurationError."""
+    """Listen on a port at each address of a host name until the context ends.
+
+    Raises ConfigurationError.
+    """
     with ExitStack() as stack:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -88,7 +94,7 @@ def tcp_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
                 key="health_address",
                 value=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
                 problem=f"the agent cannot listen there: {reason}.",
-                remedy="Name an address of this machine and a free port.",
+                remedy="Name an address of this machine, and a free port that this user may open.",
             ) from error
         yield listeners
 
@@ -109,9 +115,16 @@ def _connect(directory: int, name: str, timeout: float) -> socket.socket:
 
 
 @contextmanager
-def _creating_alone(directory: int) -> Iterator[None]:
-    """Hold the directory's lock; raises OSError if another starting agent holds it too long."""
-    _lock(directory)
+def _creating_alone(directory: int, path: Path) -> Iterator[None]:
+    """Hold the directory's lock, against other starting agents; raises ConfigurationError."""
+    try:
+        _lock(directory)
+    except BlockingIOError as error:
+        raise _unusable_socket(
+            path,
+            f"another process has locked its directory for {_PATIENCE:g} s.",
+            "Stop the other agent, or configure another path.",
+        ) from error
     try:
         yield
     finally:
@@ -129,7 +142,10 @@ def _lock(directory: int) -> None:
 
 
 def _delete_stale(directory: int, path: Path) -> None:
-    """Delete the socket of a process that has ended; raises ConfigurationError for other files."""
+    """Delete the socket if its process has ended.
+
+    Raises ConfigurationError if a process listens there, or if the path is anything else.
+    """
     try:
         found = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:

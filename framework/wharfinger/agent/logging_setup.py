@@ -27,9 +27,9 @@ _PLACEMENT: Final = "placement"
 def configure(conf: cfg.ConfigOpts, verbose_level: int = 0, log_file: str | None = None) -> None:
     """Set up the logging of this process, and replace the former handlers.
 
-    ``verbose_level`` is the number of -v given, ``log_file`` the file of --log-file. Each process
-    of the agent calls it, and calls it again after a reload; several processes may share a file.
-    Raises ConfigurationError; the logging then stays as it is.
+    ``verbose_level`` is the number of -v given, ``log_file`` the file of --log-file. The agent
+    calls it at its start and for each new configuration, its child processes call it at their
+    start; all of them may share a file. Raises ConfigurationError; the logging then stays as it is.
     """
     section = LoggingSection.read(conf)
     debug = section.debug or verbose_level >= len(_BARE_LEVELS) - 1
@@ -74,7 +74,8 @@ def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_st
             key="log_file",
             value=path,
             problem=f"the file cannot be written: {error.strerror}.",
-            remedy="Create its directory, and make the user of the agent its owner.",
+            remedy="Create its directory, and let the user of the agent write to the directory, "
+            "and to the file if it exists.",
         ) from error
     except RuntimeError as error:
         raise ConfigurationError(
@@ -96,8 +97,8 @@ def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_st
 def _add_request_id(record: logging.LogRecord) -> bool:
     """Add the request id of the cycle to a log record, where oslo.log expects it.
 
-    Without it, oslo.log would use the id of the last request to the embedded Placement in this
-    thread.
+    Records of the embedded Placement keep their ids. For other records, oslo.log would otherwise
+    use the id of the last request to the embedded Placement in this thread.
     """
     if record.name.partition(".")[0] != _PLACEMENT:
         current = request_id.current()

@@ -43,9 +43,9 @@ def _clocks() -> tuple[float, float]:
 
 
 class Metrics:
-    """The page of metrics, in a format that the client accepts.
+    """Makes the page of metrics from the status of the agent.
 
-    ``clocks`` returns the present time in seconds of ``time.monotonic()`` and of ``time.time()``.
+    ``clocks`` returns the present values of ``time.monotonic()`` and ``time.time()``.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Metrics:
         ProcessCollector(registry=self._registry)
 
     def page(self, accept: str) -> tuple[str, bytes]:
-        """Return the content type and the page, for the value of a header Accept."""
+        """Return the content type and the page; ``accept`` is the header of the HTTP request."""
         encode, content_type = choose_encoder(accept)
         return content_type, encode(self._registry)
 
@@ -113,16 +113,18 @@ class _StatusCollector(Collector):
 
 
 class _ReasonLabels:
-    """Labels for reasons of reservations: a few words, for the first REASONS of an instance.
+    """Labels for reasons of reservations.
 
-    A reason keeps its label while the agent runs.
+    The label of a reason is its text before the first " (". A driver instance has at most REASONS
+    labels while the agent runs. Further reasons, and texts that are not a few words, have the label
+    OTHER_REASONS.
     """
 
     def __init__(self) -> None:
         self._known: Final[dict[str, set[str]]] = {}
 
     def label(self, instance: str, reason: str) -> str:
-        """Return the text of a reason before brackets if it is a label, else OTHER_REASONS."""
+        """Return the label of a reason of a driver instance."""
         label = reason.partition(" (")[0]
         known = self._known.setdefault(instance, set())
         if label not in known:
@@ -242,7 +244,7 @@ def _placement(instances: Iterable[InstanceStatus]) -> Iterator[Metric]:
     )
     unreachable = GaugeMetricFamily(
         "wharfinger_placement_unreachable_cycles",
-        "Cycles in a row that failed since Placement did not answer.",
+        "Cycles in a row in which Placement did not answer.",
         labels=("driver_instance",),
     )
     conflicts = CounterMetricFamily(

@@ -28,7 +28,8 @@ class Problems:
 
     Several checks find problems; each check, such as the cycles of one type, reports all problems
     that it found. A problem is over when no check reports it. Two errors are one problem if their
-    texts are the same, or if both come from one outage: see ``outage_of``.
+    texts are the same except for request ids and addresses of objects, or if both come from one
+    outage: see ``outage_of``.
     """
 
     def __init__(self, subject: str) -> None:
@@ -40,7 +41,8 @@ class Problems:
     ) -> None:
         """Replace the problems that a check found before; log problems that are new or over.
 
-        ``is_whole`` is whether the error ended the whole check, not a part of it.
+        ``by`` identifies the check. ``is_whole`` is whether the errors ended the whole check, not a
+        part of it.
         """
         before = self._all()
         self._found[by] = self._log_new(errors, before, is_whole=is_whole)

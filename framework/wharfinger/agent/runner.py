@@ -16,7 +16,10 @@ class Runner(Protocol):
         """Start the driver instance."""
 
     def check(self) -> None:
-        """Log if the driver instance hangs or has ended. A process is then ended and restarted."""
+        """Log if the driver instance hangs.
+
+        A separate process is then restarted, and also if it has ended or has too much memory.
+        """
 
     def stop(self) -> None:
         """Tell the driver instance to end after the cycle in progress; do not restart it."""

@@ -20,9 +20,10 @@ class CycleType(StrEnum):
 
 
 class Backoff:
-    """Interval between failed attempts, which doubles with each failure up to ``longest`` seconds.
+    """Seconds between the starts of two attempts, after failures.
 
-    The interval starts with the attempt, not with its end: a wait for a timeout is part of it.
+    They are FIRST_RETRY at first, and double with each failure up to ``longest``, but never exceed
+    LONGEST_RETRY.
     """
 
     def __init__(self, longest: float = LONGEST_RETRY) -> None:
@@ -69,7 +70,10 @@ class Timetable:
         return min(self._due.values())
 
     def due(self, now: float) -> CycleType | None:
-        """Return the type of cycle that is due, or None; the caller starts the cycle now."""
+        """Return the first cycle type, in the order of CycleType, that is due, or None.
+
+        The caller starts this cycle at once: ``now`` is stored as its start.
+        """
         self._began = now
         return next((kind for kind in CycleType if self._due.get(kind, now + 1) <= now), None)
 

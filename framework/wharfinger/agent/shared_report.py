@@ -81,7 +81,7 @@ class ReportReader:
     """Reads the shared memory of another process, in any thread.
 
     The memory is freed with this object. A driver may write to any memory of its process, so a time
-    in the future is read as 0, which is long ago.
+    that is not in the past is read as 0, which is long ago.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -90,7 +90,7 @@ class ReportReader:
         self._report = InstanceReport()
 
     def call(self) -> tuple[str, float | None]:
-        """Return the driver call in progress and its start; "" and None without one."""
+        """Return the driver call in progress and its start; "" and None without a call."""
         began, operation = _CALL.unpack_from(self._page, _CALL_START)
         if not began:
             return "", None

@@ -82,14 +82,15 @@ class InstanceReport:
     """Report of a driver instance about its work.
 
     ``driver`` and ``owner`` are None until the driver is loaded. ``is_complete`` is whether the
-    last full cycle published all nodes and devices. ``cycle`` is the cycle in progress,
+    last completed full cycle had no problems. ``cycle`` is the cycle in progress,
     ``cycle_began_at`` its start. ``cycles`` has the counts by type of cycle. ``problems`` are the
-    texts of the present problems. ``conflicts`` is the number of trees that another process changed
-    at the same time. ``requests`` are the numbers of requests to Placement, by method, then by HTTP
-    status (``0``: no answer). ``unreachable_cycles`` is the number of cycles in a row that failed
-    because Placement did not answer. ``reserving_seconds`` is a sum over ``reserving_count``
-    reservations: the time from the start of the cycle that found the change until Placement had the
-    reservation.
+    texts of the problems of the last completed full cycle, of a later cycle that had problems, or
+    of a failed start; the error of a failed cycle is in ``cycles``. ``conflicts`` is the number of
+    trees that another process changed at the same time. ``requests`` are the numbers of requests to
+    Placement, by method, then by HTTP status (``0``: no answer). ``unreachable_cycles`` is the
+    number of cycles in a row in which Placement did not answer. ``reserving_seconds`` is a sum over
+    ``reserving_count`` reservations: the time from the start of the cycle that found the change
+    until Placement had the reservation.
     """
 
     driver: str | None = None

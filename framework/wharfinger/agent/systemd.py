@@ -1,7 +1,6 @@
 """Notify systemd about the agent: sd_notify(3) over a datagram socket, without a C library.
 
-It sends only what the service's unit file requests. If a notification cannot be sent, that is
-logged once, and does not end the agent.
+If notifications cannot be sent, this is logged once, and the agent goes on.
 """
 
 import os
@@ -65,10 +64,7 @@ class SystemdNotifier:
             self._send("WATCHDOG=1")
 
     def _send(self, message: str) -> bool:
-        """Send a message if systemd started the agent.
-
-        If systemd does not receive it, log the problem and return False.
-        """
+        """Send a message, if systemd started the agent; log a failure, and return False for it."""
         if not self._address:
             return True
         try:
@@ -87,7 +83,8 @@ class SystemdNotifier:
     def _read_watchdog(self, usec: str | None, pid: str | None) -> float | None:
         """Return half of the watchdog's time in seconds; None if this process has no watchdog.
 
-        systemd sets the variables for one pid, which may be that of a wrapper of this process.
+        A wrong time is logged, and the result is None, too. systemd sets the variables for one pid,
+        which may be that of a wrapper of this process.
         """
         if usec is None or pid not in (None, str(os.getpid())):
             return None

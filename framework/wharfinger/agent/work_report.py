@@ -58,7 +58,7 @@ class WorkReport:
         self._report = replace(self._report, cycle=kind, cycle_began_at=time.monotonic())
 
     def written(self, step: Step) -> None:
-        """Note in the report that a step of the cycle was written to Placement."""
+        """Note in the report that a step was written, and the time that a reservation took."""
         self._steps += 1
         began = self._report.cycle_began_at
         if became_reserved(step) and began is not None:

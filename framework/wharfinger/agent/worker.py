@@ -44,10 +44,10 @@ class Reporter(Protocol):
 class Worker:
     """Runs the cycles of a driver instance, one after the other, until it is stopped.
 
-    It logs each failure and tries again. No other process may run this driver instance at the same
-    time. The worker loads the instance again only if it could not be loaded or connected.
-    ``client`` is only for this instance. ``reporter`` gets each new report, and shows the calls to
-    the driver.
+    It logs a failure when it begins and when it is over, and tries again. No other process may run
+    this driver instance at the same time. The worker loads the driver again only if it could not be
+    loaded or connected. ``client`` is only for this instance. ``reporter`` gets each new report,
+    and shows the calls to the driver.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Worker:
     def _run_cycle(self, cycle: Reconciler, kind: CycleType) -> bool:
         """Run a cycle, and log and report its result.
 
-        Return whether it was completed, and each dependency answered.
+        Return False if it failed, or if a dependency was down in a part of it.
         """
         runs: dict[CycleType, Callable[..., CycleResult]] = {
             CycleType.FULL: cycle.sync,
@@ -152,7 +152,6 @@ class Worker:
     def _note_problems(
         self, kind: CycleType, result: CycleResult | None, error: BaseException | None
     ) -> bool:
-        """Log problems that begin or are over; return whether there was no failure or outage."""
         problems = result.problems if result is not None else ()
         outages = [problem for problem in problems if is_outage(problem)]
         others = [problem for problem in problems if problem not in outages]
@@ -169,7 +168,6 @@ class Worker:
 
 
 def _summary(steps: Sequence[Step]) -> str:
-    """Return how many changes were written, and which providers they reserve or release."""
     parts = [f"{len(steps)} {'change' if len(steps) == 1 else 'changes'} written"]
     for word, changes in (("reserved", became_reserved), ("released", became_free)):
         names = sorted({printable(step.name) for step in steps if changes(step)})

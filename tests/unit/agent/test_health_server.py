@@ -1,5 +1,6 @@
 """Server of health and metrics: its answers, its sockets, and clients that misbehave."""
 
+import fcntl
 import gc
 import json
 import logging
@@ -19,6 +20,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from hypothesis import given, strategies
+from tenacity import stop_after_attempt
 
 from tests.lab.agent_status import INTERVALS
 from tests.lab.agent_status import agent as status_at_now
@@ -411,6 +413,20 @@ def test_socket_of_a_living_agent_is_refused(path: Path) -> None:
     with pytest.raises(ConfigurationError, match="another process listens there"):
         HealthServer(section(path), agent).start()
     assert get(path, "/health")[0].status == 200
+
+
+def test_locked_directory_names_the_other_agent(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening_sockets._lock.retry, "stop", stop_after_attempt(1))
+    path.parent.mkdir()
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        with pytest.raises(ConfigurationError, match=r"locked its directory .* Stop the other"):
+            HealthServer(section(path), agent).start()
+    finally:
+        os.close(directory)
 
 
 def test_socket_of_a_process_that_accepts_nothing_is_refused(path: Path) -> None:
