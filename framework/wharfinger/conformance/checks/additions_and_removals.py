@@ -29,7 +29,10 @@ _SEVERAL: Final = 4
     after=("WHF-301",),
 )
 def added(subject: Subject) -> None:
-    """Add two things in turn; each must be published, and no other provider may change."""
+    """Add two things in turn; each must be published with the harness's figures.
+
+    Of the older providers, only ancestors of the thing and sharing providers may change.
+    """
     with subject.publishing() as publishing:
         for _ in range(2):
             before = publishing.settle()
@@ -40,7 +43,9 @@ def added(subject: Subject) -> None:
             others = without(before, concerned(before, after, thing))
             rest = {name: one for name, one in after.items() if name in others}
             if rest != others:
-                raise Violation(difference(others, rest), f"+ {thing}, and no other difference")
+                raise Violation(
+                    difference(others, rest), f"no change, since only {thing} was added"
+                )
             see_as_expected(subject, after)
 
 
@@ -54,9 +59,10 @@ def added(subject: Subject) -> None:
     after=("WHF-301",),
 )
 def removed(subject: Subject) -> None:
-    """Remove a thing; its providers must be deleted, and no other provider may change.
+    """Remove a thing; its providers must be deleted, and no other thing may change.
 
-    Then make another thing busy, and remove all things; their providers must be deleted.
+    Then make another thing busy, if the harness can, and remove all things that are left. Their
+    providers must be deleted, too.
     """
     harness = subject.harness
     with subject.publishing() as publishing:
@@ -72,7 +78,8 @@ def removed(subject: Subject) -> None:
             harness.remove(name)
         after = publishing.settle()
         if left := [name for name in others if name in after]:
-            raise Violation(f"still in Placement: {', '.join(left)}", "no removed thing")
+            found = f"removed, but still in Placement: {', '.join(left)}"
+            raise Violation(found, "no providers of removed things")
 
 
 @rule(
@@ -86,7 +93,7 @@ def removed(subject: Subject) -> None:
 def returned(subject: Subject) -> None:
     """Remove a thing and put it back; then Placement must have the same contents as before.
 
-    Put it back first after its provider was deleted, then after only one cycle.
+    Do this twice: put the thing back after its provider was deleted, and after only one cycle.
     """
     harness = subject.harness
     with subject.publishing() as publishing:
@@ -113,9 +120,11 @@ def returned(subject: Subject) -> None:
     after=("WHF-303", "WHF-403"),
 )
 def not_renumbered(subject: Subject) -> None:
-    """Remove one or two of four things, and put them back; other providers may not change.
+    """Remove one or two of at least four things, and put them back; other things may not change.
 
-    Restart the driver after each removal, since it may number things when it starts.
+    Do this four times, each time with other things. Restart the driver after each removal, since it
+    may number things when it starts. A further provider that is deleted with one removed thing must
+    not be deleted with another one.
     """
     harness = subject.harness
     with subject.publishing() as publishing:
@@ -150,10 +159,11 @@ def not_renumbered(subject: Subject) -> None:
 def see_removed(
     before: Contents, after: Contents, gone: Sequence[str], others: Sequence[str]
 ) -> set[str]:
-    """Raise Violation unless the ``gone`` things are deleted, and ``others`` are unchanged.
+    """Raise Violation unless the providers of ``gone`` are deleted, and no others have changed.
 
-    A provider that is neither at nor below one of ``others`` may be deleted, too, since it may
-    belong to a gone thing. Return the names of these providers.
+    These providers are those at and below the things. Their ancestors and sharing providers may
+    change. A provider that is not at or below one of ``others`` may be deleted, too, since it may
+    belong to a gone thing. Return the names of such deleted providers.
     """
     text = ", ".join(f"- {thing}" for thing in gone)
     its = {name for thing in gone for name in at_and_below(before, thing)}

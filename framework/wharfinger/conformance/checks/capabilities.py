@@ -38,9 +38,7 @@ _NOBODYS: Final = "0d5cfdf0-7a3e-4c3c-9a86-3f5a7f6f7b11"
 def nests(subject: Subject) -> None:
     """Raise Violation if the driver describes no child provider with inventory or traits."""
     if not _children(subject):
-        raise Violation(
-            "only root providers", "at least one child provider with inventory or traits"
-        )
+        raise Violation("no child provider with inventory or traits", "at least one")
 
 
 @rule(
@@ -68,7 +66,8 @@ def nests_not(subject: Subject) -> None:
 def reshapes_not(subject: Subject) -> None:
     """Raise Violation if the driver raises ReshapeNeeded when it describes its nodes.
 
-    Placement first has no node, then the described trees, then only roots with all inventory.
+    It describes them for three contents of Placement: those of a first start, the trees that it has
+    just described, and only the roots of these trees, with all inventory.
     """
     with subject.driver() as driver:
         try:
@@ -81,9 +80,10 @@ def reshapes_not(subject: Subject) -> None:
 
 
 def _on_roots(contents: Contents) -> Contents:
-    """Return the roots alone, each with its inventories and those of all its descendants.
+    """Return only the roots, each with the inventories of its whole tree.
 
-    An earlier release of the driver may have published its nodes without children.
+    If several providers of a tree have a class, keep one of its inventories. An earlier release of
+    the driver may have published its nodes in this way.
     """
     roots = {one.uuid: one for one in contents.values() if one.parent_uuid is None}
     for one in contents.values():
@@ -104,7 +104,8 @@ def _on_roots(contents: Contents) -> Contents:
 def refused(subject: Subject) -> None:
     """Call the methods of each unsupported capability; they must raise NotImplementedError.
 
-    Without ``cleans_after_release``, ``is_clean`` must return False.
+    The driver instance is not connected. Without ``cleans_after_release``, ``is_clean`` must return
+    False.
     """
     driver = subject.load().driver
     calls: dict[str, Callable[[], object]] = {
@@ -121,7 +122,7 @@ def refused(subject: Subject) -> None:
             raise Violation(f"{method} returns {shown(answer)}", "NotImplementedError")
     cleans = driver.capabilities.supports("cleans_after_release")
     if not cleans and driver.is_clean(_NOBODYS, datetime.now(UTC)):
-        raise Violation("is_clean returns True", "False")
+        raise Violation("is_clean returns True", "False, since cleans_after_release is unsupported")
 
 
 @rule(
@@ -137,7 +138,8 @@ def refused(subject: Subject) -> None:
 def programs(subject: Subject) -> None:
     """Program the last thing and, after a reset, the first.
 
-    The programmed device must get the function, and no other device may change.
+    Then ``current_function`` of the thing must return the new function or raise, and no other
+    device may report another function than before.
     """
     for index in (-1, 0):
         subject.begin()
@@ -182,9 +184,9 @@ def programs_not(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs_these(subject: Subject) -> None:
-    """Check that the programming scope of each thing has its uuid, and only described providers.
+    """Check the programming scope of each thing: it has its uuid, and only uuids that exist.
 
-    ``function_trait`` must return a valid trait.
+    ``function_trait`` must return a valid name of a trait for the function of an image.
     """
     harness = subject.harness
     with subject.driver() as driver:
@@ -211,9 +213,10 @@ def programs_these(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def refuses_what_was_not_begun(subject: Subject) -> None:
-    """Program a thing repeatedly; each time the answer to another call breaks off.
+    """Program a thing; the answer to the first call breaks off. Repeat with each further call.
 
-    Raise Violation if the driver raises ProgrammingRefused, and the device has the new function.
+    Each time begins with a reset. Raise Violation if the driver raises ProgrammingRefused, although
+    the device then has the new function.
     """
     at, calls = 0, 1
     while at < calls:
@@ -234,7 +237,7 @@ def refuses_what_was_not_begun(subject: Subject) -> None:
             subject.harness.expect()
             if refused and held_function(driver, uuid) == function:
                 found = f"program raises ProgrammingRefused, but {thing} has {function} now"
-                raise Violation(found, "BackendError")
+                raise Violation(found, "another error, such as BackendError")
         at += 1
 
 
@@ -248,20 +251,24 @@ def refuses_what_was_not_begun(subject: Subject) -> None:
     after=("WHF-501",),
 )
 def cleans(subject: Subject) -> None:
-    """Raise Violation if ``is_clean`` returns True for a busy thing or for an unknown provider."""
+    """Raise Violation if ``is_clean`` returns True for a busy thing or for an unknown provider.
+
+    Raise NotShown if the harness declares that things are never busy.
+    """
     harness = subject.harness
     if not harness.busy.supported:
         raise NotShown(
-            "the driver supports cleans_after_release, but the harness says that nothing is busy"
+            "the driver supports cleans_after_release, but the harness declares busy as unsupported"
         )
     since = datetime.now(UTC)
     thing = harness.things()[0]
     harness.make_busy(thing)
     with subject.driver() as driver:
         uuid = uuid_of(subject, driver, thing)
-        for what, provider in ((thing, uuid), ("a provider that does not exist", _NOBODYS)):
+        busy = f"{thing}, which is busy"
+        for what, provider in ((busy, uuid), ("a provider that does not exist", _NOBODYS)):
             if _is_clean(driver, provider, since):
-                raise Violation(f"is_clean of {what} returns True", "False")
+                raise Violation(f"is_clean returns True for {what}", "False")
 
 
 @rule(
@@ -277,9 +284,9 @@ def cleans(subject: Subject) -> None:
     after=("WHF-931",),
 )
 def cleaned_since(subject: Subject) -> None:
-    """Raise Violation if a free thing is reported as clean since a time in the future.
+    """Ask ``is_clean`` of a free thing for times in the future; it must return False.
 
-    Check this before the thing is busy, when it is free again, and in a new driver instance.
+    Ask before and after the thing is busy, if the harness can make it busy, and in a new instance.
     """
     harness = subject.harness
     thing = harness.things()[0]
@@ -299,9 +306,9 @@ def cleaned_since(subject: Subject) -> None:
 
 
 def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
-    """Return the answer of ``is_clean``.
+    """Return what ``is_clean`` returns, or False if it raises.
 
-    An exception counts as False: the framework then keeps the device reserved.
+    After an error, too, the framework keeps the device reserved.
     """
     try:
         return driver.is_clean(uuid, since)
@@ -313,8 +320,9 @@ def _see_not_clean(driver: ComputeDriver, uuid: str, text: str) -> None:
     for later in _LATER:
         if _is_clean(driver, uuid, datetime.now(UTC) + later):
             raise Violation(
-                f"is_clean returns True for {text}, and for a time {later} from now",
-                "False. If free things need no cleaning, the harness has to declare it (cleaning)",
+                f"is_clean returns True for {text}, since a time {later} from now",
+                "False: the device cannot have been cleaned after that. If free things never have "
+                "to be cleaned, set the harness's attribute cleaning to unsupported(REASON)",
             )
 
 

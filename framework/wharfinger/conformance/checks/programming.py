@@ -1,7 +1,7 @@
-"""Rules on what ``current_function`` returns after programming, also if it fails (WHF-925 to 929).
+"""Rules on programming: the right device, its reported function, and its names (WHF-925 to 929).
 
-A harness has images. The function of an image is what a device has after it was programmed with
-the image.
+A harness has images. The function of an image is what a device has after it was programmed with the
+image.
 """
 
 from collections.abc import Sequence
@@ -39,10 +39,11 @@ _MOST: Final = 20
     after=("WHF-921",),
 )
 def says_what_is_held(subject: Subject) -> None:
-    """Program a thing with two driver instances in turn, and reset the backend.
+    """Program a thing with two driver instances in turn, and ask the other one for the function.
 
-    After each step, ``current_function`` of each instance must return the present function, or
-    raise. The instances are also asked to load a function that the image does not have.
+    ``current_function`` must return the function of the last image, or raise; the first time also
+    the old function. If ``program`` gets a function that the image does not have, that function
+    must not be returned. After a reset, the function that the device has lost must not be returned.
     """
     thing = subject.harness.things()[0]
     with subject.driver() as first:
@@ -54,13 +55,13 @@ def says_what_is_held(subject: Subject) -> None:
         with subject.driver() as second:
             uuid_of(subject, second, thing)
             # A backend may still report the function that it read before.
-            _see(f"{thing}, asked of a second instance", second, uuid, (function, before))
+            _see(f"{thing} has {function}; in a second instance", second, uuid, (function, before))
             another, other = subject.harness.image(thing)
             if other != function and _programs(second, uuid, another, other):
-                text = f"{thing}, after another instance has loaded {other}"
+                text = f"{thing}, after a second instance has loaded {other}; in the first"
                 _see(text, first, uuid, (other,))
                 if _programs(first, uuid, image, function):
-                    text = f"{thing}, after the first instance has loaded {function} again"
+                    text = f"{thing}, after the first instance has loaded {function}; in the second"
                     _see(text, second, uuid, (function,))
             _see_no_echo(second, thing, uuid, image)
         subject.begin()
@@ -84,9 +85,11 @@ def says_what_is_held(subject: Subject) -> None:
     after=("WHF-922", "WHF-925"),
 )
 def says_no_failure(subject: Subject) -> None:
-    """Program while all calls fail, then while each of the calls fails in turn.
+    """Let ``program`` fail: all its calls, then one of the first 20 calls at a time.
 
-    Raise Violation if ``current_function`` then returns a function that the device does not have.
+    Then ask this instance and a new one for the function. Raise Violation if they disagree on
+    whether the device has the requested function, or report it although no call reached the
+    backend.
     """
     for fault in _NOT_DONE:
         _see_failed(subject, None, fault)
@@ -109,7 +112,7 @@ def says_no_failure(subject: Subject) -> None:
     after=("WHF-401", "WHF-402", "WHF-925"),
 )
 def programs_what_is_meant(subject: Subject) -> None:
-    """Add a thing, remove the first one, and program the others in turn.
+    """Add a thing, remove the first one, and program each remaining device once.
 
     Raise Violation if another device than the programmed one gets a new function.
     """
@@ -135,7 +138,10 @@ def programs_what_is_meant(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def says_nothing_unasked(subject: Subject) -> None:
-    """Program a thing; ``current_function`` must raise while every call to the backend fails."""
+    """Program a thing; ``current_function`` must raise while every call to the backend fails.
+
+    A driver whose ``current_function`` makes no call passes.
+    """
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:
@@ -149,7 +155,8 @@ def says_nothing_unasked(subject: Subject) -> None:
             harness.expect()
             if calls and held is not UNKNOWN:
                 raise Violation(
-                    f"call {calls[0]} met {fault}: current_function returns {shown(held)}",
+                    f"every call meets {fault}, first {calls[0]}, and current_function returns "
+                    f"{shown(held)}",
                     "an error",
                 )
 
@@ -165,10 +172,10 @@ def says_nothing_unasked(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def keeps_names(subject: Subject) -> None:
-    """Program each thing in turn; raise Violation if a provider gets another name or uuid.
+    """Program each device once; raise Violation if a provider then has another name or uuid.
 
-    Another function may come with other providers. A new provider that differs from a removed one
-    only in its name and uuid counts as the removed one under another name.
+    Another function may come with other providers. But a removed provider counts as renamed if a
+    new one differs from it only in name and uuid.
     """
     with subject.driver() as driver:
         live = subject.placement.contents()
@@ -183,12 +190,12 @@ def keeps_names(subject: Subject) -> None:
             after = as_contents(describe(driver, {**live, **before}))
             if renamed := _renamed(before, after):
                 text = f"{thing} was programmed: {difference(before, after)}"
-                raise Violation(text, f"{renamed.name} ({renamed.uuid})")
+                raise Violation(text, f"{renamed.name} keeps its name and its uuid {renamed.uuid}")
             before = after
 
 
 def _renamed(before: Contents, after: Contents) -> Provider | None:
-    """Return a provider of ``before`` that has another uuid or another name in ``after``."""
+    """Return a provider of ``before`` with another uuid or name in ``after``; None if none has."""
     news = [one for name, one in after.items() if name not in before]
     for name, old in before.items():
         if name in after and after[name].uuid != old.uuid:
@@ -204,9 +211,9 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
     """Program a thing; return the uuids of its programming scope.
 
     Raise Violation if ``current_function`` then returns another function for the thing, or a new
-    one for a provider outside of the scope, or if the thing still has the trait of the old
-    function. Raise NotShown if the driver does not describe all things, or if the thing already has
-    the function of the harness's image.
+    one for a provider outside of the scope (it may raise), or if the thing has the traits of both
+    the old and the new function. Raise NotShown if the driver does not describe all things, or if
+    the thing already has the function of the harness's image.
     """
     things = subject.harness.things()
     described = describe(driver, subject.placement.contents())
@@ -227,7 +234,8 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
         is_of_device = name != thing and uuid in scope
         is_known = UNKNOWN not in (held, expected)
         if is_known and held != expected and not is_of_device:
-            raise Violation(f"current_function of {name} returns {shown(held)}", str(expected))
+            found = f"{thing} has got {function}: current_function of {name} returns {shown(held)}"
+            raise Violation(found, f"{shown(expected)}, or an error")
     old = before[thing]
     if isinstance(old, str):
         both = {driver.function_trait(uuids[thing], one) for one in (old, function)}
@@ -239,7 +247,10 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
 
 
 def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> None:
-    """Program with a function that the image does not have; the driver must not report it."""
+    """Program with a function that the image does not have.
+
+    If ``program`` returns, ``current_function`` must not return this function.
+    """
     if _programs(driver, uuid, image, _NO_FUNCTION):
         held = held_function(driver, uuid)
         if held == _NO_FUNCTION:
@@ -251,49 +262,38 @@ def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> No
 
 
 def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
-    """Program while the call ``at`` fails; raise Violation if ``current_function`` is wrong then.
+    """Reset, and program while the call ``at`` fails; return the number of calls of ``program``.
 
-    With ``at`` None all calls fail. Return the number of calls that ``program`` makes.
+    With ``at`` None all calls fail. If ``program`` raises, raise Violation if its instance then
+    returns the requested function, and a new instance another one. If no call has reached the
+    backend, neither instance may return it.
     """
     subject.begin()
-    says, later_says, function, calls = _fail(subject, at, fault)
-    text = "every call" if at is None else f"call {at}"
-    if says == function and later_says not in (function, UNKNOWN):
-        raise Violation(
-            f"{text} met {fault}: current_function returns {shown(says)} in the "
-            f"instance that ran program, and {shown(later_says)} in a new driver instance",
-            "the same function, or an error",
-        )
-    if function in (says, later_says) and at is None and fault is Fault.RAISE:
-        found = f"{text} met {fault}: current_function returns {shown(function)}"
-        raise Violation(found, "the function from before, or an error")
-    return calls
-
-
-def _fail(subject: Subject, at: int | None, fault: Fault) -> tuple[object, object, object, int]:
-    """Program while a call fails, and ask two driver instances for the function of the device.
-
-    Return the answers of the programming instance and of a new one, the requested function, and the
-    number of calls that ``program`` made. If ``program`` does not raise, an object that equals no
-    function replaces the requested function.
-    """
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:
         uuid = uuid_of(subject, driver, thing)
         image, function = harness.image(thing)
         harness.expect(at, fault)
-        raised = False
-        try:
-            driver.program(uuid, image, function)
-        except Exception:
-            raised = True
+        has_raised = not _programs(driver, uuid, image, function)
         calls = len(harness.calls)
         harness.expect()
         says = held_function(driver, uuid)
     with subject.driver() as later:
         uuid_of(subject, later, thing)
-        return says, held_function(later, uuid), function if raised else object(), calls
+        later_says = held_function(later, uuid)
+    text = f"{'every call' if at is None else f'call {at}'} of program met {fault}"
+    if has_raised and says == function and later_says not in (function, UNKNOWN):
+        raise Violation(
+            f"{text}: current_function returns {shown(says)} in the instance that ran program, and "
+            f"{shown(later_says)} in a new driver instance",
+            "the same function in both, or an error",
+        )
+    is_unreached = at is None and fault is Fault.RAISE
+    if has_raised and is_unreached and function in (says, later_says):
+        found = f"{text}: current_function returns {shown(function)}"
+        raise Violation(found, "the function from before, or an error")
+    return calls
 
 
 def _programs(driver: ComputeDriver, uuid: str, image: str, function: str) -> bool:
@@ -312,12 +312,12 @@ def _see(text: str, driver: ComputeDriver, uuid: str, right: Sequence[object]) -
 
 
 def _see_another(text: str, held: object, function: str) -> None:
-    """Raise Violation if ``held`` is the function of an image that the harness has returned.
+    """Raise Violation if the driver reports the function of the harness's image.
 
-    A harness returns only images of functions that the device does not have.
+    A harness offers an image only while the device does not have its function.
     """
     if held == function:
         raise Violation(
             f"{text}: current_function returns {function}",
-            "another function than that of the harness's image, which the device does not have now",
+            "another function: the harness has an image of it, so the device does not have it",
         )
