@@ -22,7 +22,7 @@ class Follower:
     """The providers of one driver instance, as its listings and its change feed report them.
 
     ``mark`` is the mark for the next poll. ``described`` has the latest description of each
-    provider by name.
+    provider by name; it is empty before the first listing.
     """
 
     def __init__(self, subject: Subject, driver: ComputeDriver) -> None:
@@ -39,15 +39,15 @@ class Follower:
         return self._uuids.keys()
 
     def list_all(self) -> None:
-        """List and describe all nodes."""
+        """List and describe all nodes. The mark stays."""
         self.described = describe(self._driver, {**self._live, **as_contents(self.described)})
         self._uuids = {one.name: one.uuid for one in listed(self._driver, refresh=False).nodes}
 
     def ask(self, mark: str | None) -> tuple[frozenset[str], str]:
         """Ask the feed which nodes have changed since a mark; return them and the next mark.
 
-        The follower keeps its own mark. Raise Violation if the feed names a node that the last
-        listing lacks.
+        None asks for a first mark. The follower keeps its own mark. Raise Violation if the feed
+        names a node that the last listing lacks, and BackendError if the feed fails.
         """
         names, following = driver_calls.changed_nodes(self._driver, mark)
         if self._uuids and (others := names - self.nodes):
@@ -56,7 +56,10 @@ class Follower:
         return names, following
 
     def poll(self) -> frozenset[str]:
-        """Poll the feed once, describe the nodes that it names, and return their names."""
+        """Poll the feed, describe the nodes that it names, and return their names.
+
+        Keep the new mark, unless an error occurs.
+        """
         names, mark = self.ask(self.mark)
         by_root = trees({**self._live, **as_contents(self.described)})
         for name in sorted(names):
@@ -77,7 +80,8 @@ class Follower:
 class Changes:
     """Changes things of the backend: makes them busy or, if they cannot be, changes their figures.
 
-    The caller changes each thing only once. Raise Unproven if the harness can do neither.
+    The caller changes each thing only once. Creating an object raises Unproven if the harness can
+    do neither.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -88,7 +92,7 @@ class Changes:
             raise Unproven("the harness can neither make a thing busy nor change it (change)")
 
     def make(self, thing: str, before: DesiredProvider | None = None) -> None:
-        """Change a thing. ``before`` is its last description, which ``is_seen`` needs."""
+        """Change a thing. ``before`` is its description until now, which ``is_seen`` needs."""
         if before is not None:
             self._before[thing] = before
         if self._is_busy:
@@ -106,7 +110,7 @@ class Changes:
 
 
 def soon(holds: Callable[[], bool], within: float, pause: float = 0.1) -> bool:
-    """Wait until a condition holds; return False if it does not hold within these seconds."""
+    """Wait until a condition holds, and return True; return False after this many real seconds."""
     deadline = clock_shift.real_seconds() + within
     while not holds():
         if clock_shift.real_seconds() > deadline:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -22,6 +23,7 @@ from wharfinger.conformance.subject import (
     FREE_CYCLES,
     FREE_SECONDS,
     Subject,
+    as_contents,
     describe,
     listed,
     sound,
@@ -80,9 +82,11 @@ _NAMED: Final = 1.0
     after=("WHF-502",),
 )
 def feeds(subject: Subject) -> None:
-    """Make a thing busy, then free; each time polls must publish the change within some seconds.
+    """Make a thing busy, then free; polls must publish each change within ten seconds.
 
-    If things are never busy, change a thing in place, or add a thing below a node.
+    A driver may keep the free thing reserved for some time or some listings; the check sets the
+    clocks ahead. If things are never busy, change a thing in place, or add a thing below a node;
+    raise NotShown if neither is possible.
     """
     harness, placement = subject.harness, subject.placement
     with subject.publishing() as publishing:
@@ -96,7 +100,7 @@ def feeds(subject: Subject) -> None:
         def see(holds: Callable[[Contents], bool], what: str) -> None:
             if not _soon(lambda: polled(holds)):
                 text = difference(before, placement.contents())
-                raise Violation(text, f"{what} by polls, within {_WITHIN:g} s")
+                raise Violation(text, f"after {_WITHIN:g} s of polls: {what}")
 
         def is_free(now: Contents) -> bool:
             if now == before:
@@ -128,8 +132,8 @@ def feeds(subject: Subject) -> None:
 def _see_named_nodes_as_now(subject: Subject) -> None:
     """Remove a thing below a node, and put it back; poll after each change.
 
-    If the feed names the node, raise Violation unless the driver soon describes all nodes as a new
-    instance does. Do nothing if things are nodes.
+    If the feed names the node within a second, raise Violation unless the driver soon describes all
+    nodes with the same inventories and traits as a new instance. Do nothing if things are nodes.
     """
     harness = subject.harness
     with subject.driver() as driver:
@@ -145,23 +149,25 @@ def _see_named_nodes_as_now(subject: Subject) -> None:
                 continue  # a feed may leave it to complete listings what is there
             with subject.driver() as other:
                 expected = _figures_of(subject, other, refresh=True)
+            now = expected
 
             def is_as_expected() -> bool:
+                nonlocal now
                 follower.poll()
-                return _figures_of(subject, driver) == expected  # noqa: B023
+                now = _figures_of(subject, driver)
+                return now == expected  # noqa: B023
 
             if not _soon(is_as_expected):
-                text = f"{thing} is {what}, a poll names {node}, and the driver describes "
-                raise Violation(text + ", ".join(_figures_of(subject, driver)), ", ".join(expected))
+                text = f"{thing} is {what}, and a poll names {node}. Then the driver describes: "
+                raise Violation(text + difference(expected, now), "what a new instance describes")
 
 
-def _figures_of(
-    subject: Subject, driver: ComputeDriver, *, refresh: bool = False
-) -> dict[str, tuple[object, object]]:
+def _figures_of(subject: Subject, driver: ComputeDriver, *, refresh: bool = False) -> Contents:
+    """Return the described providers with no more than their names, inventories and traits."""
     described = describe(driver, subject.placement.contents(), refresh=refresh)
     return {
-        name: (one.provider.inventories, one.provider.traits)
-        for name, one in sorted(described.items())
+        name: replace(one, uuid="", root_uuid="", parent_uuid=None, aggregates=frozenset())
+        for name, one in as_contents(described).items()
     }
 
 
@@ -179,7 +185,8 @@ def _figures_of(
 def feeds_again(subject: Subject) -> None:
     """Make a thing busy, and poll with the mark from before that until the feed names nodes.
 
-    Raise Violation unless it names them again when the same mark is used again.
+    Raise Violation if it names none, or if a poll with the same mark and the polls after that do
+    not name all of them again.
     """
     harness = subject.harness
     first: set[str] = set()
@@ -204,7 +211,7 @@ def feeds_again(subject: Subject) -> None:
 
         if not first or not _soon(are_named_again):
             found = f"the feed names {sorted(first)}, then {sorted(second)} for the same mark"
-            raise Violation(found, "the same nodes, or more")
+            raise Violation(found, "the changed node, and the same nodes again")
 
 
 @rule(
@@ -219,8 +226,8 @@ def feeds_again(subject: Subject) -> None:
 def feeds_what_is(subject: Subject) -> None:
     """Remove all things of a node, and poll; raise Violation if the feed names a missing node.
 
-    If there is only one node, remove only one thing. Poll until the driver has called its backend,
-    for at most some seconds. A new listing shows which nodes are missing.
+    If all things are on one node, remove only one thing. Poll until the driver has called its
+    backend, for at most ten seconds. A new listing shows which nodes are missing.
     """
     with subject.driver() as driver:
         follower = Follower(subject, driver)
@@ -257,7 +264,7 @@ def feeds_what_is(subject: Subject) -> None:
 def feeds_or_raises(subject: Subject) -> None:
     """Poll while all calls fail; the feed must raise. Then poll for changes while one call fails.
 
-    Later polls must show all changes.
+    Later polls must show all changes. The first part uses each kind of fault that the harness has.
     """
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
@@ -274,9 +281,9 @@ def feeds_or_raises(subject: Subject) -> None:
 
 
 def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> None:
-    """Poll while every call to the backend meets a fault; raise Violation unless a poll raises.
+    """Poll while every call to the backend meets a fault, until a poll makes a call or raises.
 
-    Repeat polls that make no call and do not raise, for some seconds.
+    Raise Violation unless it raises within ten seconds.
     """
     harness = subject.harness
     harness.expect(None, fault)
@@ -297,9 +304,10 @@ def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> No
 
 
 def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) -> None:
-    """Change things in turn; after each change, another call of the next poll meets a fault.
+    """Change up to five things in turn; one call of the polls after each change meets a fault.
 
-    Raise Violation unless later polls show each change. Stop at a call that a poll does not make.
+    ``_FAULTS`` has these calls and faults. Raise Violation unless later polls show each change.
+    Stop if the polls make too few calls for the next fault.
     """
     harness = subject.harness
     missed: int | None = None
@@ -312,11 +320,14 @@ def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) ->
         if len(harness.calls) <= at:
             missed = at
         harness.expect()
-        _see_changes(follower, changes, [thing], f"call {at} of a poll meets {fault}: ")
+        _see_changes(follower, changes, [thing], f"call {at} of a poll meets {fault}; ")
 
 
 def _has_asked(subject: Subject, follower: Follower) -> bool:
-    """Poll, and return whether the poll has called the backend; True also if the poll raises."""
+    """Poll; return whether a call has reached the backend since the last ``expect``.
+
+    Return True, too, if the poll raises.
+    """
     try:
         follower.poll()
     except Exception:
@@ -337,7 +348,7 @@ def _has_asked(subject: Subject, follower: Follower) -> bool:
 def feeds_nothing(subject: Subject) -> None:
     """Poll an unchanged backend; raise Violation if the feed does not stop naming nodes.
 
-    Do the same after a thing has become busy and free again.
+    Then make a thing busy and free again, if the harness can, and do the same.
     """
     with subject.driver() as driver:
         follower = Follower(subject, driver)
@@ -364,7 +375,8 @@ def feeds_no_more(subject: Subject) -> None:
     """Change one of six nodes, then another node, then one of 24 nodes several times.
 
     Raise Violation if the feed names more than three nodes besides the changed node. Up to three
-    may depend on it, however many nodes there are. A driver with fewer than six nodes passes.
+    may depend on it, however many nodes there are. A driver passes if the kit cannot make it list
+    six nodes.
     """
     changes = Changes(subject)
     most = _NODES // 2
@@ -386,11 +398,11 @@ def feeds_no_more(subject: Subject) -> None:
             named = _named_until(follower, node)
             if len(named - {node}) > most:
                 text = f"only {node} of {len(follower.nodes)} nodes has changed; the feed names "
-                raise Violation(text + ", ".join(sorted(named)), node)
+                raise Violation(text + ", ".join(sorted(named)), f"{node}, and at most {most} more")
 
 
 def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
-    """Add things until the driver lists ``count`` nodes; a node may have several things.
+    """Add things until the driver lists at least ``count`` nodes; a node may have several things.
 
     Give up after some attempts, or if the driver lists only one node.
     """
@@ -426,8 +438,8 @@ def _named_until(follower: Follower, node: str) -> set[str]:
 def feeds_from_the_first_mark(subject: Subject) -> None:
     """Change a thing between the first mark and the listing, and another thing after the listing.
 
-    Polls must show both changes. Do the same with a second instance of the driver, and with
-    changes during polls.
+    Polls must show both changes. Do the same with a second instance of the driver, and with changes
+    during polls if the harness can delay answers.
     """
     changes = Changes(subject)
     subject.harness.grow(2)
@@ -440,16 +452,18 @@ def feeds_from_the_first_mark(subject: Subject) -> None:
             changes.make(early, described.get(early))
             follower.list_all()
             changes.make(late, described.get(late))
-            _see_changes(follower, changes, [early, late], "between the first mark and a poll: ")
+            _see_changes(
+                follower, changes, [early, late], "things have changed after the first mark; "
+            )
     if subject.can(Fault.LATE):
         _see_changes_during_polls(subject, changes)
 
 
 def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:
-    """Let things change during polls: after the first, the second and the last but one call.
+    """Change things during three polls: after the first, the second and the last but one call.
 
-    The backend answers that call before the change, and the next call after it. Raise Violation
-    unless later polls show each change.
+    The backend executes that call before the change, and answers it after the change. Raise
+    Violation unless later polls show each change. Stop after a poll that makes too few calls.
     """
     things = [subject.add() for _ in range(2 * _MIDWAY)]
     calls = 0
@@ -462,7 +476,7 @@ def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:
             changes.make(early, described.get(early))
             change = partial(changes.make, late, described.get(late))
             calls = _poll_with_a_change(subject, follower, at, change)
-            when = f"a thing changes after call {at} of a poll: "
+            when = f"a thing changes during call {at} of a poll; "
             _see_changes(follower, changes, [early, late], when)
             if calls <= at:
                 return
@@ -473,7 +487,7 @@ def _poll_with_a_change(
 ) -> int:
     """Poll, and make a change while the answer to the call ``at`` is delayed.
 
-    Return the number of calls of the poll.
+    If the poll makes fewer calls, make the change after it. Return the number of its calls.
     """
     harness = subject.harness
 
@@ -507,7 +521,7 @@ def _poll_with_a_change(
     after=("WHF-911",),
 )
 def feeds_since_the_mark(subject: Subject) -> None:
-    """Change two things in turn, and poll several times with the mark from before each change.
+    """Change two things in turn; then poll again with the marks from before these changes.
 
     The feed must name all nodes that have changed since the mark, or raise. A new instance of the
     driver must do so, too.
@@ -534,7 +548,10 @@ def feeds_since_the_mark(subject: Subject) -> None:
 
 
 def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str) -> None:
-    """Raise Violation unless the feed names the ``expected`` nodes for a mark, or raises."""
+    """Poll with a mark, and then with each new mark, for at most ten seconds.
+
+    Raise Violation unless the feed has named all ``expected`` nodes, or has raised.
+    """
     named: set[str] = set()
 
     def are_named() -> bool:
@@ -566,8 +583,9 @@ def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str
 def feeds_all(subject: Subject) -> str:
     """Change as many things as a few seconds allow; polls must show all changes.
 
-    Then change one thing repeatedly, and poll with an old mark; the processor time of a poll must
-    grow linearly with the number of changes. Return a text on the number of changes at once.
+    Then change one thing repeatedly, if it can be busy, and poll with an old mark; the processor
+    time of a poll must grow linearly with the number of changes. Return a text on the number of
+    changed things.
     """
     changes = Changes(subject)
     with subject.driver() as driver:
@@ -583,22 +601,22 @@ def feeds_all(subject: Subject) -> str:
                 break
             changes.make(thing, follower.described.get(thing))
             changed.append(thing)
-        _see_changes(follower, changes, changed, f"{len(changed)} things have changed: ")
+        _see_changes(follower, changes, changed, f"{len(changed)} things have changed; ")
     if can_be_busy(subject) and takes_quadratic_time(_times_of_polls(subject)):
         # Other programs may have slowed one series of measurements down.
         times = _times_of_polls(subject)
         if takes_quadratic_time(times):
             costs = ", ".join(f"{one:.0f}" for one in times[-3:])
-            text = f"processor times of polls: {costs}, each with twice as many changes"
+            text = f"processor times of three polls, each after twice as many changes: {costs}"
             raise Violation(text, "linear growth")
     return f"of {len(changed)} changes at once"
 
 
 def _times_of_polls(subject: Subject) -> list[float]:
-    """Reset the backend; return the processor times of polls with one old mark.
+    """Reset the backend; return the processor times of polls with the same old mark.
 
-    Before each poll, a thing has changed twice as often as before the last one. Stop when changes
-    take too long, or the times show quadratic growth.
+    Before each poll, a thing has changed twice as often as before the last poll. Stop when the
+    changes take too long, when the times show quadratic growth, or after 8192 changes.
     """
     subject.begin()
     harness = subject.harness
@@ -651,11 +669,14 @@ def feeds_cheaply(subject: Subject) -> str:
                 return f"a listing takes {listing.total()} calls"
     text = ", ".join([*listing][:3])
     found = f"each poll makes all calls of a listing: {text}"
-    raise Violation(found, "polls with fewer calls than a listing")
+    raise Violation(found, "a poll that makes only some of these calls")
 
 
 def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], when: str) -> None:
-    """Poll for some seconds; raise Violation unless the descriptions of the things have changed."""
+    """Poll until the descriptions of the things show their changes, for at most ten seconds.
+
+    Raise Violation if they do not. Its text begins with ``when``.
+    """
 
     def unseen() -> list[str]:
         described = follower.described
@@ -671,14 +692,14 @@ def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], wh
 
     if not _soon(are_seen):
         lost = unseen()
-        text = f"{when}lost: {', '.join(lost[:3])}" + (
+        text = f"{when}polls do not show the change of {', '.join(lost[:3])}" + (
             f" and {len(lost) - 3} more" * (len(lost) > 3)
         )
-        raise Violation(text, f"changes that polls show within {_WITHIN:g} s")
+        raise Violation(text, f"all changes within {_WITHIN:g} s")
 
 
 def _see_quiet(follower: Follower) -> None:
-    """Poll; raise Violation unless several successive polls name no node before the time is up."""
+    """Poll until five successive polls name no node; raise Violation after 30 seconds."""
     silent = 0
     named: frozenset[str] = frozenset()
 
@@ -695,7 +716,7 @@ def _see_quiet(follower: Follower) -> None:
             else ", ".join(sorted(named))
         )
         found = f"the feed names unchanged nodes again and again: {text}"
-        raise Violation(found, f"no nodes after at most {_QUIET:g} s")
+        raise Violation(found, f"no node after {_QUIET:g} s without a change")
 
 
 def _soon(holds: Callable[[], bool]) -> bool:
