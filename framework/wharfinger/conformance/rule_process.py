@@ -97,7 +97,7 @@ class RuleProcess:
     def begin(self) -> dict[str, Any]:
         """Wait until the process is ready; return the driver's capabilities as JSON data.
 
-        Raise NotShown if the driver cannot be checked, Lost if the process ends.
+        Raise NotShown if the driver cannot be checked, Lost if the process ends or is too slow.
         """
         answer = self._answer()
         if reason := answer["reason"]:
@@ -106,14 +106,15 @@ class RuleProcess:
         return capabilities
 
     def check(self, rule: Rule) -> Result:
-        """Let the process check a rule, and return the result; raise Lost if the process ends."""
+        """Let the process check a rule; return the result, or raise Lost as ``begin`` does."""
         self._ask({"check": rule.id})
         return Result(rule, **self._read(self._answer()))
 
     def end(self) -> None:
         """Let the process stop the harness; then kill the process.
 
-        Raise NotShown if the harness cannot be stopped, Lost if the process ends before.
+        Raise NotShown if the harness cannot be stopped, Lost if the process ends before or is too
+        slow.
         """
         self._ask({})
         reason = self._answer()["reason"]

@@ -109,7 +109,7 @@ class Examination:
         return [self.check(rule) for rule in rules]
 
     def _check(self, rule: Rule) -> Result:
-        why_not = self._keeps_from(rule)
+        why_not = self._unchecked(rule)
         if why_not is not None:
             return why_not
         try:
@@ -131,7 +131,7 @@ class Examination:
             return Result(rule, Status.FAILED, _bounded(found), "no error", details)
         return Result(rule, Status.PASSED, _bounded(found) if isinstance(found, str) else "")
 
-    def _keeps_from(self, rule: Rule) -> Result | None:
+    def _unchecked(self, rule: Rule) -> Result | None:
         """Return the result of a rule that need not or cannot be checked; otherwise None."""
         if rule.profile is Profile.EXTENDED and self._profile is Profile.CORE:
             return Result(rule, Status.NOT_ASKED)
@@ -158,7 +158,7 @@ def judged(result: Result, known: Mapping[str, str]) -> Result:
     """Return the result in the light of the declared failures ``known``.
 
     If a rule with a declared failure fails, the result becomes a known failure. If it passes or is
-    exempt, the result becomes an unexpected pass.
+    exempt, the result becomes an unexpected pass. Other results stay.
     """
     reason = known.get(result.rule.id)
     if reason is None:

@@ -96,7 +96,10 @@ def rule(
     profile: Profile = Profile.CORE,
     **conditions: Any,
 ) -> Callable[[Check], Check]:
-    """Register a rule with the decorated function as its check; see Rule for the arguments."""
+    """Register a rule with the decorated function as its check; see Rule for the arguments.
+
+    Raise ValueError if there is a rule with this id.
+    """
 
     def register(check: Check) -> Check:
         if id in _REGISTRY:
@@ -141,7 +144,8 @@ def are_kept_so_far(subject: "Subject", ids: Iterable[str]) -> bool:
 def can_be_busy(subject: "Subject") -> bool:
     """Return whether the harness can make things busy, and the driver reserves busy things.
 
-    The latter is assumed until a check has found that the driver breaks one of the rules for it.
+    The driver is believed to do so until a check has found one of the rules about this broken.
+    Return False without a harness.
     """
     return (
         subject.declared is not None

@@ -23,13 +23,14 @@ _MOST_LOST: Final = 3
 
 
 class Run:
-    """Checks all rules in one other process, and keeps the results.
+    """Checks rules in another process, and keeps the results.
 
-    If a rule ends or blocks this process, the next rule gets a new one.
+    If a rule ends or blocks this process, the next rule gets a new one. After three lost processes,
+    further rules are not run.
 
-    ``reports`` is the directory of the report. The run writes the report anew after each rule, so
-    an interrupted run leaves a report of its results. If it cannot be written, the constructor and
-    ``check`` raise OSError.
+    ``reports`` is the directory of the report; None for no report. The run writes the report anew
+    after each rule, so an interrupted run leaves a report of its results. If it cannot be written,
+    the constructor, ``check`` and the end of the block raise OSError.
     """
 
     def __init__(self, asked: Asked, reports: Path | None = None) -> None:
@@ -53,9 +54,10 @@ class Run:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """End the process; raise NotShown if it dies before it has stopped the harness.
+        """End the process; raise NotShown if it does not stop the harness.
 
-        If no call to the harness was in progress then, the driver is at fault: the last rule fails.
+        If the process dies before that, and no call to the harness is in progress, the driver is at
+        fault: the last rule fails.
         """
         try:
             if self._process is not None and kind is None:
@@ -112,7 +114,6 @@ class Run:
             return self._failed(rule, error)
 
     def _failed(self, rule: Rule, error: Lost) -> Result:
-        """Return the result of a rule whose process was lost, perhaps by a fault of the harness."""
         status = Status.NOT_RUN if error.is_harness else Status.FAILED
         result = Result(rule, status, str(error), "a result", error.details)
         return judged(result, self.asked.known)
@@ -130,7 +131,7 @@ class Run:
         return RuleProcess(self.asked, directory, broken)
 
     def _write(self) -> None:
-        """Write the files of the report. Each new file replaces the old one at once."""
+        """Write the report, if there is one. A reader finds the old or the new file as a whole."""
         if self._reports is None or self.asked.driver is None:
             return
         facts = report.facts(

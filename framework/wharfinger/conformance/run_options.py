@@ -63,7 +63,10 @@ class Asked:
 
     @property
     def arguments(self) -> list[str]:
-        """The options that repeat this run on the command line, except the known failures."""
+        """The options that repeat this run on the command line.
+
+        The known failures and the directory of the report are left out.
+        """
         options = {
             "--driver-config": self.config_file,
             "--profile": None if self.profile is Profile.EXTENDED else self.profile,
@@ -92,7 +95,7 @@ class Asked:
 
 
 def add_options(add: Callable[..., Any], prefix: str = "") -> None:
-    """Add the options of a run to a parser, with ``prefix`` before most names.
+    """Add the options of a run to a parser, with ``prefix`` before all names but --driver-config.
 
     ``add`` is the method of the parser that adds an option.
     """
@@ -101,8 +104,8 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         metavar="FILE",
         type=_file,
         help="check the driver with this configuration and the backend that it names. The kit "
-        "only reads from this backend, so only the core rules can be checked. Default: the "
-        "driver's harness",
+        "only reads from this backend, so only the core rules can be checked: add "
+        f"--{prefix}profile core. Default: the driver's harness",
     )
     add(
         f"--{prefix}profile",
@@ -117,14 +120,14 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         action="append",
         default=[],
         help="a rule that the driver is known to break, and the reason. The run fails if the "
-        "driver keeps the rule, or is exempt from it",
+        "driver keeps the rule, or is exempt from it. Repeat the option for further rules",
     )
     add(
         f"--{prefix}report",
         metavar="DIR",
         type=Path,
-        help="write the report to NAME.json, NAME.md and NAME.svg in this directory, anew after "
-        "each rule",
+        help="write the report to DRIVER.json, DRIVER.md and DRIVER.svg in this directory, anew "
+        "after each rule. The directory is created if it is missing. Default: no report",
     )
     add(
         f"--{prefix}seed",

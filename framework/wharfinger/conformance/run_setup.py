@@ -35,8 +35,9 @@ _LOUD: Final = ("placement", "oslo_db", "object", "stevedore", "urllib3.connecti
 def set_up(asked: Asked, directory: Path, calls: RunningCalls) -> Iterator[Examination]:
     """Start the harness and a Placement, and yield the examination; stop both after the block.
 
-    ``calls`` is notified of each call to the driver and to the harness. Raise NotShown if the
-    driver cannot be checked, or if the harness does not stop.
+    With a configuration file in ``asked``, there is no harness. ``calls`` is notified of each call
+    to the driver and to the harness. Raise NotShown if the driver cannot be checked, or if the
+    harness does not stop.
     """
     if asked.driver is None:
         raise NotShown("no driver is named (--driver NAME)")
@@ -86,7 +87,7 @@ def declared_capabilities(driver: str) -> dict[str, dict[str, Any]]:
 
 
 def _silence(stack: ExitStack, directory: Path) -> None:
-    """Keep libraries from logging and from leaving files behind, until the stack is closed."""
+    """Until the stack closes, silence libraries, and let hypothesis write to ``directory``."""
     for logger in map(logging.getLogger, _LOUD):
         stack.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.CRITICAL)

@@ -81,10 +81,10 @@ def watching() -> Iterator[list[str]]:
 
 @contextmanager
 def watching_files() -> Iterator[set[str]]:
-    """Yield a set that gets the paths of the files and directories that the block creates.
+    """Yield a set that gets the paths that the block creates, or opens with O_CREAT.
 
-    If the set is full, it loses the paths that no longer exist. If it is still full, it gets no
-    further paths.
+    With 64 paths, the set is full: then it loses the paths that no longer exist. If it is still
+    full, it gets no further paths.
     """
     made: set[str] = set()
 

@@ -69,10 +69,11 @@ _PROGRAM: Final = re.compile(r"\bsleep\b")
 class SleepObserver:
     """Adds up how long calls to a driver sleep, and records each sleep beyond the limit.
 
-    A sleep is a call such as time.sleep, or a wait that ends by its time-out. Two kinds do not
-    count: a sleep in a method of the harness or of one of its objects, which the driver has called
-    as its backend; and a sleep in a method whose name is in ``free``. While ``backend_fails``, each
-    call may sleep for some seconds between its attempts.
+    The limit is 0.1 s for all calls together. While ``backend_fails``, it is 5 s for each call,
+    which may wait between its attempts. A sleep is a call such as time.sleep, or a wait that ends
+    by its time-out. Two kinds do not count: a sleep in a method of the harness or of one of its
+    objects, which the driver has called as its backend; and a sleep in a method whose name is in
+    ``free``.
     """
 
     def __init__(
@@ -145,10 +146,7 @@ class SleepObserver:
             self._see_call(frame)
 
     def _see_call(self, frame: FrameType) -> None:
-        """Record calls that matter without regard to their duration.
-
-        They seed random, start a thread, or run the command sleep.
-        """
+        """Record a call that seeds random, changes shared state, starts a thread, or runs sleep."""
         if frame.f_code is _SEED and frame.f_locals.get("self") is _GLOBAL:
             self._process.note(Misuse.STATE, "the seed of random", self._method)
         elif frame.f_code in _CHANGES_IN_PYTHON and not self._backend.is_running(frame):

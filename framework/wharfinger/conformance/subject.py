@@ -283,7 +283,7 @@ class Subject:
         return thing
 
     def _see_things(self, things: Sequence[str]) -> None:
-        """Raise NotShown unless there are two or more things, as many as after the last reset."""
+        """Raise NotShown unless there are two or more names, as many as after the last reset."""
         if len({*things}) < _FEWEST or len({*things}) != len(things):
             raise NotShown(f"the harness has the things {[*things]}, not {_FEWEST} or more")
         if self._count not in (None, len(things)):
@@ -389,7 +389,8 @@ class Publishing:
         """Run a full cycle, and check every provider after it; see TreeInvariants.
 
         Raise Violation if a provider is wrong or the cycle has a problem. Without a harness, the
-        driver may report problems of its backend. Errors of the driver are not caught.
+        driver may report problems of its backend. Raise DriverError if the driver cannot list its
+        nodes.
         """
         outcome = sound(self.cycle.sync(), may_report=not self._subject.has_harness)
         if self._invariants is not None:
@@ -455,7 +456,7 @@ def describe(
     """Let the driver list its nodes and describe their trees; return the providers by name.
 
     ``live`` has the providers in Placement. With ``refresh``, the driver lists its backend anew.
-    Raise Violation if a node cannot be described. Errors of the driver are not caught.
+    Raise Violation as ``listed`` does. Other errors of the driver are not caught.
     """
     listing = listed(driver, refresh=refresh)
     by_root = trees(live)
@@ -489,12 +490,16 @@ def as_contents(described: Mapping[str, DesiredProvider]) -> Contents:
 
 
 def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeList:
-    """Return the driver's nodes; raise Violation if the driver cannot describe one of them."""
+    """Return the driver's nodes, with their figures from ``get_available_resource``.
+
+    Raise Violation if the name, the uuid or the figures of a node are wrong, or if
+    ``get_available_resource`` raises. Errors of ``get_available_nodes`` are not caught.
+    """
     names = driver.get_available_nodes(refresh=refresh)
     check_names(driver, "get_available_nodes", names)
     listing = describe_nodes(driver, names)
     for problem in listing.problems:
-        raise Violation(str(problem), "nodes that can be described")
+        raise Violation(str(problem), "a valid name, uuid and ComputeNode of each node")
     return listing
 
 

@@ -39,7 +39,7 @@ def failure(result: Result, asked: Asked) -> str:
 
 
 def again(asked: Asked, id: str) -> str:
-    """Return the command that checks this rule again, with the same options."""
+    """Return the command that checks this rule again, with the options in ``Asked.arguments``."""
     command = ["wharfinger", "conformance", "run", asked.driver or "", *asked.arguments]
     return shlex.join([*command, "--rule", id])
 
@@ -52,8 +52,8 @@ def progress(result: Result) -> str:
 def summary(asked: Asked, verdicts: Sequence[Verdict], results: Iterable[Result]) -> Iterator[str]:
     """Yield the lines at the end of a run, before the verdict.
 
-    These are the broken rules that are known failures or not of level MUST, the reasons why rules
-    were not run or are unproven, and the table of results.
+    These are the driver, the broken rules that are known failures or not of level MUST, the reasons
+    why rules were not run or are unproven, and the table of results.
     """
     results = [*results]
     if asked.driver is not None:

@@ -50,8 +50,8 @@ class TreeInvariants:
     ) -> None:
         """Raise Violation if the contents of Placement break an invariant.
 
-        ``things`` has the names of the harness's things. With ``agrees``, the ComputeNodes are
-        compared with their trees, too.
+        ``things`` has the names of the harness's things. With ``agrees``, also compare the
+        ComputeNodes with their trees, if the driver has its own ``get_available_resource``.
         """
         mine = self._mine(contents, {*things})
         for name in sorted(mine):
@@ -126,7 +126,7 @@ def see_agreement(node: ComputeNode, root: Provider) -> None:
 
 
 def _figures(node: ComputeNode, root: Provider) -> Iterator[tuple[str, int, list[int]]]:
-    """Yield the figures that both have: the field, the node's value, and the values of the root."""
+    """Yield the figures that both have: the field, the node's value, and the permitted values."""
     for field, ways in _FIGURES.items():
         figure = getattr(node, field) if field in node else None
         totals = [
