@@ -116,7 +116,7 @@ class Cyborg(OpenStackService):
         raise LabError(f"Cyborg knows no deployable {named}")
 
     def program(self, deployable_uuid: str, image: str) -> requests.Response:
-        """Program a deployable; return Cyborg's answer, which comes after the programming."""
+        """Program a deployable; return Cyborg's answer after the programming, also an error."""
         body = [{"op": "replace", "path": "/program", "value": [{"image_uuid": image}]}]
         return self.ask("PATCH", f"/deployables/{deployable_uuid}/program", body)
 
@@ -237,13 +237,13 @@ class Cyborg(OpenStackService):
         return uuid
 
     def programmed(self, bus: str, host: str | None = None) -> str | None:
-        """Return the uuid of the device's image; None if it has never been programmed."""
+        """Return the uuid of the image in a device; None if no programming has loaded one."""
         with suppress(FileNotFoundError):
             return (self.directory / "holds" / self._device(bus, host)).read_text()
         return None
 
     def programmings(self, bus: str, host: str | None = None) -> list[dict[str, Any]]:
-        """Return the starts and ends of all programmings of a device, in their order."""
+        """Return the start and end events of all programmings of a device, in their order."""
         return [
             event
             for event in self._lines("programmings")
@@ -251,7 +251,7 @@ class Cyborg(OpenStackService):
         ]
 
     def underway(self, bus: str, host: str | None = None) -> list[dict[str, Any]]:
-        """Return the starts of those programmings of a device that are in progress now."""
+        """Return the start events of those programmings of a device that are in progress now."""
         events = self.programmings(bus, host)
         over = {event["programming"] for event in events if event["event"] == "end"}
         return [
@@ -263,7 +263,10 @@ class Cyborg(OpenStackService):
     def wait_for_programming(
         self, bus: str, host: str | None = None, count: int = 1
     ) -> dict[str, Any]:
-        """Wait until ``count`` programmings of a device are in progress; return the last start."""
+        """Wait until ``count`` programmings of a device are in progress.
+
+        Return the start event of the last one.
+        """
         begun = self._wait(
             f"{self._device(bus, host)} is not being programmed",
             lambda: found if len(found := self.underway(bus, host)) >= count else None,
@@ -284,7 +287,7 @@ class Cyborg(OpenStackService):
         return self._wait(f"{self._device(bus, host)} has not been programmed", ended)
 
     def go(self, bus: str, host: str | None = None) -> None:
-        """Let one held programming of a device continue."""
+        """Let one held programming of a device continue; if none is held, the next that is."""
         gos = self.directory / "go" / self._device(bus, host)
         gos.mkdir(exist_ok=True)
         (gos / uuid4().hex).touch()
@@ -311,7 +314,7 @@ class Cyborg(OpenStackService):
         return json.loads((self.directory / name).read_text())
 
     def _write(self, name: str, content: Any) -> None:
-        """Replace a file at once, since Cyborg may read it at any moment."""
+        # Cyborg may read the file at any moment.
         new = self.directory / f"{name}.new"
         new.write_text(json.dumps(content))
         new.replace(self.directory / name)

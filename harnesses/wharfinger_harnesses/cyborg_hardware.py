@@ -12,7 +12,8 @@ device has these keys:
     the parts of the device, with ``name``, ``resource_class``, ``accelerators`` and ``traits``;
     names are unique on the device;
 ``function``
-    the id of the function that the device has before the first programming, if any;
+    the id of the function that the device has before the first programming, if any; after that, it
+    has the function of its image in `images.json`;
 ``reports_function``
     whether Cyborg reports the function as a trait of each deployable;
 ``programming``

@@ -73,7 +73,7 @@ class CyborgHarness(ServiceHarness):
         self._images: dict[str, str] = {}
 
     def start(self) -> None:
-        """Start a Cyborg, which takes seconds, and let it discover one device of each kind."""
+        """Start a Cyborg, which takes seconds, and let it discover a GPU and two FPGAs."""
         self._have_root()  # the agent needs the root provider when it starts
         parts = [*map(_part, range(1 + _FPGAS))]
         self._cyborg = Cyborg(self.placement.url, host=HOST, hardware=parts)
@@ -108,7 +108,7 @@ class CyborgHarness(ServiceHarness):
         self.grow(1 + _FPGAS)
 
     def configuration(self, instance: str) -> str:
-        """Return a section with the URL of the proxy, and otherwise the driver's defaults."""
+        """Return a section with the URL of the proxy and short time-outs, without Keystone."""
         return _CONFIGURATION.format(instance=instance, url=self._proxy.url)
 
     def things(self) -> Sequence[str]:

@@ -18,7 +18,7 @@ _FUNCTION = "accel:function_id"
 
 
 def answer(start_response: Any, status: HTTPStatus, body: Any = None) -> list[bytes]:
-    """Start an answer, and return its body: bytes as they are, or another value as JSON."""
+    """Start an HTTP answer; return its body for WSGI: bytes as they are, another value as JSON."""
     raw = isinstance(body, bytes)
     content = body if raw else json.dumps(body).encode()
     start_response(
@@ -37,7 +37,7 @@ def _version(environ: dict[str, Any], path: str, name: str, **more: str) -> dict
 
 
 def glance(directory: Path) -> Application:
-    """Return a Glance with images below /v2/images. The data of an image is its uuid."""
+    """Return Glance's API for images, below /v2/images. The data of an image is its uuid."""
 
     def images() -> list[dict[str, Any]]:
         functions = json.loads((directory / "images.json").read_text())

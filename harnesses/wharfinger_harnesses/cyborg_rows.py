@@ -65,9 +65,9 @@ class DeviceTables:
 
 
 def copied(device: Rows, number: int, texts: Mapping[str, str]) -> Rows:
-    """Return the copy of a device with this number: with other ids and uuids.
+    """Return the rows of a device's copy, with new uuids, and with ids increased by the number.
 
-    Each key of ``texts`` is replaced by its value wherever it occurs.
+    The unit is 1000. Each key of ``texts`` is replaced by its value wherever a text contains it.
     """
 
     def other(column: str, value: Any) -> Any:

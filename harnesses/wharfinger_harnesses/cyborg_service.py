@@ -155,7 +155,7 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 def without_keystone(_defaults: dict[str, str]) -> Callable[[Application], Application]:
-    """Return a paste filter that gives each request the headers of an administrator."""
+    """Return a paste filter that adds an administrator's headers to those of each request."""
 
     def filtered(application: Application) -> Application:
         def known(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -197,7 +197,7 @@ def load_beside(name: str) -> Any:
 
 
 def install_hardware(directory: Path) -> None:
-    """Write a distribution with the entry point of the driver `lab`, for Cyborg to find."""
+    """Write a distribution with the entry point of the driver `lab`, and put it on sys.path."""
     distribution = directory / "lab-0.dist-info"
     distribution.mkdir(exist_ok=True)
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 0\n")
@@ -298,7 +298,7 @@ class Control:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Let an agent report (`/discover`), or set the timeout of RPC calls (`/patience`).
 
-        If the report fails, answer 500 with the error.
+        If the report fails, answer 500 with the error. Answer 200 for other paths.
         """
         if environ["PATH_INFO"] == "/patience":
             (seconds,) = parse_qs(environ["QUERY_STRING"])["seconds"]
@@ -330,7 +330,10 @@ class Control:
 
 
 def main(directory: Path, port: int, reports_every: float | None) -> None:
-    """Run Cyborg until a signal ends the process."""
+    """Run Cyborg until a signal ends the process.
+
+    Exit with a message at once if an agent finds no root provider of its host in Placement.
+    """
     said = directory / "port"
     said.unlink(missing_ok=True)
     install_hardware(directory)

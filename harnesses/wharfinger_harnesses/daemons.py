@@ -77,7 +77,8 @@ class Daemon(fixtures.Fixture):
     """A server with its own directory, which reports by systemd's protocol when it is ready.
 
     The kernel kills the server when the thread that started it ends. The clean-up of this fixture
-    also ends it, and deletes the directory.
+    also ends it, and deletes the directory. If the server has ended before without ``stop``, the
+    clean-up raises LabError.
     """
 
     #: Programs that the server needs, with their Debian packages.
@@ -101,7 +102,7 @@ class Daemon(fixtures.Fixture):
     def stop(self, by: signal.Signals | None = None) -> None:
         """Stop the server before the clean-up, with the signal ``by`` or else ``ended_by``.
 
-        Its directory stays.
+        Wait for its end. Its directory stays.
         """
         self._stopped = True
         self.process.send_signal(by or self.ended_by)

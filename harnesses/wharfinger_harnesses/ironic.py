@@ -109,7 +109,10 @@ class Ironic(OpenStackService):
         self._succeed("DELETE", f"/v1/nodes/{uuid}")
 
     def go(self, uuid: str) -> None:
-        """Let a node continue that stops or waits because of its ``extra["lab"]``."""
+        """Let a node continue that stops or waits because of its ``extra["lab"]``.
+
+        If it does not yet, its next such step continues at once; see ``clear_goes``.
+        """
         (self.directory / "go" / uuid).touch()
 
     def clear_goes(self) -> None:
@@ -148,8 +151,9 @@ class Ironic(OpenStackService):
     def insert_nodes(self, count: int, **columns: Any) -> list[str]:
         """Insert nodes directly into Ironic's database; return their uuids.
 
-        The nodes are copies of the first node and its traits, except for these columns. The value
-        of a column may be a function that takes the node's index.
+        The nodes are copies of the oldest node and its traits, with new names and uuids. Only
+        ``columns`` have other values. A value may be a function that takes the copy's index. Raise
+        LabError if there is no node.
         """
         first = self.rows.read()
         if first is None:

@@ -35,7 +35,10 @@ class Rows:
             return [*connection.execute(select(nodes.c.uuid).order_by(nodes.c.id)).scalars()]
 
     def read(self, uuid: str | None = None) -> Row | None:
-        """Return a node, or the oldest one if ``uuid`` is None; None if it does not exist."""
+        """Return the rows of a node, or of the oldest one if ``uuid`` is None.
+
+        Return None if there is no such node.
+        """
         nodes, traits = self._nodes, self._traits
         wanted = select(nodes).order_by(nodes.c.id)
         if uuid is not None:
@@ -51,7 +54,10 @@ class Rows:
             )
 
     def write(self, row: Row, nodes: Sequence[Mapping[str, Any]]) -> None:
-        """Insert a copy of ``row`` for each item of ``nodes``, with the item's columns replaced."""
+        """Insert a copy of a node and its traits for each item of ``nodes``.
+
+        An item has the columns in which its copy differs from ``row``.
+        """
         if nodes:
             with self._engine.begin() as connection:
                 connection.execute(insert(self._nodes), [{**row.columns, **node} for node in nodes])

@@ -37,12 +37,12 @@ class Calls:
             self._xml.clear()
 
     def attach(self) -> None:
-        """Count each call to libvirt from now on."""
+        """Count ``libvirt.open``, and the calls of the connections that it opens, from now on."""
         self._libvirt_open = libvirt.open
         libvirt.open = self._open
 
     def detach(self) -> None:
-        """Stop counting, and release the calls that hang."""
+        """Restore ``libvirt.open``, end the fault, and release the calls that hang."""
         if self._libvirt_open is not None:
             libvirt.open = self._libvirt_open
             self._libvirt_open = None

@@ -152,9 +152,9 @@ class LibvirtHarness(Harness):
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
         """Break the calls to libvirt from now on, as ``Harness.expect`` describes.
 
-        HALF, STALE and MISSING change only the XML of a device or domain. For other calls, HALF and
-        MISSING raise as RAISE does, and STALE has no effect, since libvirt returns other answers
-        whole.
+        ERROR and DENIED raise as RAISE does. HALF, STALE and MISSING change only the XML of a
+        device or domain. For other calls, HALF and MISSING raise as RAISE does, and STALE has no
+        effect, since libvirt returns other answers whole.
         """
         self._calls.expect(at, fault)
 
@@ -208,7 +208,7 @@ class LibvirtHarness(Harness):
         self._write()
 
     def _write(self) -> None:
-        """Replace the file at once, since a driver in another thread may be reading it."""
+        # A driver in another thread may be reading the file.
         new = self._path.with_suffix(".new")
         new.write_text(host_xml([self._first, *self._gpus.values()], self._domains))
         new.replace(self._path)

@@ -65,7 +65,8 @@ class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
     ) -> None:
         """Describe a node and its child; move the ``allocations`` of CUSTOM_MAGIC to the child.
 
-        Raise ReshapeNeeded without ``allocations`` if the root still has the child's inventory.
+        Fully reserve both if the node is busy. Raise ReshapeNeeded without ``allocations`` if the
+        root still has the child's inventory.
         """
         node, child = self._fleet[nodename], f"{nodename}-magic"
         root = provider_tree.data(nodename)

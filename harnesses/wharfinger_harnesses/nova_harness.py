@@ -167,7 +167,7 @@ nova_config = {self.directory / "nova.conf"}
         return self._proxy.calls
 
     def _write(self) -> None:
-        """Replace the list at once, since the service may be reading it."""
+        # The service may be reading the list.
         new = self.directory / "nodes.new"
         new.write_text(json.dumps(self._nodes))
         new.replace(self.directory / _FILE)
