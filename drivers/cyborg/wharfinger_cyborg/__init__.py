@@ -2,7 +2,7 @@
 
 - ``config``: the options of a driver instance.
 - ``deployable``: an accelerator as Cyborg describes it; pure.
-- ``client``: the requests to Cyborg, one method for each; the only module with input and output.
+- ``client``: the requests to Cyborg, one method for each.
 - ``accelerators``: all accelerators, and which of them have changed.
 - ``driver``: the class that the framework calls.
 """

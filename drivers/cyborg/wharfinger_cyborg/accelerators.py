@@ -34,8 +34,9 @@ class Source(Protocol):
 class Snapshot:
     """The accelerators of Cyborg at one time.
 
-    ``deployables`` are by the uuids of their providers. ``binding`` are, by provider uuid, the
-    uuids of the accelerator requests that Cyborg is binding to the provider.
+    ``hosts`` are the names of the hosts that have devices. ``deployables`` are by the uuids of
+    their providers. ``binding`` are, by provider uuid, the uuids of the accelerator requests that
+    Cyborg is binding to the provider.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -43,9 +44,9 @@ class Snapshot:
     binding: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def being_bound(self, provider_uuid: str) -> list[str]:
-        """Return the accelerator requests that Cyborg is binding to a provider's device.
+        """Return the uuids of the requests that Cyborg is binding to any part of the same device.
 
-        They are uuids of requests for any part of the device.
+        The device is that of this provider. Return [] for a provider without a deployable.
         """
         deployable = self.deployables.get(provider_uuid)
         return sorted(
@@ -82,7 +83,11 @@ class Accelerators:
         self.snapshot = Snapshot()
 
     def refresh(self) -> None:
-        """Read all accelerators. Raises BackendError if a request fails or returns none."""
+        """Read all accelerators.
+
+        Raises BackendError if a request fails, or if Cyborg lists no deployable, no host, or two
+        deployables with the same provider.
+        """
         started = monotonic()
         try:
             snapshot = self._read()
@@ -103,8 +108,9 @@ class Accelerators:
     def changed_since(self, mark: str) -> tuple[set[str], str]:
         """Return the uuids of the providers that have changed since a mark, and the next mark.
 
-        For a mark of another process, return all providers. Read all accelerators again unless the
-        last list request was a short time ago. Raises BackendError.
+        For a mark of another process, return all providers. First read all accelerators again,
+        unless the pause after the last reading lasts still: ten times as long as the reading took,
+        at most 60 seconds. Raises BackendError.
         """
         if monotonic() >= self._pause_ends:
             self.refresh()
@@ -114,7 +120,6 @@ class Accelerators:
         return {uuid for uuid, its in self._changed.items() if its > int(turn)}, self.mark()
 
     def _read(self) -> Snapshot:
-        """Read all accelerators; read hosts last, so that they include those of new devices."""
         deployables: dict[str, Deployable] = {}
         for one in self._source.deployables():
             if one.provider_uuid in deployables:
@@ -129,11 +134,12 @@ class Accelerators:
             uuid = request.device_rp_uuid
             if uuid is not None:
                 binding[uuid] = binding.get(uuid, frozenset()) | {request.uuid}
-        hosts = self._source.hosts()
+        hosts = self._source.hosts()  # read last, so that they include those of new devices
         if not deployables or not hosts:
             raise self._failed(
-                "Cyborg lists none, which can be an error of Cyborg: the published providers stay. "
-                "If it has no accelerators, remove this instance from enabled_drivers"
+                f"Cyborg lists no {'hosts with devices' if deployables else 'deployables'}, which "
+                "can be an error of Cyborg: the published providers stay. If it has no "
+                "accelerators, remove this instance from enabled_drivers"
             )
         return Snapshot(hosts, deployables, binding)
 

@@ -85,9 +85,9 @@ class Cyborg:
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, section: CyborgSection) -> Self:
-        """Connect to the Cyborg that a configuration section names.
+        """Return a client for the Cyborg that a configuration section describes.
 
-        Raises BackendError, ConfigurationError.
+        Ask Keystone for the endpoint. Raises BackendError, ConfigurationError.
         """
         adapter = keystone.load_adapter(conf, section.name)
         try:

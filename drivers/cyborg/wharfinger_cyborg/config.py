@@ -1,4 +1,4 @@
-"""Options of a driver instance: the Cyborg, the publishing program, the time of programming.
+"""Options of a driver instance: which program publishes, and the time limit of programming.
 
 The section [<instance>] also has keystoneauth's options for Cyborg, as [placement] has them for
 Placement.

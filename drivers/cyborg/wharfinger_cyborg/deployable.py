@@ -41,11 +41,12 @@ class Deployable(msgspec.Struct, frozen=True):
     def inventory(self) -> dict[str, Inventory]:
         """Return the inventory of the provider by resource class; {} without accelerators.
 
-        Raises ValueError if it cannot be published.
+        Raises ValueError if there is not exactly one resource class, or if the resource class, the
+        number or the provider's name is invalid.
         """
         classes = {value for key, value in self._attributes() if key == _CLASS}
         if len(classes) != 1:
-            raise ValueError(f"it has {len(classes)} resource classes among its attributes")
+            raise ValueError(f"its attributes name {len(classes)} resource classes instead of one")
         total = self.num_accelerators
         check_provider_name(self.name)
         if total == 0:
@@ -55,13 +56,17 @@ class Deployable(msgspec.Struct, frozen=True):
 
     @property
     def traits(self) -> frozenset[str]:
-        """Return the traits of the provider; raises ValueError if Placement rejects a trait."""
+        """Return the traits of the provider; raises ValueError if a trait is invalid."""
         given = (value for key, value in self._attributes() if key.startswith(_TRAIT))
         return frozenset(map(check_trait, given))
 
     @property
     def function(self) -> str | None:
-        """Return the function that Cyborg's agent has found on the device; None if not just one."""
+        """Return the function that Cyborg's agent has found on the device.
+
+        Return None if the traits name no function or several. Raises ValueError for an invalid
+        trait.
+        """
         prefix = self.function_trait("X")[:-1]
         found = [trait for trait in self.traits if trait.startswith(prefix)]
         return found[0].removeprefix(prefix) if len(found) == 1 else None
@@ -83,7 +88,7 @@ def host_of(name: str, hosts: Collection[str]) -> str | None:
 
     Cyborg's API does not report the host. If there is only one, it is the host. Otherwise, as in
     Cyborg's drivers, the name begins with the host's name, with or without its domain, and an
-    underscore.
+    underscore. The longest match counts; None if several hosts share it.
     """
     if len(hosts) == 1:
         return next(iter(hosts))

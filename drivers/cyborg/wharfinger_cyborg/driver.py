@@ -18,8 +18,8 @@ from wharfinger_cyborg.deployable import Deployable, host_of
 class CyborgDriver(ComputeDriver):
     """Publish each deployable of Cyborg as a child provider of its host's root provider.
 
-    The root provider belongs to nova and is not changed. If Cyborg publishes the child providers
-    itself, the driver overlays them: it adds data to Cyborg's values, and creates or deletes no
+    The root provider belongs to nova and is not changed. With publish = overlay, Cyborg publishes
+    the child providers itself: the driver adds data to Cyborg's values, and creates or deletes no
     provider.
     """
 
@@ -50,7 +50,7 @@ class CyborgDriver(ComputeDriver):
 
     @classmethod
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> list[str]:
-        """Return the name of the section that auth_section names, if it is set."""
+        """Return a list with the section that auth_section names, [] if it names none."""
         credentials = CyborgSection.read(conf, name).credentials
         return [credentials] if credentials != name else []
 
@@ -98,6 +98,7 @@ class CyborgDriver(ComputeDriver):
     ) -> None:
         """Overlay or publish the host's accelerators; reserve devices that Cyborg is binding.
 
+        With publish = own, also remove providers below the root that have no deployable there.
         While Cyborg binds a part of a device to an instance of nova, it may program the device. No
         other consumer may then get the rest of the device.
         """
@@ -180,9 +181,9 @@ class CyborgDriver(ComputeDriver):
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         """Return the hosts whose deployables have changed since a mark, and the next mark.
 
-        For None, return no hosts and the present mark. Cyborg can only list all deployables. The
-        driver spends at most a tenth of the time on such lists: the slower Cyborg answers, the
-        longer it waits before the next one.
+        For None, return no hosts and the present mark. If the host of a changed deployable is
+        unknown, return all hosts. Cyborg can only list all deployables, so ``changed_since`` pauses
+        after each list, and then finds no new changes. Raises BackendError.
         """
         accelerators = self._connected()
         if since is None:
@@ -205,13 +206,16 @@ class CyborgDriver(ComputeDriver):
     def current_function(self, provider_uuid: str) -> str | None:
         """Return the function that Cyborg's agent found; most of Cyborg's drivers report none.
 
-        Raises BackendError if Cyborg reports none, or if this process has programmed the device:
-        Cyborg does not report when its agent found the function.
+        Raises BackendError if Cyborg reports no function or several, or if this process has
+        programmed the device: Cyborg does not report when its agent found the function.
         """
         deployable = self._deployable(provider_uuid)
         operation = f"looking for the function of {deployable.name}"
         if provider_uuid in self._programmed:
-            reason = "Cyborg does not report when its agent found the function"
+            reason = (
+                "this process has programmed the device, and Cyborg does not report whether its "
+                "agent found the function before or after that"
+            )
             raise BackendError(driver=self.name, operation=operation, reason=reason)
         found = self._client().deployable(deployable.uuid)
         try:
@@ -219,11 +223,12 @@ class CyborgDriver(ComputeDriver):
         except ValueError as error:
             raise BackendError(driver=self.name, operation=operation, reason=str(error)) from error
         if function is None:
-            raise BackendError(driver=self.name, operation=operation, reason="Cyborg reports none")
+            reason = "Cyborg reports no function of this device, or several"
+            raise BackendError(driver=self.name, operation=operation, reason=reason)
         return function
 
     def programming_scope(self, provider_uuid: str) -> list[str]:
-        """Return the providers of all deployables of the device: it is programmed as a whole."""
+        """Return the provider uuids of all deployables of the device, which is programmed whole."""
         deployables = self._connected().snapshot.deployables
         device = self._deployable(provider_uuid).device_id
         return [uuid for uuid, one in deployables.items() if one.device_id == device]
@@ -238,7 +243,7 @@ class CyborgDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation=f"looking up the deployable of provider {provider_uuid}",
-                reason="Cyborg did not list it in the last snapshot",
+                reason="Cyborg listed no such deployable when it was last read",
             )
         return deployable
 

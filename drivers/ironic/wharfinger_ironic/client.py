@@ -54,8 +54,6 @@ class _Uuid(msgspec.Struct, frozen=True):
 
 
 class _Selection(msgspec.Struct, frozen=True):
-    """The fields of a node by which options select nodes; None for fields not requested."""
-
     uuid: str
     conductor_group: str | None = None
     shard: str | None = None
@@ -73,12 +71,12 @@ class _Stamp(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The nodes that were updated last, the latest first, up to the requested number.
+    """The selected nodes with the latest updates, newest update first.
 
     ``updated`` has the time of each node's last update, by the clock of the conductor that wrote
-    it. It is None for a node that was never updated: some databases sort these first and some last.
-    ``answered`` is the time of the answer by Ironic's clock, or None if unknown. ``has_more`` is
-    whether Ironic has further nodes.
+    it; None if it was never updated. Some databases sort such nodes first, some last. ``answered``
+    is the time of Ironic's answer by the clock of its API, None if unknown. ``has_more`` is whether
+    Ironic has more selected nodes than these.
     """
 
     nodes: tuple[Node, ...]
@@ -96,9 +94,9 @@ class Ironic:
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, section: FleetSection) -> Self:
-        """Connect to the Ironic that a configuration section names.
+        """Return a client for the Ironic that a configuration section describes.
 
-        Raises BackendError, ConfigurationError.
+        Ask Keystone for the endpoint. Raises BackendError, ConfigurationError.
         """
         adapter = keystone.load_adapter(conf, section.name)
         try:
@@ -118,10 +116,11 @@ class Ironic:
         return cls(client.http_client, section)
 
     def check_sees_all(self) -> None:
-        """Raise BackendError if the credentials may not list all nodes.
+        """Raise BackendError if the credentials may not list all nodes, or all of ``node_owner``.
 
         With such credentials, Ironic lists only the nodes of their own project, without an error.
-        But it refuses to list the nodes of another project, which is what this method requests.
+        But it refuses a list of another project's nodes. So this method requests the nodes of the
+        project ``node_owner``, or else of a project that does not exist.
         """
         selected = self._section.selected
         project = selected.get("owner", _NO_PROJECT)
@@ -148,7 +147,10 @@ class Ironic:
         return self._read("looking for the last node", nodes[0], _Uuid).uuid if nodes else None
 
     def page(self, after: str | None) -> list[Node]:
-        """Return the next nodes that Ironic lists after this uuid, [] after the last node."""
+        """Return the page of nodes that follows this uuid in Ironic's list; [] after the last node.
+
+        None returns the first page. A page has at most PAGE nodes.
+        """
         query: dict[str, Any] = {"fields": ",".join(FIELDS), "limit": PAGE}
         if after is not None:
             query["marker"] = after
@@ -179,7 +181,7 @@ class Ironic:
         )
 
     def latest(self, limit: int) -> Latest:
-        """Return the nodes that were updated last, up to ``limit`` nodes."""
+        """Return the nodes with the latest updates, up to ``limit`` nodes."""
         operation = "asking for the nodes that have changed"
         answer = self._get(
             operation,
@@ -264,7 +266,6 @@ def _error_text(error: Exception, section: FleetSection) -> str:
 
 
 def _is_about(error: exc.NotFound, uuid: str) -> bool:
-    """Return whether a 404 is Ironic's own answer: its text names the node."""
     content = b"" if error.response is None else error.response.content
     try:
         return uuid in msgspec.json.decode(content, type=_Error).error_message

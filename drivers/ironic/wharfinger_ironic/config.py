@@ -1,4 +1,4 @@
-"""Options of a driver instance: which Ironic, and which of its nodes.
+"""Options of a driver instance: which of Ironic's nodes it publishes.
 
 The section [<instance>] also has keystoneauth's options for Ironic, as [placement] has them for
 Placement.

@@ -45,7 +45,7 @@ class IronicDriver(ComputeDriver):
 
     @classmethod
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> list[str]:
-        """Return the section that auth_section names, if it names one."""
+        """Return a list with the section that auth_section names, [] if it names none."""
         credentials = FleetSection.read(conf, name).credentials
         return [credentials] if credentials != name else []
 
@@ -67,7 +67,8 @@ class IronicDriver(ComputeDriver):
     def node_is_available(self, nodename: str) -> bool:
         """Ask Ironic whether it has the node, and whether the options select the node.
 
-        Raises BackendError for any answer other than the node or a 404 that names it.
+        Return False for a name that is not a uuid. Raises BackendError for any answer other than
+        the node or a 404 that names it.
         """
         return is_uuid_like(nodename) and self._connected().has(nodename)
 
@@ -99,7 +100,8 @@ class IronicDriver(ComputeDriver):
     ) -> None:
         """Publish the node, and reserve its provider while it cannot be deployed.
 
-        If a node has lost its resource class, its provider keeps its inventory, fully reserved.
+        If a node no longer has a valid resource class, its provider keeps its inventory, fully
+        reserved. A provider without inventory then raises BackendError, as in ``get_inventory``.
         """
         node = self._node(nodename)
         if node.custom_class is None and provider_tree.data(nodename).inventory:
@@ -113,13 +115,14 @@ class IronicDriver(ComputeDriver):
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         """Return the nodes that have changed since a mark, and the next mark.
 
-        For None, return no nodes and the first mark. A new node counts only after its first update.
+        For None, return no nodes and the present mark. For a mark of another process, return all
+        nodes. A new node counts only after its first update, and a deleted node does not count.
         """
         fleet = self._connected()
         return fleet.changed_since(since) if since else (set(), fleet.begin_following())
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
-        """Return whether the last listing has the node, without a reason to reserve it.
+        """Return whether the node, as it was last read, exists and has no reason to be reserved.
 
         ``since`` does not matter: Ironic cleans a node before the node becomes ``available``.
         """

@@ -27,7 +27,7 @@ class Source(Protocol):
     """Where the latest nodes are read: an Ironic."""
 
     def latest(self, limit: int) -> Latest:
-        """Return the nodes that were updated last, up to ``limit`` nodes."""
+        """Return the nodes with the latest updates, up to ``limit`` nodes."""
 
     def never_updated_come_last(self) -> bool:
         """Return whether nodes that were never updated come last in the order of ``latest``."""
@@ -52,10 +52,10 @@ class ChangeFeed:
         self.advance()
 
     def read(self, count: int) -> tuple[Sequence[Node], bool]:
-        """Return the nodes that were updated last, and whether they include all changed nodes.
+        """Return the nodes with the latest updates, and whether all changed nodes are among them.
 
-        If not, the caller has to read a complete list. ``count`` is the known number of nodes in
-        Ironic. The next call returns the same changes again unless ``advance`` is called between.
+        If not, the caller has to read a complete list. ``count`` is the known number of selected
+        nodes. The next call returns the same changes again unless ``advance`` is called between.
         Raises BackendError.
         """
         for size in SIZES[SIZES.index(self._size) :]:
@@ -74,7 +74,10 @@ class ChangeFeed:
         self._horizon = self._next_horizon
 
     def _needed(self, latest: Latest) -> int | None:
-        """Return how many of these nodes were updated since the last read; None if more may be."""
+        """Return how many of these nodes were updated since the last read.
+
+        Return None if nodes that the answer lacks may have been updated, too.
+        """
         has_dates = False
         for index, updated in enumerate(latest.updated):
             if updated is None and has_dates:

@@ -28,7 +28,10 @@ class Source(feed.Source, Protocol):
         """Return the uuid of the node that Ironic lists last, None without nodes."""
 
     def page(self, after: str | None) -> list[Node]:
-        """Return the next nodes that Ironic lists after this uuid, [] after the last node."""
+        """Return the page of nodes that follows this uuid in Ironic's list; [] after the last node.
+
+        None returns the first page.
+        """
 
 
 class Fleet:
@@ -52,7 +55,7 @@ class Fleet:
         self.nodes: dict[str, Node] = {}
 
     def refresh(self) -> None:
-        """Read all nodes. Raises BackendError if the list may be incomplete."""
+        """Read all nodes. Raises BackendError if a request fails or the list may be incomplete."""
         started = monotonic()
         try:
             listed = self._list()
@@ -79,7 +82,9 @@ class Fleet:
     def changed_since(self, mark: str) -> tuple[set[str], str]:
         """Return the uuids of the nodes that have changed since a mark, and the next mark.
 
-        For a mark of another process, return all nodes. Raises BackendError.
+        For a mark of another process, return all nodes. Deleted nodes do not count. If only a
+        complete list shows all changes, read one; within the pause after the last list, return the
+        changes that are known. Raises BackendError.
         """
         if not self._is_listed:
             self.refresh()
@@ -111,7 +116,8 @@ class Fleet:
         """Read all nodes page by page; raises BackendError if the list may be incomplete.
 
         Each page starts after the last node of the previous one, and an empty page is the end. The
-        list is incomplete if it lacks the node that Ironic listed last when the reading began.
+        list is incomplete if it lacks the node that Ironic listed last before the reading, and also
+        the one that Ironic lists last after it.
         """
         self._source.check_sees_all()
         last = self._source.last()
@@ -122,19 +128,19 @@ class Fleet:
             pages += 1
             if pages > self._max_pages:
                 raise self._incomplete(
-                    f"it has not ended after {self._max_pages} pages with {len(listed)} nodes. "
+                    f"the list has not ended after {self._max_pages} pages ({len(listed)} nodes). "
                     "Check that the URL is Ironic's; if there are more nodes, raise "
                     f"[{self._instance}] max_pages"
                 )
             for node in page:
                 if node.uuid in listed:
-                    raise self._incomplete(f"its pages have node {node.uuid} more than once")
+                    raise self._incomplete(f"the list has node {node.uuid} more than once")
                 listed[node.uuid] = node
             after = page[-1].uuid
         if last not in listed:
             last = self._source.last()  # that node may be deleted, or the first nodes may be new
         if last is not None and last not in listed:
-            raise self._incomplete(f"the last node, {last}, is on none of its pages")
+            raise self._incomplete(f"the list lacks its last node, {last}")
         return listed
 
     def _incomplete(self, reason: str) -> BackendError:

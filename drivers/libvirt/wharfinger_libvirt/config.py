@@ -27,8 +27,8 @@ class MdevTypeSection:
     """Options of an mdev type.
 
     ``addresses`` are the PCI addresses, in lower case, of the devices that offer the type; without
-    addresses, the type is the default of all devices that support it. ``max_instances`` is the
-    limit for the whole host, None for no limit.
+    addresses, the type is for all devices that support it and are not named for another type.
+    ``max_instances`` is the limit for the whole host, None for no limit.
     """
 
     section: str

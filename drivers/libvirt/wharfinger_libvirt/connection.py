@@ -46,14 +46,16 @@ class Connection:
     """
 
     def __init__(self, handle: Any, instance: str) -> None:
-        """Wrap the virConnect ``handle``; ``instance`` is the driver instance, for errors."""
         self._handle = handle
         self._instance = instance
 
     @classmethod
     @contextmanager
     def open(cls, uri: str, instance: str) -> Iterator[Self]:
-        """Connect to libvirt; the connection is closed when the context ends."""
+        """Connect to libvirt; the connection is closed when the context ends.
+
+        From then on, libvirt prints no errors to stderr in this process.
+        """
         # By default, libvirt prints every error to stderr before it raises it.
         libvirt.registerErrorHandler(_print_nothing, None)
         with _translated(instance, f"connecting to {uri}"):
@@ -71,7 +73,10 @@ class Connection:
             return str(self._handle.getHostname())
 
     def figures(self) -> HostFigures:
-        """Return the number of CPUs and the memory of the host."""
+        """Return the number of CPUs and the memory of the host.
+
+        Raises BackendError if libvirt reports a figure below 1.
+        """
         with _translated(self._instance, "asking for the host's CPUs and memory"):
             _, memory_mb, cpus, *_ = self._handle.getInfo()
         if cpus < 1 or memory_mb < 1:
@@ -134,15 +139,11 @@ class Connection:
 
 
 def _is_active(handle: Any) -> bool:
-    """Return whether a device is active; False if it is only defined.
-
-    libvirt before 7.3 and its test driver do not report this: all their devices are active.
-    """
     try:
         return bool(handle.isActive())
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
-            return True
+            return True  # before libvirt 7.3, and in its test driver, all devices are active
         raise
 
 
@@ -160,4 +161,4 @@ def _translated(instance: str, operation: str) -> Iterator[None]:
 
 
 def _print_nothing(context: object, error: object) -> None:
-    """Print no error: libvirt-python raises it as well."""
+    pass  # libvirt-python raises the error, too

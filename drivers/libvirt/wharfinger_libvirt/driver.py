@@ -59,11 +59,12 @@ class LibvirtDriver(ComputeDriver):
         return [section_of(name, type_id) for type_id in enabled_type_ids(conf, name)]
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """Return the name of the host, the only node.
+        """Return the name of the host, the only node; read the host if requested or not read yet.
 
-        Raises BackendError if libvirt cannot describe the whole host, or reports another host name
-        than before. Raises ConfigurationError if a configured mdev type or device does not exist,
-        or if more is reserved for the host than it has. After an error, the last snapshot stays.
+        This raises BackendError if libvirt cannot describe the whole host, reports another host
+        name than before, or names a device in an unknown form. It raises ConfigurationError if a
+        configured mdev type or device does not exist, or if more is reserved for the host than it
+        has. After an error, the last snapshot stays.
         """
         if refresh or self._snapshot is None:
             return [self._node_name(self._refresh())]
@@ -81,9 +82,10 @@ class LibvirtDriver(ComputeDriver):
             return self._config.hypervisor_hostname or connection.hostname()
 
     def provider_is_available(self, provider_uuid: str, name: str) -> bool:
-        """Ask libvirt whether this host has the provider's device, and it offers an enabled type.
+        """Ask libvirt whether the host has the provider's device, with an enabled mdev type.
 
-        ``name`` is the name of the provider: <node>_<device>. Raises BackendError.
+        ``name`` is the name of the provider: <node>_<device>. Return False if the node has another
+        name. Raises BackendError.
         """
         return self._limit.run(f"asking for {name}", lambda: self._has_device(name))
 
@@ -121,7 +123,7 @@ class LibvirtDriver(ComputeDriver):
         )
 
     def get_inventory(self, nodename: str) -> dict[str, AnyInventory]:
-        """Return the inventories of VCPU and MEMORY_MB; {} if publish_root is overlay."""
+        """Return the host's inventories of VCPU and MEMORY_MB; {} if publish_root is overlay."""
         snapshot = self._snapshot_of(nodename)
         config = self._config
         if config.publish_root is PublishingMode.OVERLAY:
@@ -181,9 +183,10 @@ class LibvirtDriver(ComputeDriver):
         provider_tree.remove_unreported_children(nodename)
 
     def get_problems(self) -> list[str]:
-        """Return a message if this host's nova-compute cannot create its root provider; else [].
+        """Return [], or one message about the root provider if nova-compute publishes it.
 
-        Also return one if the file with the uuid of nova-compute cannot be read.
+        The message reports that this host's nova-compute cannot create the root provider, or that
+        the file with the uuid of nova-compute cannot be read.
 
         Placement keeps the root of a deleted compute service while a child of it has allocations. A
         new nova-compute has another uuid and the same name, so Placement refuses its root provider.
@@ -197,8 +200,8 @@ class LibvirtDriver(ComputeDriver):
             return []  # nova-compute has its uuid in another place, or is too old for this file
         except (OSError, UnicodeDecodeError) as error:
             return [
-                f"{path} was not read: {error}. Let the user of this process read it, or set "
-                "nova_compute_id_file to nothing."
+                f"{path} was not read: {error}. Correct the file or its permissions for the user "
+                "of this process, or set nova_compute_id_file to nothing."
             ]
         if expected == root.uuid:
             return []
@@ -283,7 +286,7 @@ class LibvirtDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation=f"looking up node {nodename}",
-                reason=f"this host is {name}",
+                reason=f"the host's node is {name}",
             )
         return self._snapshot
 
@@ -302,7 +305,6 @@ class LibvirtDriver(ComputeDriver):
             )
 
     def _check_device_names(self, found: Iterable[Share]) -> None:
-        """Raise BackendError if a device's name could be that of another program's provider."""
         for share in found:
             if not _DEVICE_NAME.match(share.device.name):
                 raise BackendError(
@@ -310,7 +312,7 @@ class LibvirtDriver(ComputeDriver):
                     operation=f"reading device {share.device.name}",
                     reason="its name is not of libvirt's form <subsystem>_<more>, with ASCII "
                     "letters, digits and _. To exclude the device, name the others in "
-                    "device_addresses. Until then, no provider of this host changes",
+                    "device_addresses. Until this is corrected, no provider of this host changes",
                 )
 
     def _check_reserved(self, snapshot: HostSnapshot) -> None:

@@ -77,8 +77,8 @@ def take_snapshot(uri: str, instance: str, *, with_domains: bool = False) -> Hos
 def read_devices(source: DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
     """Read the devices until two readings in a row are equal; return them sorted by name.
 
-    Raises BackendError after MAX_READINGS readings, or if two devices have the same name or PCI
-    address.
+    Raises BackendError if MAX_READINGS readings have no two in a row that are equal, or if two
+    devices have the same name or PCI address.
     """
     devices = _read_until_equal(lambda: _devices(source), "devices", instance)
     _check_names(devices, instance)
@@ -88,7 +88,7 @@ def read_devices(source: DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
 def read_devices_and_domains(
     source: Source, instance: str
 ) -> tuple[tuple[NodeDevice, ...], tuple[Domain, ...]]:
-    """Read devices and domains until two readings of both are equal.
+    """Read devices and domains until two readings of both in a row are equal.
 
     Return the devices in the order of their names, and the domains in the order of their uuids.
     Raises BackendError as ``read_devices`` does.

@@ -39,10 +39,11 @@ class Share:
 def shares(
     devices: Sequence[NodeDevice], mdev_types: Sequence[MdevTypeSection], section: str
 ) -> list[Share]:
-    """Return a share for each device that offers an enabled type, sorted by PCI address and name.
+    """Return a share for each device with an enabled type, sorted by PCI address and name.
 
-    ``section`` is the section of the driver instance, for errors. Raises ConfigurationError if no
-    device offers an enabled type, or if a device that is configured for a type is missing.
+    ``section`` is the section of the driver instance, for errors. Raises ConfigurationError if one
+    of the enabled types is offered by no device, or if a device that is configured for a type is
+    missing or does not offer it.
     """
     parents = sorted((device for device in devices if device.mdev_types), key=_order)
     chosen = _choose(parents, devices, mdev_types)
@@ -128,7 +129,7 @@ def _named_device(
         key="device_addresses",
         value=address,
         problem=problem,
-        remedy=f"{remedy} Until then, no provider of this host changes.",
+        remedy=f"{remedy} Until this is corrected, no provider of this host changes.",
     )
 
 
@@ -145,7 +146,7 @@ def _check_types_are_offered(
                 problem="no device of the host offers this type. The offered types are: "
                 f"{', '.join(sorted(offered)) or 'none'}.",
                 remedy="Correct or remove it, or load the driver of the device that offers it. "
-                "Until then, no provider of this host changes.",
+                "Until this is corrected, no provider of this host changes.",
             )
 
 

@@ -84,7 +84,8 @@ class NodeDevice:
 def parse(xml: str, *, active: bool = True) -> NodeDevice:
     """Parse libvirt's XML of a ``<device>``; raises InvalidXML.
 
-    ``active`` is not in the XML: another call of libvirt returns it.
+    ``active`` is whether an mdev is active, or only defined. It is not in the XML: another call of
+    libvirt returns it.
     """
     device = parse_root(xml, "device")
     pci = device.find("./capability[@type='pci']")

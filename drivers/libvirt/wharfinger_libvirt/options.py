@@ -19,8 +19,6 @@ class _Whole(types.Integer):
 
 
 class _Ratio(types.Float):
-    """Option type of a number above 0."""
-
     def __call__(self, value: Any) -> int | float | None:
         number = super().__call__(value)
         if number is None or not 0 < number < float("inf"):
@@ -137,7 +135,7 @@ MDEV_TYPE: Final = (
 
 
 def read(conf: cfg.ConfigOpts, section: str, options: Sequence[cfg.Opt]) -> dict[str, Any]:
-    """Return the values of a section by name of the option, lists without blank items.
+    """Return the values of a section by name of the option, lists as tuples without blank items.
 
     Raises ConfigurationError if an option does not accept its value.
     """

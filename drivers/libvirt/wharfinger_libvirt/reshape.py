@@ -35,11 +35,12 @@ class Move:
     instances: Mapping[str, str] = field(default_factory=dict)
 
     def apply(self, allocations: Allocations) -> dict[str, int]:
-        """Edit the allocations in place; return the new amount of each device by provider uuid.
+        """Edit the allocations in place; return the allocated amount of each device afterwards.
 
-        A consumer's amount moves to the devices that have the mdevs of its domain. An amount
-        without known mdevs moves to devices with free room. If there is not enough room, raise
-        BackendError without changing the allocations.
+        The amounts are by provider uuid. A consumer's amount moves to the devices that have the
+        mdevs of its domain; without known mdevs or without room there, to the first devices with
+        room that are not blocked. If there is not enough room, raise BackendError without changing
+        the allocations.
         """
         filling = _Filling(self, allocations)
         for consumer, uuid in _assigned(self, filling.left):
@@ -54,10 +55,7 @@ class Move:
         return dict(filling.totals)
 
     def mdevs(self) -> Iterator[tuple[str, Mdev]]:
-        """Yield the mdevs on the devices, except those of ``other_types``.
-
-        Each follows the uuid of its device's provider.
-        """
+        """Yield (provider uuid, mdev) for each mdev on the devices that has no other class."""
         providers = {share.device.name: uuid for uuid, share in self.devices.items()}
         for device in self.host.devices:
             mdev, uuid = device.mdev, providers.get(device.parent or "")
@@ -65,10 +63,6 @@ class Move:
                 yield uuid, mdev
 
     def _edit(self, providers: dict[str, Any], moved: Mapping[str, int]) -> None:
-        """Move one consumer's amount of the class from the root provider to those in ``moved``.
-
-        ``providers`` has the consumer's allocations by provider uuid, and is changed in place.
-        """
         resources = providers[self.root_uuid]["resources"]
         del resources[self.resource_class]
         if not resources:
@@ -105,7 +99,7 @@ class _Filling:
         }
 
     def take_mdev(self, consumer: str, uuid: str) -> None:
-        """Move one unit to the mdev's device, unless the consumer has one there for this mdev."""
+        """Count an mdev of a consumer: its unit is on the device already, or moves there."""
         if self._held[consumer, uuid]:
             self._held[consumer, uuid] -= 1
         else:
@@ -129,13 +123,12 @@ class _Filling:
                     operation=f"moving {self._move.resource_class} from the root provider to "
                     "those of the devices",
                     reason=f"no device has room for {amount} of consumer {consumer}. Check which "
-                    "mdevs the host has, and whether the consumer still exists. Without room, no "
-                    "provider of this host changes",
+                    "mdevs the host has, and whether the consumer still exists. Until there is "
+                    "room, no provider of this host changes",
                 )
 
 
 def _capacities(move: Move) -> dict[str, int]:
-    """Return the capacity of each device; a blocked device can hold only its active mdevs."""
     active = Counter(uuid for uuid, mdev in move.mdevs() if mdev.active)
     return {
         uuid: active[uuid] if share.blocked else share.total for uuid, share in move.devices.items()
@@ -143,7 +136,7 @@ def _capacities(move: Move) -> dict[str, int]:
 
 
 def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield, for each mdev of a consumer's domain, the consumer and the provider of the device.
+    """Yield, for each mdev of a consumer's domain, the consumer and the device's provider uuid.
 
     The mdevs that count in the device's total come first; other mdevs may find no room. An mdev of
     two domains belongs to the first one.
@@ -163,9 +156,9 @@ def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]
 def _places(move: Move) -> tuple[dict[str, str], dict[str, str]]:
     """Return the provider of each mdev's device, by the mdev's uuid, in two mappings.
 
-    The first has the mdevs for which the device certainly has room. The second has the rest: they
-    have another type than the device offers, or are only defined. Several mdevs can have one uuid,
-    but only one of them is active.
+    The first has the mdevs for which the device certainly has room. The second has mdevs of another
+    type than the device offers, and mdevs that are only defined on a device that is not blocked. If
+    several mdevs have one uuid, the active one counts.
     """
     sure: dict[str, str] = {}
     others: dict[str, str] = {}

@@ -43,7 +43,7 @@ def text_of(element: Element, tag: str) -> str:
 
 
 def uuid_of(text: str, where: str) -> str:
-    """Return a uuid in canonical form; raises InvalidXML, which names the element ``where``."""
+    """Return a uuid in canonical form; raises InvalidXML. ``where`` names its element there."""
     try:
         return check_uuid(text)
     except InvalidName:
@@ -51,9 +51,9 @@ def uuid_of(text: str, where: str) -> str:
 
 
 def printable(what: str, text: str) -> str:
-    """Return the text; raises InvalidXML if it has control characters."""
+    """Return the text; raises InvalidXML if a character of it is not printable."""
     if not text.isprintable():
-        raise InvalidXML(f"its {what} {shown(text)} has control characters")
+        raise InvalidXML(f"its {what} {shown(text)} has a character that is not printable")
     return text
 
 

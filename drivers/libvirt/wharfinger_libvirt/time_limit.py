@@ -14,7 +14,6 @@ class TimeLimit:
     """Makes calls in a thread, one at a time, and stops waiting for a call that takes too long."""
 
     def __init__(self, instance: str, seconds: float) -> None:
-        """Limit calls to ``seconds``; ``instance`` is the driver instance, for errors."""
         self._instance: Final = instance
         self._seconds: Final = seconds
         #: The thread of a call that took too long, and has not ended yet.
@@ -24,8 +23,9 @@ class TimeLimit:
         """Make a call, and return its result.
 
         Raises the call's own error, or BackendError after the time limit. A call that takes too
-        long continues in its thread, since libvirt cannot cancel it. Until it has ended, ``run``
-        makes no other call and raises BackendError, so that at most one thread hangs.
+        long continues in its thread, since libvirt cannot cancel it. The next ``run`` first waits
+        up to the time limit for that call to end, and else raises BackendError: at most one thread
+        hangs.
         """
         if self._hanging is not None:
             self._hanging.join(self._seconds)

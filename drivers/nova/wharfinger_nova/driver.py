@@ -48,7 +48,7 @@ class NovaDriver(ComputeDriver):
         self._driver = driver
 
     def cleanup_host(self) -> None:
-        """Let nova's driver close its connections."""
+        """Let nova's driver close its connections, if it is loaded. Raises BackendError."""
         driver, self._driver, self._nodes = self._driver, None, None
         if driver is not None:
             with nova_process.translated_errors(self.name, "cleanup_host"):
@@ -97,7 +97,8 @@ class NovaDriver(ComputeDriver):
         """Let nova's driver edit the tree.
 
         If it does not implement this method, as before nova's Stein release, use its
-        ``get_inventory``. Remove the owner traits that it adds. Raises ReshapeNeeded, BackendError.
+        ``get_inventory``. Remove the trait OWNER_NOVA where nova's driver adds it. Raises
+        ReshapeNeeded, BackendError.
         """
         driver, before = self._loaded(), _tagged(provider_tree)
         with nova_process.translated_errors(self.name, f"update_provider_tree({nodename})"):
@@ -111,7 +112,10 @@ class NovaDriver(ComputeDriver):
             provider_tree.remove_traits(uuid, self.default_owner)
 
     def capabilities_as_traits(self) -> dict[str, bool]:
-        """Return, by trait, whether nova-compute sets it on a root provider for a capability."""
+        """Return, by trait, whether nova-compute sets it on a root provider for a capability.
+
+        COMPUTE_REMOTE_MANAGED_PORTS is False: it depends on nova-compute's own PCI devices.
+        """
         with nova_process.translated_errors(self.name, "capabilities_as_traits"):
             traits = {**self._loaded().capabilities_as_traits()}
         if _OF_PCI_TRACKER in traits:

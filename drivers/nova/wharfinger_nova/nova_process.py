@@ -25,8 +25,6 @@ _VIRT: Final = "nova.virt"
 
 @dataclass(frozen=True, slots=True)
 class _Configured:
-    """How nova is configured in this process, and the driver instance that configured it."""
-
     instance: str
     nova_config: tuple[str, ...]
     host: str
@@ -54,10 +52,10 @@ class NoDatabase:
 
 
 def load(section: NovaSection, host: str) -> Any:
-    """Return an instance of the compute driver that a section, or else nova_config, names.
+    """Configure nova, and return an instance of the compute driver that is configured.
 
-    Its virtapi implements no method. nova's option ``host`` gets the value of ``host``. Raises
-    ConfigurationError, BackendError.
+    The section names the driver, or else nova_config. Its virtapi implements no method. nova's
+    option ``host`` gets the value of ``host``. Raises ConfigurationError, BackendError.
     """
     with _lock, warnings.catch_warnings():
         # A library that nova imports also imports eventlet, which warns that it is deprecated.
@@ -120,7 +118,7 @@ def _configure(section: NovaSection, host: str) -> None:
             key="nova_config",
             value=", ".join(section.nova_config),
             problem=f"nova cannot read it: {error}.",
-            remedy="Correct nova's configuration file.",
+            remedy="Correct nova_config or that file.",
         ) from error
     import_module("nova.objects").register_all()
     _connect_database()
@@ -128,7 +126,6 @@ def _configure(section: NovaSection, host: str) -> None:
 
 
 def _choose_threads(section: NovaSection) -> None:
-    """Select native threads in OpenStack's libraries; raises BackendError if it is too late."""
     backend = import_module("oslo_service.backend")
     try:
         backend.init_backend(backend.BackendType.THREADING)

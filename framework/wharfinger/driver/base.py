@@ -26,8 +26,8 @@ class ComputeDriver(abc.ABC):
 
     A driver never sends requests to Placement and never adds an owner trait: the framework does
     both. No method but ``program`` may sleep, except for less than 5 s between attempts while the
-    backend fails. Each cycle starts with ``get_available_nodes(refresh=True)``, which
-    takes a snapshot of the backend; the other methods answer from the snapshot.
+    backend fails. Each full cycle starts with ``get_available_nodes(refresh=True)``, which takes a
+    snapshot of the backend; the other methods answer from the snapshot.
 
     A method that lists nodes or devices raises BackendError if the list fails or may be incomplete.
     An empty list means that the backend has none.
@@ -195,10 +195,10 @@ class ComputeDriver(abc.ABC):
         raise NotImplementedError
 
     def programming_scope(self, provider_uuid: str) -> Collection[str]:
-        """Return the uuids of all providers that lose their function if this one is programmed.
+        """Return the uuids of all providers that lose their function if a provider is programmed.
 
-        They are the uuid of this provider, and those of the other providers of the same device if
-        the device can only be programmed as a whole.
+        They are its own uuid, and those of the other providers of the same device if the device can
+        only be programmed as a whole.
         """
         return (provider_uuid,)
 

@@ -49,7 +49,7 @@ def load(name: str) -> type[ComputeDriver]:
 
 
 def check(name: str) -> list[DriverLoadError]:
-    """Return all faults of the driver class with this name."""
+    """Return all faults of the driver class with this name; only one if it cannot be imported."""
     try:
         return list(_problems(name, _import(name)))
     except DriverLoadError as error:

@@ -373,7 +373,9 @@ def test_provider_is_available_asks_libvirt_for_the_device(host: Path) -> None:
 
 
 def test_name_of_another_node_is_an_error(host: Path) -> None:
-    with pytest.raises(BackendError, match="looking up node other failed: this host is gpu-host-1"):
+    with pytest.raises(
+        BackendError, match="looking up node other failed: the host's node is gpu-host-1"
+    ):
         driver_of(host).get_inventory("other")
 
 

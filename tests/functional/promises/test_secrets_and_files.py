@@ -129,7 +129,7 @@ def test_files_with_any_umask_are_readable_only_by_their_owner(program: Program)
 
 @pytest.mark.parametrize(
     ("pages", "told"),
-    [("new", r"after 3 pages with 3 nodes.*raise \[metal\] max_pages"), ("the same", "than once")],
+    [("new", r"after 3 pages \(3 nodes\).*raise \[metal\] max_pages"), ("the same", "than once")],
 )
 def test_endless_listing_is_an_error(tmp_path: Path, pages: str, told: str) -> None:
     """An endless listing, or one that returns to an earlier page, is an error."""

@@ -49,10 +49,13 @@ def emptied(name: str) -> Callable[[Answer], Answer]:
 def test_empty_list_is_rejected_and_an_empty_list_of_requests_accepted(
     harness: Harness, cards: Cards
 ) -> None:
-    for at, name in ((0, "deployables"), (2, "devices")):
+    for at, name, lacking in (
+        (0, "deployables", "deployables"),
+        (2, "devices", "hosts with devices"),
+    ):
         for _ in range(2):  # a repeated empty list is rejected, too
             harness.between.replace(at, emptied(name))
-            assert "Cyborg lists none" in fails(cards)
+            assert f"Cyborg lists no {lacking}" in fails(cards)
     harness.between.replace(1, emptied("arqs"))
     assert not cards.sync().steps
 
@@ -61,7 +64,7 @@ def test_cyborg_that_lost_all_devices_is_rejected(harness: Harness, cards: Cards
     cyborg = harness.cyborg
     cyborg.set_hardware()
     cyborg.discover()
-    assert "Cyborg lists none" in fails(cards)
+    assert "Cyborg lists no deployables" in fails(cards)
     cyborg.set_hardware(*DEVICES)
     cyborg.discover()
     assert len(cards.sync().steps) == 3

@@ -367,7 +367,7 @@ def test_function_that_cyborg_reports_after_a_job_is_refused(
     driver.program(PROVIDERS[0], IMAGE, "other")
 
     assert cyborg.programmed == [(deployable(0).uuid, IMAGE)]
-    with pytest.raises(BackendError, match="does not report when"):
+    with pytest.raises(BackendError, match="does not report whether"):
         driver.current_function(PROVIDERS[0])
     assert driver.current_function(PROVIDERS[1]) == "LOOP"
 
@@ -378,7 +378,7 @@ def test_function_that_cyborg_reports_after_a_failed_job_is_refused(
     cyborg.fails["program"] = BackendError(driver="fpga", operation="programming", reason="late")
     with pytest.raises(BackendError, match="late"):
         driver.program(PROVIDERS[0], IMAGE)
-    with pytest.raises(BackendError, match="does not report when"):
+    with pytest.raises(BackendError, match="does not report whether"):
         driver.current_function(PROVIDERS[0])
 
 
@@ -389,14 +389,14 @@ def test_function_that_cyborg_reports_for_all_parts_after_a_job_is_refused(
     cyborg.listed = [deployable(number, device_id=0, attributes_list=listed) for number in range(2)]
     driver.get_available_nodes(refresh=True)
     driver.program(PROVIDERS[0], IMAGE)
-    with pytest.raises(BackendError, match="does not report when"):
+    with pytest.raises(BackendError, match="does not report whether"):
         driver.current_function(PROVIDERS[1])
 
 
 @pytest.mark.parametrize(
     ("listed", "told"),
     [
-        (attributes(("rc", "FPGA")), "Cyborg reports none"),
+        (attributes(("rc", "FPGA")), "Cyborg reports no function"),
         (attributes(("rc", "FPGA"), ("trait0", "lower")), "lower"),
         ("nonsense", "not understood"),
     ],
