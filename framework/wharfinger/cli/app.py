@@ -56,13 +56,14 @@ class WharfingerApp(App):
             action="append",
             metavar="FILE",
             help="A configuration file (repeatable; the last file takes precedence). "
-            "Default: wharfinger.conf in ~/.wharfinger or /etc/wharfinger.",
+            "Default: the first wharfinger.conf in ~/.wharfinger, ~, /etc/wharfinger and /etc.",
         )
         parser.add_argument(
             "--config-dir",
             action="append",
             metavar="DIR",
-            help="A directory of *.conf files, read in the order of their names.",
+            help="A directory of *.conf files, read in the order of their names (repeatable). "
+            "Default: the first wharfinger.conf.d in the same places, unless --config-file is set.",
         )
         return parser
 

@@ -99,7 +99,7 @@ class _CandidateCommand(ObjectCommand):
             yield profile(parsed_args.device_profile)
 
     def _traits(self, request: "ResourceRequest") -> Iterator[tuple[str, str, Collection[str]]]:
-        """Yield traits of a request, after their source and the option or extra spec in it."""
+        """Yield the traits of a request, each time with their source, and their key in it."""
         yield from self._of_flavor[0]
         for group in request.groups:
             suffix, traits = group.suffix, group.traits

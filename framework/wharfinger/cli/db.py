@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DbUpgrade(WharfingerCommand):
-    """Create the database, or upgrade its schema to the newest version."""
+    """Create the tables of the database, or upgrade its schema to the newest version."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from wharfinger.objects import database_context

@@ -159,7 +159,7 @@ class FlavorList(ObjectLister):
 
 
 class FlavorShow(ObjectShow):
-    """Show one flavor; with --for, extra specs with which nova takes only its own providers."""
+    """Show one flavor; with --for, extra specs that keep nova from providers of other owners."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -172,7 +172,7 @@ class FlavorShow(ObjectShow):
             choices=["nova"],
             help="the program that uses the flavor. Prints the `openstack flavor set` command "
             "after which nova takes no provider of another owner for it; in formats other than "
-            "table, only the extra specs",
+            "table, only the extra specs. Refuses a flavor that extra specs cannot protect",
         )
         return parser
 
@@ -241,7 +241,7 @@ class _Properties(argparse.Action):
 
 
 def find(context: "Context", wanted: str) -> "Flavor":
-    """Return the flavor with this id or name; raises ObjectNotFound."""
+    """Return the flavor with this id, or else with this name; raises ObjectNotFound."""
     from wharfinger.objects import Flavor
 
     try:

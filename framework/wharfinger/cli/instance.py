@@ -79,7 +79,7 @@ class _InstanceShower(InstanceCommand, ObjectShow):
     ) -> tuple[Sequence[str], Sequence[Any]]:
         """Return names and cells: fields of an instance, its status, migrations and allocations.
 
-        If ``is_brief``, only the most important fields.
+        If ``is_brief``, the fields are only uuid, flavor, host and node.
         """
         from wharfinger.allocations.operation_states import moves_of
 
@@ -269,7 +269,7 @@ class _MoveStarter(_InstanceShower):
     """Base class of commands that start a move."""
 
     def begun(self, instance: str, **more: Any) -> tuple[Sequence[str], Sequence[Any]]:
-        """Start a move of the instance, and return the fields to show."""
+        """Start a move of the instance; return the names and cells to show."""
         from wharfinger.objects import Instance
 
         migration = self.moves.start(instance, **more)
@@ -352,7 +352,11 @@ class InstanceRevert(_MoveEnder):
 
 
 def describe(one: "Instance", moves: "Sequence[Migration]", *, is_lost: bool) -> str:
-    """Return a text about the state of an instance: its operation or moves in progress, if any."""
+    """Return the status of an instance as text.
+
+    It is its operation in progress, or else its moves in progress, or else whether its allocation
+    is lost or it is claimed.
+    """
     state: str | None = one.known("task_state")
     if state:
         return state
@@ -377,7 +381,7 @@ def _flavor_of(one: "Instance") -> Any:
 
 
 def _node_condition(context: "Context", node: str | None) -> "Suits":
-    """Return a condition that only the node with this name or uuid meets; all nodes if None.
+    """Return a condition that only the node with this name or uuid meets; all meet it if None.
 
     Raises ObjectNotFound.
     """

@@ -96,7 +96,7 @@ def known(value: Callable[[], Any]) -> Any:
 
 
 def given(**filters: Any) -> dict[str, Any]:
-    """Return the filters that have a value."""
+    """Return the filters whose values are not empty."""
     return {name: value for name, value in filters.items() if value}
 
 
@@ -106,7 +106,7 @@ def values(one: "WharfingerObject", *names: str) -> list[Any]:
 
 
 def row(*cells: Any) -> tuple[Any, ...]:
-    """Return a row of a table from plain values."""
+    """Return the cells of a table row: lists and dicts as JSON, texts with escapes."""
     return tuple(map(_cell, cells))
 
 
@@ -126,7 +126,7 @@ def ambiguous(kind: str, name: str, those: Iterable[str]) -> WharfingerError:
 
 
 def number(least: int) -> Callable[[str], int]:
-    """Return the argument type of whole numbers of at least ``least``."""
+    """Return the argument type of whole numbers from ``least`` to MAX_COUNT."""
 
     def take(text: str) -> int:
         from wharfinger.objects.field_types import MAX_COUNT
@@ -141,7 +141,7 @@ def number(least: int) -> Callable[[str], int]:
 
 
 def text(longest: int = 255, shortest: int = 1) -> Callable[[str], str]:
-    """Return the argument type of texts that the database can store."""
+    """Return the argument type of texts that the database can store, by number of characters."""
 
     def take(given: str) -> str:
         from wharfinger.objects.field_types import ColumnText

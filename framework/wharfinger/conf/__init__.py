@@ -66,9 +66,9 @@ def load(
 ) -> Options:
     """Read and check the configuration files; return their options.
 
-    By default, they are the files that oslo.config finds: wharfinger.conf in ~/.wharfinger, ~,
-    /etc/wharfinger or /etc, and the directories wharfinger.conf.d beside them. Raises the first
-    error in the files: ConfigurationError, ConfigurationFileError.
+    By default, they are the first wharfinger.conf and the files in the first wharfinger.conf.d in
+    ~/.wharfinger, ~, /etc/wharfinger and /etc. Raises the first error in the files:
+    ConfigurationError, ConfigurationFileError.
     """
     conf = parse(config_files, config_dirs)
     for problem in problems(conf):
@@ -135,7 +135,7 @@ def register_services(conf: Options) -> None:
 
 
 def _check_file(path: Path) -> None:
-    """Raise ConfigurationFileError for binary data, and for a pipe, which would block."""
+    """Raise ConfigurationFileError if a path is not a file, such as a pipe, or is not text."""
     if path.exists() and not path.is_file():
         raise _unreadable(f"{path} is not a regular file")
     try:

@@ -17,9 +17,9 @@ GROUP: Final = "accelerator"
 OPTIONS: Final = (
     cfg.StrOpt(
         "device_profiles",
-        help="A JSON file of device profiles, to use instead of Cyborg. Its format is the answer "
-        "to GET /v2/device_profiles, of which the name and the groups of each profile are enough. "
-        "Without this option, the other options of this section configure Cyborg.",
+        help="A JSON file of device profiles, to use instead of Cyborg. Its format is that of "
+        "Cyborg's answer to GET /v2/device_profiles, but only the name and the groups of a profile "
+        "are required. Without this option, the other options of this section configure Cyborg.",
     ),
 )
 

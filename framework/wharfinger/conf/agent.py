@@ -36,8 +36,8 @@ OPTIONS: Final = (
         default=60,
         max=_LONGEST,
         help="Seconds between two drift cycles. A drift cycle asks Placement for changes of other "
-        "programs. This is also the longest wait before the agent retries a failed full cycle, or "
-        "the start of a driver that could not be loaded or connected.",
+        "programs. After a failed full or drift cycle, or a failed start of a driver instance, the "
+        "agent waits at most this time, and at most 30 seconds, before it tries again.",
     ),
     cfg.FloatOpt(
         "full_interval",
@@ -48,8 +48,8 @@ OPTIONS: Final = (
     cfg.StrOpt(
         "health_socket",
         help="The Unix socket on which the agent answers HTTP requests for its health, readiness, "
-        "metrics and status. The socket's user and group may connect. Default: agent.sock in "
-        "state_path.",
+        "metrics and status. It has mode 0660. Default: agent.sock in state_path, into which only "
+        "its user can go if the agent created it. For clients of the group, name a path elsewhere.",
     ),
     cfg.StrOpt(
         "health_address",
@@ -71,7 +71,8 @@ OPTIONS: Final = (
         default=300,
         max=_LONGEST,
         help="Seconds after which a call to a driver counts as hanging. The process of the "
-        "instance then writes the stacks of its threads to the log, and is restarted.",
+        "instance then writes the stacks of its threads to the log, and is restarted. With "
+        "isolation = thread, the agent only logs the call.",
     ),
     cfg.IntOpt(
         "memory_limit",

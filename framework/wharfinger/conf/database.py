@@ -27,8 +27,9 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         "connection",
         secret=True,
         help="URL of the database for SQLAlchemy: postgresql+psycopg://user:password@host/name, or "
-        "mysql+pymysql://user:password@host/name. `wharfinger db upgrade` creates and upgrades it. "
-        "Default: a SQLite file in state_path, which is created and upgraded when it is used.",
+        "mysql+pymysql://user:password@host/name. The database must exist; `wharfinger db upgrade` "
+        "creates and upgrades its tables. Default: a SQLite file in state_path, which is created "
+        "and upgraded when it is used.",
     ),
     cfg.FloatOpt(
         "timeout",

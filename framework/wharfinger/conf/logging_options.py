@@ -161,7 +161,7 @@ class LoggingSection:
 
     @property
     def names_output(self) -> bool:
-        """Return whether an option sets where to log, or in which format."""
+        """Return whether an option sets where to log, or use_json is set."""
         chosen = ("use_stderr", "use_journal", "use_syslog", "use_json")
         return self.file is not None or any(self.values[name] for name in chosen)
 

@@ -34,7 +34,8 @@ def reading(section: str) -> Iterator[None]:
 def read_options(conf: cfg.ConfigOpts, section: str, options: Sequence[cfg.Opt]) -> dict[str, Any]:
     """Register the options of a section and return their values, by name.
 
-    Raises ConfigurationError for a value that its option does not accept.
+    Secrets among them are masked in all later output. Raises ConfigurationError for a value that
+    its option does not accept.
     """
     conf.register_opts(list(options), None if section == DEFAULT else section)
     return {option.dest: _value(conf, section, option) for option in options}
@@ -92,8 +93,8 @@ def _kind(wanted: object) -> str:
 def read_path(section: str, key: str, value: str) -> Path:
     """Return a path, with ~ as the home directory.
 
-    Raises ConfigurationError if the path is not absolute, or has characters with a meaning in URLs:
-    it may be the path of a database.
+    Raises ConfigurationError if the path is not absolute, or has unprintable characters or
+    characters with a meaning in URLs: it may be the path of a database.
     """
     try:
         path = Path(value).expanduser()
@@ -102,7 +103,8 @@ def read_path(section: str, key: str, value: str) -> Path:
     if not path.is_absolute():
         raise _wrong_path(section, key, value, "it is not absolute")
     if not value.isprintable() or set("?#%") & set(value):
-        raise _wrong_path(section, key, value, "a path with ?, # or % cannot hold a database")
+        problem = "it has an unprintable character, or one of ?, # and %"
+        raise _wrong_path(section, key, value, problem)
     return path
 
 
@@ -112,5 +114,5 @@ def _wrong_path(section: str, key: str, value: str, problem: str) -> Configurati
         key=key,
         value=value,
         problem=f"{problem}.",
-        remedy="Use an absolute path without ?, # and %.",
+        remedy="Use an absolute path of printable characters without ?, # and %.",
     )

@@ -40,7 +40,6 @@ def is_over() -> bool:
 
 
 def _left(end: float | None) -> float | None:
-    """Return the seconds until the deadline; raises TimeoutError if it has passed."""
     if end is None:
         return None
     left = end - time.monotonic()

@@ -25,7 +25,7 @@ _EXCLUDED: Final = {
 
 
 def as_text(explained: Explanation, now: datetime) -> Iterator[str]:
-    """Yield the number of candidates, a line of counts for each group, and a line of advice.
+    """Yield the number of candidates, a line of counts for each group, and advice, if any.
 
     For the group without a suffix, each class has a line if the classes' counts differ.
     """

@@ -72,8 +72,8 @@ def _on_more(explained: Explanation, now: datetime) -> _Advice | None:
     None if no condition does. Only amounts of a part and conditions on trees count: other
     conditions on providers select the providers that the user wants.
     """
-    part = max(explained.parts, key=_without_amounts)
-    lost = _without_amounts(part)
+    part = max(explained.parts, key=_excluded_by_amounts)
+    lost = _excluded_by_amounts(part)
     trees = [one for one in explained.tree_misses if not one.parts]
     if len(trees) > lost:
         is_most = len(trees) >= explained.trees[-1].count
@@ -87,7 +87,7 @@ def _end(part: Part) -> int:
     return next(number for number, stage in enumerate(part.stages) if not stage.count)
 
 
-def _without_amounts(part: Part) -> int:
+def _excluded_by_amounts(part: Part) -> int:
     """Return the number of providers that the conditions on amounts exclude."""
     stages = pairwise(part.stages)
     return sum(before.count - after.count for before, after in stages if after.step in AMOUNTS)

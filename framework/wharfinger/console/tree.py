@@ -44,7 +44,7 @@ def as_drawing(providers: Iterable[Details], now: datetime) -> Iterator[Tree]:
 
 
 def as_svg(trees: Iterable[Tree]) -> str:
-    """Return a picture of a terminal that shows the drawings."""
+    """Return an SVG picture of a terminal that shows the drawings."""
     drawings = list(trees)
     console = Console(record=True, file=io.StringIO(), width=UNLIMITED, highlight=False)
     console.width = max((console.measure(tree).maximum for tree in drawings), default=1)
@@ -94,7 +94,7 @@ def provider_data(provider: Details) -> dict[str, Any]:
 
 
 def _by_parent(providers: Iterable[Details]) -> _Children:
-    """Group providers by parent uuid; a provider whose parent is missing is a root."""
+    """Group providers by parent uuid; None has those without a parent among ``providers``."""
     known = {provider.summary.uuid: provider for provider in providers}
     children: _Children = {}
     for provider in sorted(known.values(), key=lambda provider: provider.summary.name):

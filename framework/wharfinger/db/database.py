@@ -133,10 +133,7 @@ class Database:
             return migration.missing(self._engine)
 
     def select(self, table: str, **where: Any) -> list[dict[str, Any]]:
-        """Return the rows whose columns have these values, oldest first.
-
-        A condition may also be a collection of values, any of which matches.
-        """
+        """Return the rows whose columns have these values, oldest first; see ``Rows.select``."""
         with self._transaction(), self._rows(self._manager.reader, table) as rows:
             return rows.select(where)
 
@@ -328,6 +325,12 @@ class Database:
             raise TakenError(str(reason(error))) from error
         except db_exception.DBNonExistentTable as error:
             raise self._error(_first_line(error), _SEE_CHECK) from error
+        except TimeoutError as error:  # of another upgrade
+            raise DatabaseUnavailable(
+                path=self.name,
+                problem=_first_line(error),
+                remedy="Wait until the other upgrade ends, and repeat the command.",
+            ) from error
         except (db_exception.DBError, SQLAlchemyError, BrokenSchemaError, OSError) as error:
             kind = DatabaseUnavailable if _is_outage(error) else StateError
             raise kind(
@@ -352,7 +355,7 @@ class Database:
             return (
                 "Find the process that keeps it locked, such as with lsof, or wait and try again."
             )
-        return "Check that its directory is writable and has free space."
+        return "Check that this user may write to the file and its directory, and the free space."
 
     def _engine_name(self) -> str:
         return self._url.get_backend_name()

@@ -49,7 +49,7 @@ class Schema:
 
 
 def schema(engine: Engine) -> Schema:
-    """Return the schema version of a database."""
+    """Return the schema version of a database; raises BrokenSchemaError if it has several."""
     with engine.connect() as connection:
         return _schema(connection)
 
@@ -59,7 +59,7 @@ def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head
 
     A database with the schema of a newer release is not changed. ``directory`` is for the lock file
     of a SQLite database. Records of the first version name no host: they are assigned to ``host``.
-    Raises BrokenSchemaError.
+    Raises BrokenSchemaError, and TimeoutError if another upgrade does not end.
     """
     from alembic import command, config  # noqa: PLC0415 - takes long
     from alembic.util import CommandError  # noqa: PLC0415 - takes long

@@ -96,7 +96,7 @@ class Rows:
     def select(self, where: Values) -> list[dict[str, Any]]:
         """Return the rows whose columns have these values, oldest first.
 
-        A condition may also be a collection of values, any of which matches.
+        A condition may also be a NotIn, an AnyOf, or a collection of values, any of which matches.
         """
         columns = [self._table.c[name] for name in self._present]
         found = [
@@ -136,9 +136,9 @@ class Rows:
             )
 
     def update(self, key: str, changes: Sequence[Change]) -> None:
-        """Update the rows if each still has the revision of its change; raises StaleError.
+        """Update the rows if each still has the revision of its change.
 
-        The revisions of the rows rise by one.
+        Otherwise update none, and raise StaleError. The revisions of the rows rise by one.
         """
         by_key: dict[str, Change] = {}
         for change in changes:
@@ -151,9 +151,10 @@ class Rows:
         )
 
     def delete(self, key: str, revisions: Mapping[str, int]) -> None:
-        """Delete the rows if each still has the given revision; raises StaleError.
+        """Delete the rows if each still has the given revision.
 
-        In a table with soft deletion, rows are only marked as deleted.
+        Otherwise delete none, and raise StaleError. In a table with soft deletion, rows are only
+        marked as deleted.
         """
         self._hold(key, revisions)
         for some in _batches(revisions):
@@ -318,7 +319,10 @@ def is_several(value: object) -> bool:
 
 
 def _in_batches(where: Values) -> Iterator[Values]:
-    """Split conditions so that each statement has at most _BATCH values; yield the parts."""
+    """Yield conditions that together match the same rows, with the longest collection split.
+
+    Each part of it has at most _BATCH values.
+    """
     several = [name for name, value in where.items() if is_several(value)]
     longest = max(several, key=lambda name: len(where[name]), default=None)
     if longest is None:

@@ -113,7 +113,7 @@ class Running:
                 _shut_down(connection)
 
     def end(self) -> None:
-        """End the transaction: the timer no longer shuts down its connections."""
+        """Stop the timer, since the transaction has ended."""
         self._timer.cancel()
         with self._lock:
             self._has_ended = True

@@ -100,7 +100,7 @@ def test_upgrade_without_its_lock_changes_nothing(on_mariadb: Place) -> None:
 
     sa.event.listen(sa.Engine, "before_cursor_execute", refuse, retval=True)
     try:
-        with pytest.raises(StateError):
+        with pytest.raises(StateError, match="Wait until the other upgrade ends"):
             upgrade(on_mariadb.url, on_mariadb.directory)
     finally:
         sa.event.remove(sa.Engine, "before_cursor_execute", refuse)
