@@ -32,7 +32,7 @@ from tests.lab.database_writes import DatabaseWrites
 from tests.lab.placement import adapter_to
 from tests.lab.sqlite import WithoutSync
 from tests.lab.yard import HOSTS, Yard, YardDriver
-from wharfinger.allocations.consumer_release import AllocationRelease
+from wharfinger.allocations.consumer_release import release_allocations
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.db.database import Database
 from wharfinger.exceptions import PlacementUnavailable, StateError, WharfingerError
@@ -314,7 +314,6 @@ class _Hand:
         self._note = process.note
         self._holder = name
         self._holds = Reservations(self._client, self._context)
-        self._releases = AllocationRelease(self._client, self._context)
         self._claims = {host: Claims(self._context, host) for host in HOSTS}
         self._instances: list[str] = []
         self._held: list[ProviderSummary] = []
@@ -381,7 +380,7 @@ class _Hand:
             self._draw.random() < 0.6
             or not self._client.get_allocations(instance.uuid)["allocations"]
         ):
-            self._releases.release(instance.uuid)
+            release_allocations(self._client, self._context, instance.uuid)
         else:
             self._client.delete_allocations(instance.uuid)
         self._note("free", instance.uuid)

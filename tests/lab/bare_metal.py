@@ -19,7 +19,7 @@ import fixtures
 from tests.lab.cycles import HOST, allocate, everything, make_state
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture
-from wharfinger.allocations.consumer_release import AllocationRelease
+from wharfinger.allocations.consumer_release import release_allocations
 from wharfinger.conf import load
 from wharfinger.objects import Context, Service
 from wharfinger.providers.removal import RemovalPolicy
@@ -199,7 +199,7 @@ class Metal(fixtures.Fixture):
         return _sound(self.cycle.poll())
 
     def release(self, consumer: str) -> None:
-        AllocationRelease(self.client, self.context).release(consumer)
+        release_allocations(self.client, self.context, consumer)
 
     # Observations.
 

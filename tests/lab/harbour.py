@@ -21,7 +21,7 @@ from tests.lab.at_work import OWNER, Ledger, Work, cycles, moves, play, settle
 from tests.lab.objects import Kept
 from tests.lab.placement import PlacementFixture, empty
 from tests.lab.yard import HOSTS, Yard
-from wharfinger.allocations.consumer_release import AllocationRelease
+from wharfinger.allocations.consumer_release import release_allocations
 from wharfinger.objects import Instance, ReservationList
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
@@ -116,11 +116,10 @@ class Harbour(fixtures.Fixture):
                 instance = Instance.get_by_uuid(context, migration.instance_uuid)
                 settle(Claims(context, HOSTS[0]), instance, migration, draw)
         holds = Reservations(self._placement.client, context)
-        releases = AllocationRelease(self._placement.client, context)
         providers = {one.uuid: one for one in self._placement.client.list_providers()}
         for held in ReservationList.get_by_filters(context):
             if held.consumer_uuid is not None:
-                releases.release(held.consumer_uuid)
+                release_allocations(self._placement.client, context, held.consumer_uuid)
                 ledger.note("free", held.consumer_uuid)
             elif held.provider_uuid in providers:
                 holds.release(providers[held.provider_uuid], held.holder)

@@ -25,7 +25,7 @@ from wharfinger.allocations.candidate_attempts import (
     nodes_of,
     place_of,
 )
-from wharfinger.allocations.consumer_release import AllocationRelease
+from wharfinger.allocations.consumer_release import release_allocations
 from wharfinger.allocations.operation_states import (
     is_recent,
     moves_of,
@@ -101,7 +101,6 @@ class AllocationClaims:
         """A process that has not saved an instance for ``down_time`` counts as dead."""
         self._client: Final = search.surroundings.placement
         self._context: Final = search.surroundings.objects
-        self._releases: Final = AllocationRelease(self._client, self._context)
         self._reservations: Final = Reservations(self._client, self._context)
         self._search: Final = search
         self._consumers: Final = search.consumers
@@ -180,7 +179,9 @@ class AllocationClaims:
         # From here on, no process allocates for the instance. Placement refuses a process that has
         # read the consumer earlier. A process that reads the row now finds "releasing".
         lost = [one.provider_uuid for one in self._reservations.lost(uuid)]
-        held = self._releases.release(uuid, lost=lost, check=lambda: self._check_same(instance))
+        held = release_allocations(
+            self._client, self._context, uuid, lost=lost, check=lambda: self._check_same(instance)
+        )
         places = {(instance.host, instance.node)}
         for migration in moves_of(self._context, uuid):
             places.update(ends_of(migration))
@@ -335,7 +336,7 @@ class AllocationClaims:
                 if Instance.get_by_uuid(self._context, uuid).known("task_state") != "releasing":
                     raise ClaimedAnew(instance=uuid)
 
-        self._releases.release(uuid, check=check)
+        release_allocations(self._client, self._context, uuid, check=check)
 
     @with_retries
     def end(self, migration: Migration) -> tuple[Reservation, ...]:
@@ -343,7 +344,7 @@ class AllocationClaims:
 
         Return the reservations of the providers that are cleaned.
         """
-        held = self._releases.release(migration.uuid)
+        held = release_allocations(self._client, self._context, migration.uuid)
         found = Migration.get_by_uuid(self._context, migration.uuid)
         if found.is_in_progress:
             for status in _WITHOUT_INSTANCE.get(found.status, ("failed",)):
@@ -506,7 +507,7 @@ class AllocationClaims:
             if _is_of_instance(error):
                 self._release_late(instance.uuid)
             else:  # the node no longer exists
-                self._releases.release(instance.uuid)
+                release_allocations(self._client, self._context, instance.uuid)
             raise
         return Claimed(instance, allocations)
 

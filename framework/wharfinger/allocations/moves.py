@@ -17,7 +17,7 @@ from oslo_log import log as logging
 from wharfinger.allocations.allocation_writer import Allocations, Consumer, plain, was_refused
 from wharfinger.allocations.candidate_attempts import FlavorSearch, Suits, anywhere, place_of
 from wharfinger.allocations.claims import AllocationClaims
-from wharfinger.allocations.consumer_release import AllocationRelease
+from wharfinger.allocations.consumer_release import release_allocations
 from wharfinger.allocations.operation_states import (
     is_recent,
     moves_of,
@@ -85,12 +85,11 @@ class Moves:
 
     def __init__(self, search: FlavorSearch, down_time: timedelta = timedelta(seconds=60)) -> None:
         """A process that has not saved a move for ``down_time`` counts as dead."""
-        client = search.surroundings.placement
+        self._client: Final = search.surroundings.placement
         self._context: Final = search.surroundings.objects
         self._search: Final = search
         self._consumers: Final = search.consumers
-        self._reservations: Final = Reservations(client, self._context)
-        self._releases: Final = AllocationRelease(client, self._context)
+        self._reservations: Final = Reservations(self._client, self._context)
         self._claims: Final = AllocationClaims(search, down_time)
         self._down_time: Final = down_time
 
@@ -307,7 +306,7 @@ class Moves:
         if migration.status == "finished":
             migration.status = "confirming"
             migration.save()  # fails if a concurrent revert was faster
-        reserved = self._releases.release(migration.uuid, kept=kept)
+        reserved = release_allocations(self._client, self._context, migration.uuid, kept=kept)
         instance.claimed_allocations = plain(kept)
         self._drop(instance, migration, End.SOURCE)
         return migration, reserved

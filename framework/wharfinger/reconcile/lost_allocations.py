@@ -50,13 +50,10 @@ class LostAllocations:
         wanted = dict(_relevant(state, instances))
         with request_id.thread_pool(self._client.connections) as pool:
             answers = dict(zip(wanted, pool.map(self._read, wanted), strict=True))
-        problems: list[WharfingerError] = []
-        allocations: dict[str, _Allocations] = {}
-        for uuid, answer in answers.items():
-            if isinstance(answer, WharfingerError):
-                problems.append(answer)
-            else:
-                allocations[uuid] = answer
+        problems = [one for one in answers.values() if isinstance(one, WharfingerError)]
+        allocations = {
+            uuid: one for uuid, one in answers.items() if not isinstance(one, WharfingerError)
+        }
         different = {
             uuid: wanted[uuid]
             for uuid, present in allocations.items()
@@ -131,9 +128,9 @@ class LostAllocations:
                 since=now(),
                 consumer_uuid=uuid,
                 phase=None,
-                own_reserved=full_reservation.own_reserved(live.inventories, record)
-                if live
-                else {},
+                own_reserved=full_reservation.own_reserved(
+                    live.inventories if live else {}, record
+                ),
             )
 
     def _settled(

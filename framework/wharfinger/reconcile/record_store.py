@@ -176,13 +176,14 @@ def to_object(uuid: str, record: Record) -> ProviderRecord:
 
 def to_record(row: ProviderRecord) -> Record:
     """Return the record in a row; raise FieldUnset or ValueError if it is damaged."""
+    since = row.known("reserved_since") or {}  # an old release does not delete ended reasons
     return Record(
         applied=_provider(row.applied),
         intended=_provider(row.intended),
         live=_provider(row.live),
         own_reserved=dict(row.own_reserved),
         reservations=tuple(row.reservations),
-        reserved_since=_since(row),
+        reserved_since={one: since[one] for one in row.reservations if one in since},
         mode=PublishingMode(row.mode),
         absence=_absence(row),
         undone=decode_undone(undone) if (undone := row.known("undone")) else {},
@@ -205,21 +206,13 @@ def _provider(document: str | None) -> Provider | None:
     return None if document is None else decode(document)
 
 
-def _since(row: ProviderRecord) -> dict[str, float]:
-    """Return the times of the present reasons; an old release does not delete ended reasons."""
-    since = row.known("reserved_since") or {}
-    return {reason: since[reason] for reason in row.reservations if reason in since}
-
-
 def _absence(row: ProviderRecord) -> Absence | None:
     """Return the absence in a row; without an uptime if an old release wrote the row last."""
     if row.absent_since is None:
         return None
     document = row.known("absence")
     counted = None if document is None else decode_absence(document)
-    if counted is not None and counted.since == row.absent_since:
-        return counted
-    return Absence(row.absent_since)
+    return counted if counted and counted.since == row.absent_since else Absence(row.absent_since)
 
 
 def _damaged(uuid: str, host: str, instance: str, error: Exception) -> StateError:

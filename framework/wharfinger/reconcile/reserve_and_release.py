@@ -11,7 +11,7 @@ provider.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -71,9 +71,7 @@ _R = TypeVar("_R")
 
 
 def retry_on(
-    *errors: type[WharfingerError],
-    attempts: int = 5,
-    wait: wait_base = _WAIT,
+    *errors: type[WharfingerError], attempts: int = 5, wait: wait_base = _WAIT
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Return a decorator that repeats a call, up to a limit, if it raises one of these errors."""
     return retry(
@@ -213,7 +211,18 @@ class Reservations:
         live, record, left = stored.live.inventories, stored.own_record, stored.reasons()
         figures = full_reservation.releasable(live, stored.record) if stored.is_published else {}
         if not figures:
-            raise _not_foreign(provider, full_reservation.foreign(live, stored.record))
+            if others := full_reservation.foreign(live, stored.record):
+                raise _refused(
+                    provider,
+                    f"{', '.join(sorted(others))} is fully reserved, but no driver instance with "
+                    "records in this database publishes that.",
+                    "Ask the owner to lower the reserved amount.",
+                )
+            raise _refused(
+                provider,
+                "no other program has fully reserved it.",
+                "See `wharfinger reservation list` for the reservations of operators and drivers.",
+            )
         after, ours = full_reservation.reserve_fully(live), stored.record_with(figures)
         if not left:
             after, ours = full_reservation.release(live, ours), record
@@ -571,11 +580,7 @@ class Reservations:
         )
 
     def _cleaned(self, uuids: Iterable[str]) -> list[ProviderSummary]:
-        """Return each provider with one of these uuids that its driver cleans after a release.
-
-        A record counts whatever host it names: an old release that takes a node over changes the
-        host in the node's row before it changes the host in the records.
-        """
+        """Return each provider with one of these uuids that its driver cleans after a release."""
         summaries = [one for uuid in uuids for one in self._client.list_providers(uuid=uuid)]
         roots = {one.root_provider_uuid for one in summaries}
         if not roots:
@@ -683,33 +688,14 @@ def _current(
 ) -> Mapping[tuple[str, str], Record]:
     """Return the valid records of a provider, by host and instance.
 
-    After a takeover by an old release, two hosts may have a record. The record of the host and
-    instance in the row of the node (``publishers``) is valid.
+    After a takeover by an instance of another name, both instances may have a record. The record of
+    the host and instance in the row of the node (``publishers``) is valid.
     """
     ours = {key for key, record in records.items() if record.is_ours}
     hosts = {host for host, _instance in publishers}
     # Another instance on the host may publish a child of the root, or overlay it.
     current = ours & publishers or {key for key in ours if key[0] in hosts} or ours
     return {key: records[key] for key in records if key not in ours or key in current}
-
-
-def _not_foreign(provider: ProviderSummary, classes: Collection[str]) -> ReservationRefused:
-    """Return the error for a provider on which no foreign reservation can be ended.
-
-    ``classes`` are the resource classes that another program has fully reserved, if any.
-    """
-    if classes:
-        return _refused(
-            provider,
-            f"{', '.join(sorted(classes))} is fully reserved, but no driver instance with records "
-            "in this database publishes that.",
-            "Ask the owner to lower the reserved amount.",
-        )
-    return _refused(
-        provider,
-        "no other program has fully reserved it.",
-        "See `wharfinger reservation list` for the reservations of operators and drivers.",
-    )
 
 
 def _release_of(consumer_uuid: str) -> str:

@@ -247,12 +247,13 @@ class Takeovers:
         )
 
     def _absent(self, rows: Iterable[ComputeNode]) -> set[str]:
-        return {one.provider_uuid for one in self._records_of(rows) if _is_absent(one)}
-
-    def _records_of(self, rows: Iterable[ComputeNode]) -> list[ProviderRecord]:
-        """Return the record row of each node from the instance of this name on the node's host."""
+        """Return the nodes that the complete listings of their hosts lacked."""
         hosts = {row.uuid: row.host for row in rows}
-        return [one for one in self._records(hosts) if one.host == hosts[one.provider_uuid]]
+        return {
+            one.provider_uuid
+            for one in self._records(hosts)
+            if one.host == hosts[one.provider_uuid] and _is_absent(one)
+        }
 
     def _records(self, uuids: Collection[str]) -> list[ProviderRecord]:
         """Return the readable rows of providers from the instances of this name on all hosts."""

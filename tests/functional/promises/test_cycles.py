@@ -17,7 +17,7 @@ from tests.lab.moments import Moments
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.reserving import CleaningDriver, drives, figures
-from wharfinger.allocations.consumer_release import AllocationRelease
+from wharfinger.allocations.consumer_release import release_allocations
 from wharfinger.exceptions import InventoryInUse, StateError
 from wharfinger.objects import ComputeNodeList, Context, Service
 
@@ -46,7 +46,7 @@ def test_reservation_of_a_cleaned_node_while_another_node_fails_ends(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     """A node that has been cleaned is free again, although another node fails in each cycle."""
-    AllocationRelease(publishing.client, publishing.context).release(CONSUMER)
+    release_allocations(publishing.client, publishing.context, CONSUMER)
     driver.says("metal", "metal", "cleaning")
     sync_with_one_failure(publishing)
     assert figures(placement, "metal") == {"CUSTOM_GOLD": (1, 1)}

@@ -25,7 +25,7 @@ from tests.lab.reserving import (
     rows,
     summary,
 )
-from wharfinger.allocations.consumer_release import AllocationRelease
+from wharfinger.allocations.consumer_release import release_allocations
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError
 from wharfinger.objects import ComputeNode, ReservationList
@@ -50,7 +50,7 @@ def driver(publishing: Publishing, placement: PlacementFixture) -> CleaningDrive
 
 
 def release_allocation(publishing: Publishing, consumer: str = CONSUMER) -> None:
-    AllocationRelease(publishing.client, publishing.context).release(consumer)
+    release_allocations(publishing.client, publishing.context, consumer)
 
 
 def phases(publishing: Publishing) -> list[str | None]:

@@ -10,7 +10,7 @@ from tests.lab.drivers import DEVICE, also, flat, with_device
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import CleaningDriver, drives, figures, is_full, node, rows, summary
 from tests.lab.samples import uuid
-from wharfinger.allocations.consumer_release import AllocationRelease
+from wharfinger.allocations.consumer_release import release_allocations
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, ConcurrentUpdate, UnexpectedAnswer
 from wharfinger.objects import AGENT_BINARY, Service
@@ -58,7 +58,7 @@ def far(publishing: Publishing, placement: PlacementFixture) -> Iterator[Publish
 
 def release_allocation(publishing: Publishing, placement: PlacementFixture, **use: Any) -> None:
     allocate(placement, CONSUMER, **use)
-    AllocationRelease(publishing.client, publishing.context).release(CONSUMER)
+    release_allocations(publishing.client, publishing.context, CONSUMER)
 
 
 def without_device(tree: ProviderTree, name: str, _allocations: Allocations | None) -> None:

@@ -15,7 +15,7 @@ from tests.lab.devices import Device, publish_devices
 from tests.lab.drivers import also, flat
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import CleaningDriver, Figures, drives, figures, node, rows, summary
-from wharfinger.allocations.consumer_release import AllocationRelease
+from wharfinger.allocations.consumer_release import release_allocations
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     BackendError,
@@ -63,7 +63,7 @@ class Fleet:
         return [type(problem) for problem in self.publishing.cycle.sync().problems]
 
     def release_allocation(self, consumer: str = CONSUMER) -> None:
-        AllocationRelease(self.publishing.client, self.publishing.context).release(consumer)
+        release_allocations(self.publishing.client, self.publishing.context, consumer)
 
     def phases(self) -> list[str | None]:
         return [one.phase for one in rows(self.publishing.context).values()]

@@ -36,7 +36,7 @@ from tests.lab.reserving import (
     summary,
     writes,
 )
-from wharfinger.allocations.consumer_release import AllocationRelease
+from wharfinger.allocations.consumer_release import release_allocations
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     ConcurrentSave,
@@ -527,7 +527,7 @@ def release(publishing: Publishing, placement: PlacementFixture) -> object:
 
 
 def release_allocation(publishing: Publishing, placement: PlacementFixture) -> object:
-    return AllocationRelease(publishing.client, publishing.context).release(CONSUMER)
+    return release_allocations(publishing.client, publishing.context, CONSUMER)
 
 
 ACTS: dict[str, Act] = {
