@@ -57,20 +57,26 @@ class _Node:
     def provider(self) -> Provider:
         return self.desired.provider
 
-    def edit(self, generation: int | None, **changes: Any) -> None:
-        """Replace fields of the provider, and note that the driver has set something on it.
+    def edit(self, field: str, value: Any, generation: int | None) -> bool:
+        """Replace a field of the provider; return whether its value is new.
 
-        Equal values keep the same object, which makes later comparisons fast.
+        Note that the driver has set something on the provider. Equal values keep the same object,
+        which makes later comparisons fast.
         """
-        if generation is not None:
-            changes["generation"] = generation
-        before = self.desired
-        provider = before.provider
-        if any(getattr(provider, name) != value for name, value in changes.items()):
-            provider = replace(provider, **changes)
-        reported = before.reported or "inventories" in changes
+        before, provider = self.desired, self.provider
+        is_new: bool = getattr(provider, field) != value
+        if is_new:
+            provider = replace(provider, **{field: value})
+        if generation not in (None, provider.generation):
+            provider = replace(provider, generation=generation)
+        reported = before.reported or field == "inventories"
         if provider is not before.provider or not before.stated or reported is not before.reported:
             self.desired = replace(before, provider=provider, stated=True, reported=reported)
+        return is_new
+
+    @property
+    def shares(self) -> bool:
+        return os_traits.MISC_SHARES_VIA_AGGREGATE in self.provider.traits
 
     def walk(self) -> Iterator["_Node"]:
         stack = [self]
@@ -94,8 +100,6 @@ class ProviderTree:
         self._by_uuid: dict[str, _Node] = {}
         self._by_name: dict[str, _Node] = {}
         self._roots: dict[str, _Node] = {}
-        # So has_sharing_provider does not have to visit all providers.
-        self._sharing: dict[str, _Node] = {}
         self._is_others: Callable[[str], bool] = lambda _uuid: False
         self._child_uuids: Mapping[str, str] = MappingProxyType({})
 
@@ -117,7 +121,7 @@ class ProviderTree:
         """
         tree = cls()
         tree._child_uuids = child_uuids
-        tree._populate(list(providers))
+        tree._populate(providers)
         tree._is_others = is_others
         return tree
 
@@ -236,8 +240,9 @@ class ProviderTree:
             root = self._find(name_or_uuid)
             if root.parent is not None:
                 raise ValueError(f"provider {name_or_uuid} is not a root")
-            sharing = [node for node in self._sharing.values() if node.parent is None]
-            return self._copy([root, *(node for node in sharing if node is not root)])
+            return self._copy(
+                [root, *(node for node in self._roots.values() if node.shares and node is not root)]
+            )
 
     def __deepcopy__(self, memo: object) -> Self:
         with self.lock:
@@ -273,10 +278,9 @@ class ProviderTree:
         """
         with self.lock:
             node = self._find(name_or_uuid)
-            old = node.provider.inventories
-            new = check_inventories(node.provider.name, inventory, old)
-            node.edit(generation, inventories=new)
-            return new != old
+            there = node.provider.inventories
+            checked = check_inventories(node.provider.name, inventory, there)
+            return node.edit("inventories", checked, generation)
 
     def has_sharing_provider(self, resource_class: str) -> bool:
         """Return whether any sharing provider has inventory of a resource class.
@@ -285,7 +289,8 @@ class ProviderTree:
         """
         with self.lock:
             return any(
-                resource_class in node.provider.inventories for node in self._sharing.values()
+                node.shares and resource_class in node.provider.inventories
+                for node in self._by_uuid.values()
             )
 
     # Traits.
@@ -308,14 +313,11 @@ class ProviderTree:
         """
         with self.lock:
             node = self._find(name_or_uuid)
-            old = node.provider.traits
-            new = names.several(traits, f"{node.provider.name}: trait")
+            checked = names.several(traits, f"{node.provider.name}: trait")
             # The present traits may include standard traits that our os-traits is too old to know.
-            for trait in new - old:
+            for trait in checked - node.provider.traits:
                 names.check_trait(trait, node.provider.name)
-            node.edit(generation, traits=new)
-            self._note_sharing(node)
-            return new != old
+            return node.edit("traits", checked, generation)
 
     def add_traits(self, name_or_uuid: str, *traits: str) -> None:
         """Add these traits to a provider."""
@@ -351,10 +353,8 @@ class ProviderTree:
         """Replace the aggregates that a provider is in; return whether anything changed."""
         with self.lock:
             node = self._find(name_or_uuid)
-            old = node.provider.aggregates
-            new = names.check_aggregates(aggregates, node.provider.name)
-            node.edit(generation, aggregates=new)
-            return new != old
+            checked = names.check_aggregates(aggregates, node.provider.name)
+            return node.edit("aggregates", checked, generation)
 
     def add_aggregates(self, name_or_uuid: str, *aggregates: str) -> None:
         """Add a provider to these aggregates."""
@@ -451,7 +451,6 @@ class ProviderTree:
         provider = desired.provider
         self._by_uuid[provider.uuid] = self._by_name[provider.name] = node
         (self._roots if parent is None else parent.children)[provider.uuid] = node
-        self._note_sharing(node)
         return node
 
     def _remove(self, top: _Node) -> None:
@@ -460,7 +459,6 @@ class ProviderTree:
         for node in top.walk():
             del self._by_uuid[node.provider.uuid]
             del self._by_name[node.provider.name]
-            self._sharing.pop(node.provider.uuid, None)
 
     def _copy(self, roots: Iterable[_Node]) -> Self:
         copy = type(self)()
@@ -472,57 +470,32 @@ class ProviderTree:
                 copy._add(node.desired, parent).resources = node.resources
         return copy
 
-    def _populate(self, providers: list[Provider]) -> None:
+    def _populate(self, providers: Iterable[Provider]) -> None:
         new = {provider.uuid: provider for provider in providers}
-        replaced = {
-            node.provider.uuid
-            for uuid in new.keys() & self._by_uuid.keys()
-            for node in self._by_uuid[uuid].walk()
-        }
-        self._refuse_taken_names(new.values(), replaced)
-        order = self._parents_first(new, replaced)
-        for uuid in new:
-            if uuid in self._by_uuid:
-                self._remove(self._by_uuid[uuid])
-        for provider in order:
-            above = self._by_uuid[provider.parent_uuid] if provider.parent_uuid else None
-            root_uuid = above.provider.root_uuid if above else provider.uuid
-            placed = (
-                provider
-                if provider.root_uuid == root_uuid
-                else replace(provider, root_uuid=root_uuid)
-            )
-            self._add(DesiredProvider(provider=placed, stated=False), above)
+        given = frozenset(new)
+        tree = self._copy(self._roots.values())  # so an error leaves this tree unchanged
+        for uuid in given:
+            if uuid in tree._by_uuid:
+                tree._remove(tree._by_uuid[uuid])
 
-    def _refuse_taken_names(self, new: Iterable[Provider], replaced: set[str]) -> None:
-        names_of_new: dict[str, str] = {}
-        for provider in new:
-            there = self._by_name.get(provider.name)
-            taken = there is not None and there.provider.uuid not in replaced
-            if taken or names_of_new.setdefault(provider.name, provider.uuid) != provider.uuid:
-                raise ProviderExists(name_or_uuid=provider.name)
-
-    def _parents_first(self, new: Mapping[str, Provider], replaced: set[str]) -> list[Provider]:
-        staying = self._by_uuid.keys() - replaced if replaced else self._by_uuid.keys()
-        children: dict[str | None, list[Provider]] = {}
-        for provider in new.values():
+        def place(provider: Provider) -> None:
             parent = provider.parent_uuid
-            if parent is not None and parent not in new and parent not in staying:
-                raise ValueError(f"provider {provider.name}: there is no parent {parent}")
-            children.setdefault(parent if parent in new else None, []).append(provider)
-        order = children.get(None, [])
-        for provider in order:  # the loop extends the list
-            order.extend(children.get(provider.uuid, []))
-        if len(order) != len(new):
-            circle = ", ".join(sorted(new.keys() - {provider.uuid for provider in order}))
-            raise ValueError(f"these providers are each other's parents: {circle}")
-        return order
+            if parent in new:
+                place(new.pop(parent))
+            above = tree._by_uuid.get(parent or "")
+            if parent is not None and above is None:
+                problem = "it is above its parent" if parent in given else "there is no parent"
+                raise ValueError(f"provider {provider.name}: {problem} {parent}")
+            if provider.name in tree._by_name:
+                raise ProviderExists(name_or_uuid=provider.name)
+            root_uuid = above.provider.root_uuid if above else provider.uuid
+            if provider.root_uuid != root_uuid:
+                provider = replace(provider, root_uuid=root_uuid)
+            tree._add(DesiredProvider(provider=provider, stated=False), above)
 
-    def _note_sharing(self, node: _Node) -> None:
-        if os_traits.MISC_SHARES_VIA_AGGREGATE in node.provider.traits:
-            self._sharing[node.provider.uuid] = node
-        else:
-            self._sharing.pop(node.provider.uuid, None)
+        while new:
+            place(new.pop(next(iter(new))))
+        self._by_uuid, self._by_name, self._roots = tree._by_uuid, tree._by_name, tree._roots
 
 
 def _data(node: _Node) -> ProviderData:

@@ -55,7 +55,7 @@ MISTAKES: dict[str, tuple[Callable[[ProviderTree, str], Any], str]] = {
     ),
     "name": (lambda tree, node: tree.new_child("x" * 201, node), "1 to 200 characters"),
     "others-name": (lambda tree, node: tree.new_child(f"{GOOD}-gpu", node), "another provider"),
-    "loop": (loop_back, "each other's parents"),
+    "loop": (loop_back, "it is above its parent"),
     "owner": (
         lambda tree, node: tree.update_traits(f"{node}-gpu", ["OWNER_NOVA", "OWNER_CYBORG"]),
         "OWNER_CYBORG",
