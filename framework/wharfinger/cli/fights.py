@@ -32,7 +32,7 @@ class Status(ObjectLister):
                         fight.ours,
                         fight.theirs,
                         fight.count,
-                        record and fights.other_writer(record),
+                        record and fights.writer_and_remedy(record)[0],
                     )
                 )
         return (

@@ -72,15 +72,10 @@ def has_begun(before: Record, after: Record) -> bool:
     return not fights(after).keys() <= fights(before).keys()
 
 
-def other_writer(record: Record) -> str:
-    """Return the name of the program that probably undoes our writes, for messages."""
-    return _writer_and_remedy(record)[0]
-
-
 def description(uuid: str, record: Record, instance: str) -> str:
     """Return a message about the fights over a provider, with the values and a remedy."""
     provider = record.live or record.applied
-    writer, remedy = _writer_and_remedy(record)
+    writer, remedy = writer_and_remedy(record)
     values = "; ".join(
         f"{name}: {one.ours} (ours), {one.theirs} (theirs)"
         for name, one in sorted(fights(record).items())
@@ -93,7 +88,8 @@ def description(uuid: str, record: Record, instance: str) -> str:
     )
 
 
-def _writer_and_remedy(record: Record) -> tuple[str, str]:
+def writer_and_remedy(record: Record) -> tuple[str, str]:
+    """Return the name of the program that probably undoes our writes, and a remedy, as texts."""
     provider = record.live or record.applied
     is_overlay = record.mode is PublishingMode.OVERLAY
     if provider and provider.parent_uuid is None and NOVA in provider.traits:

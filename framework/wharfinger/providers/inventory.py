@@ -117,16 +117,11 @@ def check_inventories(
         name = check_resource_class(key, where)
         try:
             if not isinstance(record, Inventory | Mapping):
-                raise TypeError
+                raise _invalid(f"must be an Inventory or a dict, not {shown(record)}")
             inventory = record if isinstance(record, Inventory) else Inventory.from_mapping(record)
             checked[name] = inventory if inventory == there.get(name) else inventory.check()
         except InvalidInventory as error:
             raise InvalidInventory(where=f"{where}, {name}", problem=error.problem) from None
-        except (TypeError, ValueError):
-            raise InvalidInventory(
-                where=f"{where}, {name}",
-                problem=f"must be an Inventory or a dict, not {shown(record)}",
-            ) from None
     return checked
 
 

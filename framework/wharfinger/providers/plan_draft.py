@@ -82,10 +82,8 @@ class TreeDraft:
     facts: PlanFacts
     root_uuid: str
 
-    #: The providers that the driver wants, parents first, without those below ``refused`` roots.
-    desired: list[DesiredProvider] = field(default_factory=list)
-    #: The uuids of all providers that the driver wants.
-    wanted: set[str] = field(default_factory=set)
+    #: The providers that the driver wants, parents first.
+    desired: dict[str, DesiredProvider] = field(default_factory=dict)
     #: The providers in Placement, and our records of them.
     live: dict[str, Provider] = field(default_factory=dict)
     known: dict[str, Record] = field(default_factory=dict)
@@ -107,8 +105,6 @@ class TreeDraft:
     problems: list[WharfingerError] = field(default_factory=list)
     #: Providers that another program has to create again.
     missing: set[str] = field(default_factory=set)
-    #: Roots of trees that are not planned, since the driver has added forbidden owner traits.
-    refused: set[str] = field(default_factory=set)
 
     def record(self, uuid: str) -> Record:
         """Return our record of a provider, or an empty record."""

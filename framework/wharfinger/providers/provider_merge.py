@@ -4,11 +4,10 @@ Values that other programs have set stay. Values that this driver instance has s
 the driver no longer wants them.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 
 from wharfinger.providers import fights, full_reservation, ownership
-from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
 from wharfinger.providers.provider_record import Record
@@ -52,6 +51,7 @@ def merge(
         for name, inventory in there.inventories.items()
         if name not in own_classes and name not in leaving
     }
+    seen = own_view(there, record).inventories
     foreign = full_reservation.foreign(there.inventories, record)
     if (
         foreign
@@ -84,8 +84,13 @@ def merge(
         name=mine.name,
         generation=None,
         inventories={
-            name: own_classes[name] if name in foreign else inventories[name]
-            for name in _claimed_classes(wanted, own_classes, own_view(there, record), record)
+            name: inventory if name in foreign else inventories[name]
+            for name, inventory in own_classes.items()
+            # A class that another program has set, and that the driver returns as it is, stays that
+            # program's. Without a record, all classes that the driver reports are ours.
+            if (wanted.reported and not record.is_ours)
+            or name in record.claimed_classes
+            or seen.get(name) != inventory
         },
         traits=_claimed(own_traits, there.traits, record.claimed_traits) | publisher.traits,
         aggregates=_claimed(own_aggregates, there.aggregates, record.claimed_aggregates),
@@ -106,23 +111,3 @@ def merge(
 def _claimed(wanted: frozenset[str], there: frozenset[str], ours: frozenset[str]) -> frozenset[str]:
     """Return the wanted names that we may remove later: no other program has set them first."""
     return frozenset(name for name in wanted if name in ours or name not in there)
-
-
-def _claimed_classes(
-    wanted: DesiredProvider,
-    classes: Mapping[str, Inventory],
-    there: Provider,
-    record: Record,
-) -> list[str]:
-    """Return the wanted classes that we may remove later.
-
-    If a driver returns an inventory unchanged that another program has set, the class stays that
-    program's. If we have no record of the provider, all classes that the driver reports are ours.
-    """
-    return [
-        name
-        for name, inventory in classes.items()
-        if (wanted.reported and not record.is_ours)
-        or name in record.claimed_classes
-        or there.inventories.get(name) != inventory
-    ]

@@ -86,13 +86,11 @@ def _ownership(
                 )
             else:
                 remedy = _KEEP_APART
-        case _ if wanted.mode is PublishingMode.OVERLAY:
+        case _ if not ownership.is_adoption(publisher, live, wanted, record):
             return None
-        case Standing.OURS if not ownership.is_overlaid(record):
+        case _ if ownership.adopts(publisher, live, wanted, dropped):
             return None
-        case Standing.OURS | Standing.UNPROVEN:
-            if ownership.adopts(publisher, live, wanted, dropped):
-                return None
+        case _:
             other = _unproven(publisher, live)
             remedy = _adopt(publisher, live)
             if others := ownership.other_instances(live.traits, publisher):
@@ -104,8 +102,6 @@ def _ownership(
                 )
             elif obstacles := list(ownership.obstacles(live, wanted, dropped)):
                 remedy = f"The provider cannot be adopted: {'; '.join(obstacles)}. {_KEEP_APART}"
-        case _:
-            return None
     return _conflict(publisher, live, other=other, remedy=remedy)
 
 

@@ -39,7 +39,9 @@ class AllocationChange:
         would offer the class. A class has moved if allocations of it have moved, or if it has no
         allocations and another provider of the tree offers it.
         """
-        own = [one for one in draft.desired if one.stated and one.mode is PublishingMode.OWN]
+        own = [
+            one for one in draft.desired.values() if one.stated and one.mode is PublishingMode.OWN
+        ]
         offered = {name for one in own for name in one.provider.inventories}
 
         def has_left(place: tuple[str, str]) -> bool:
@@ -63,7 +65,7 @@ class AllocationChange:
         with just the used capacity, and a later step sets the desired figure. The Reshape has all
         providers of ours that a changed consumer uses, so that Placement checks their generations.
         """
-        reported = {one.provider.uuid for one in draft.desired if one.reported}
+        reported = {one.provider.uuid for one in draft.desired.values() if one.reported}
         changes = {change.uuid: change for change in draft.inventories}
         full: list[Step] = []
         for uuid in dict.fromkeys(
@@ -93,7 +95,7 @@ class AllocationChange:
                 full.append(replace(change, before=interim, after=provider.inventories))
         if not changes and not self._moved:
             return []
-        target = step_target(draft.desired[0].provider)
+        target = step_target(next(iter(draft.desired.values())).provider)
         changed = tuple(changes.values())
         return [Reshape(**target, inventories=changed, allocations=self._moved), *full]
 

@@ -6,13 +6,13 @@ this instance has published it.
 Pure, and linear in the number of providers.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from wharfinger.exceptions import ProviderMissing
+from wharfinger.exceptions import InvalidTree, ProviderMissing
 from wharfinger.providers import fights, ownership, publish_checks
 from wharfinger.providers.absence_timer import Absence
-from wharfinger.providers.plan import SetInventories, Step, TreePlan
+from wharfinger.providers.plan import Step, TreePlan
 from wharfinger.providers.plan_draft import PlanFacts, TreeDraft
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
 from wharfinger.providers.provider_merge import merge
@@ -41,14 +41,24 @@ def plan_trees(
     """
     drafts = _partition(facts, list(desired), live, records, is_planned)
     for draft in drafts:
-        _refuse_misuse(draft)
-        draft.absent = _absent(draft)
+        draft.problems += _misuses(draft)
+        if not draft.problems:
+            draft.absent = {
+                uuid: draft.live[uuid]
+                for uuid, record in draft.known.items()
+                if record.is_ours and uuid in draft.live and uuid not in draft.desired
+            }
     leaving = {
         gone.name for draft in drafts for gone in draft.absent.values() if draft.is_ours(gone)
     }
-    aside = _names_set_aside((one for draft in drafts for one in draft.desired), live)
+    aside = _names_set_aside((one for draft in drafts for one in draft.desired.values()), live)
     plans: list[TreePlan] = []
     for draft in drafts:
+        if draft.problems:
+            for uuid in draft.live:
+                draft.leave(uuid)
+            plans.append(_tree_plan(draft, None))
+            continue
         reshape = facts.reshapes.get(draft.root_uuid)
         change = AllocationChange(*reshape) if reshape else None
         if change:
@@ -100,8 +110,7 @@ def _partition(
                 joined[old] = new
     for one in desired:
         if draft := draft_of(one.provider.uuid):
-            draft.desired.append(one)
-            draft.wanted.add(one.provider.uuid)
+            draft.desired[one.provider.uuid] = one
     for uuid, provider in live.items():
         if draft := draft_of(uuid):
             draft.live[uuid] = provider
@@ -111,30 +120,12 @@ def _partition(
     return list(drafts.values())
 
 
-def _refuse_misuse(draft: TreeDraft) -> None:
-    """Report violations of the rules of owner traits; remove the trees with them from the draft."""
-    publisher, live = draft.facts.publisher, draft.live
-    for one in draft.desired:
-        problem = publish_checks.misuse(publisher, one, live.get(one.provider.uuid))
+def _misuses(draft: TreeDraft) -> Iterator[InvalidTree]:
+    for one in draft.desired.values():
+        live = draft.live.get(one.provider.uuid)
+        problem = publish_checks.misuse(draft.facts.publisher, one, live)
         if one.stated and problem:
-            draft.problems.append(problem)
-            draft.refused.add(one.provider.root_uuid)
-    if draft.refused:
-        draft.desired = [
-            one for one in draft.desired if one.provider.root_uuid not in draft.refused
-        ]
-
-
-def _absent(draft: TreeDraft) -> dict[str, Provider]:
-    live = draft.live
-    return {
-        uuid: live[uuid]
-        for uuid, record in draft.known.items()
-        if uuid not in draft.wanted
-        and record.is_ours
-        and uuid in live
-        and live[uuid].root_uuid not in draft.refused
-    }
+            yield problem
 
 
 def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str]) -> None:
@@ -146,7 +137,7 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
     facts = draft.facts
     unpublished: set[str | None] = set()
     detached_roots: dict[str | None, str] = {}
-    for wanted in draft.desired:
+    for wanted in draft.desired.values():
         mine = wanted.provider
         live, record = draft.live.get(mine.uuid), draft.proven(mine.uuid)
         if live is None and mine.uuid in draft.known:
@@ -203,11 +194,7 @@ def _leave_others(draft: TreeDraft) -> None:
     for uuid in draft.live.keys() - draft.records.keys():
         draft.leave(uuid)
         provider = draft.live[uuid]
-        if (
-            draft.facts.publisher.traits <= provider.traits
-            and uuid not in draft.wanted
-            and provider.root_uuid not in draft.refused
-        ):
+        if draft.facts.publisher.traits <= provider.traits and uuid not in draft.desired:
             draft.pending.append(orphan(uuid, provider.name))
     lost = draft.known.keys() - draft.records.keys()
     kept = {uuid for uuid in lost if _is_needed(draft, uuid)}
@@ -233,7 +220,7 @@ def _is_needed(draft: TreeDraft, uuid: str) -> bool:
     ours = record.applied or record.intended
     is_child = ours is not None and ours.parent_uuid is not None
     is_own = is_child and record.mode is PublishingMode.OWN
-    is_wanted = uuid in draft.wanted or uuid in draft.facts.held
+    is_wanted = uuid in draft.desired or uuid in draft.facts.held
     return is_own and (is_wanted or record.root_uuid in draft.missing)
 
 
@@ -271,7 +258,10 @@ def _tree_plan(draft: TreeDraft, change: AllocationChange | None) -> TreePlan:
             return TreePlan(root_uuid=draft.root_uuid, problems=tuple(draft.problems))
         inventories = change.steps(draft)
     else:
-        draft.inventories.sort(key=_only_grows)
+        # The steps that take something away come first.
+        draft.inventories.sort(
+            key=lambda step: not step.shrunk and step.before.keys() <= step.after.keys()
+        )
         inventories = draft.inventories
     steps = (*draft.identities, *inventories, *draft.deletions)
     touched = {uuid for step in steps for uuid in step.touched}
@@ -289,8 +279,3 @@ def _tree_plan(draft: TreeDraft, change: AllocationChange | None) -> TreePlan:
         foreign=tuple(draft.foreign),
         problems=tuple(draft.problems),
     )
-
-
-def _only_grows(step: SetInventories) -> bool:
-    """Return whether a step takes nothing away. Steps that take something away come first."""
-    return not step.shrunk and step.before.keys() <= step.after.keys()
