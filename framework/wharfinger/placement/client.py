@@ -244,28 +244,23 @@ class PlacementClient:
         kind = model.answer_with("versions", list[model.Version])
         try:
             versions = msgspec.json.decode(answer.content, type=kind).versions
-            oldest = min(Microversion.parse(version.min_version) for version in versions)
-            newest = max(Microversion.parse(version.max_version) for version in versions)
-        except (*model.UNDECODABLE, ValueError) as error:
+            newest = max(
+                Microversion(*map(int, version.max_version.split("."))) for version in versions
+            )
+        except (*model.UNDECODABLE, TypeError, ValueError) as error:
             raise error_mapping.unexpected(
                 "GET /",
                 answer,
                 f"the answer does not come from Placement ({error}); check that the endpoint in "
                 "the catalog, or [placement] endpoint_override, belongs to Placement",
             ) from error
-        if oldest > HIGHEST:
-            detail = (
-                f"the server's oldest microversion is {oldest}, but this Wharfinger knows none "
-                f"above {HIGHEST}: install a newer Wharfinger."
-            )
-        elif newest < LOWEST:
+        if newest < LOWEST:
             detail = (
                 f"the server's newest microversion is {newest}, but full reservations need "
                 f"{LOWEST}: upgrade Placement to OpenStack Rocky or later."
             )
-        else:
-            return min(newest, HIGHEST)
-        raise MicroversionUnsupported(request="GET /", detail=detail)
+            raise MicroversionUnsupported(request="GET /", detail=detail)
+        return min(newest, HIGHEST)
 
 
 def provider_path(uuid: str, part: str = "") -> str:

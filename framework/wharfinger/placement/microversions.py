@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 
 class Microversion(NamedTuple):
@@ -10,12 +10,6 @@ class Microversion(NamedTuple):
 
     major: int
     minor: int
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return the microversion in a text such as "1.39"; raise ValueError for other texts."""
-        major, minor = text.split(".")
-        return cls(int(major), int(minor))
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"

@@ -95,9 +95,8 @@ class AllocationCandidates(Struct, frozen=True):
 
 
 class Version(Struct, frozen=True):
-    """A range of microversions in the answer to GET /."""
+    """A version of the API in the answer to GET /."""
 
-    min_version: str
     max_version: str
 
 

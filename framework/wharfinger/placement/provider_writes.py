@@ -4,8 +4,17 @@
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
+import os_resource_classes
+import os_traits
+
+from wharfinger.exceptions import (
+    PermissionRefused,
+    PlacementError,
+    PlacementUnavailable,
+    UnknownTrait,
+)
 from wharfinger.placement import model
 from wharfinger.placement.client import PlacementClient, provider_path
 from wharfinger.placement.microversions import (
@@ -15,6 +24,11 @@ from wharfinger.placement.microversions import (
     without_types,
 )
 from wharfinger.providers.inventory import Inventory
+
+_UNKNOWN: Final = (
+    "The os-traits library of Placement is older than ours, so this tree was not written. Upgrade "
+    "os-traits there: OWNER_* traits need os-traits 2.8."
+)
 
 
 class ProviderWrites:
@@ -26,6 +40,9 @@ class ProviderWrites:
 
     def __init__(self, client: PlacementClient) -> None:
         self._client = client
+        #: The names of traits and resource classes that exist.
+        self._traits: Final[set[str]] = set()
+        self._classes: Final[set[str]] = set()
 
     def create_provider(
         self, uuid: str, name: str, parent_uuid: str | None
@@ -98,6 +115,42 @@ class ProviderWrites:
         self._client.command("POST", "/reshaper", body, newest=newest, subject=subject)
 
     # Names.
+
+    def ensure_names(
+        self, traits: Iterable[str], classes: Iterable[str]
+    ) -> dict[str, PlacementError]:
+        """Create missing custom traits and classes; return an error for each name that is missing.
+
+        Those are names that Placement refuses to create, and standard traits that it lacks. Unknown
+        standard classes are not checked: Placement refuses them in writes. Names that exist are
+        remembered. Raises PlacementUnavailable and PermissionRefused.
+        """
+        new_traits = set(traits) - self._traits
+        new_classes = set(filter(os_resource_classes.is_custom, classes)) - self._classes
+        custom = set(filter(os_traits.is_custom, new_traits))
+        errors: dict[str, PlacementError] = {}
+        if standard := new_traits - custom:
+            for trait in standard - self._client.list_traits(standard):
+                errors[trait] = UnknownTrait(request="GET /traits", trait=trait, detail=_UNKNOWN)
+        for names, create in (
+            (custom, self.create_trait),
+            (new_classes, self.create_resource_class),
+        ):
+            for name in sorted(names):
+                try:
+                    create(name)
+                except (PlacementUnavailable, PermissionRefused):
+                    raise
+                except PlacementError as error:
+                    errors[name] = error
+        self._traits.update(new_traits - errors.keys())
+        self._classes.update(new_classes - errors.keys())
+        return errors
+
+    def forget_names(self) -> None:
+        """Forget which names exist, since another program may have deleted one."""
+        self._traits.clear()
+        self._classes.clear()
 
     def create_trait(self, name: str) -> None:
         """Create a CUSTOM_ trait if it does not exist."""

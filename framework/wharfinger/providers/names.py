@@ -100,11 +100,6 @@ def plain(name: str) -> str:
     return str.__str__(name) if isinstance(name, str) and type(name) is not str else name
 
 
-def is_custom(name: str) -> bool:
-    """Return whether a trait or resource class is a custom one, which can be created."""
-    return name.startswith("CUSTOM_")
-
-
 @lru_cache(maxsize=65536)
 def root_uuid(name: str) -> str:
     """Return the uuid for a root whose driver gives no uuid.

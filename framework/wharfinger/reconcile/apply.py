@@ -42,7 +42,6 @@ from wharfinger.objects import ComputeNode
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import Feature
 from wharfinger.placement.provider_writes import ProviderWrites
-from wharfinger.placement.traits_and_classes import TraitsAndClasses
 from wharfinger.providers import full_reservation
 from wharfinger.providers.plan import (
     CreateProvider,
@@ -92,7 +91,6 @@ class Writer:
     ) -> None:
         self._client: Final = client
         self._writes: Final = ProviderWrites(client)
-        self._names: Final = TraitsAndClasses(client)
         self._valid_for: Final = valid_for.total_seconds()
         self._reports_service: Final = reports_service
         self._may_reshape = True
@@ -177,7 +175,7 @@ class Writer:
         Placement lacks.
         """
         needed = [_names(tree.plan.steps) for tree in trees]
-        wrong = self._names.ensure(
+        wrong = self._writes.ensure_names(
             {name for traits, _classes in needed for name in traits},
             {name for _traits, classes in needed for name in classes},
         )
@@ -313,8 +311,8 @@ class Writer:
         except PlacementError as error:
             if error.status != HTTPStatus.BAD_REQUEST:
                 raise
-            self._names.forget()
-            if not isinstance(step, SetTraits) or self._names.ensure(*_names([step])):
+            self._writes.forget_names()
+            if not isinstance(step, SetTraits) or self._writes.ensure_names(*_names([step])):
                 raise
             self.send(tree, step)
 

@@ -177,9 +177,6 @@ def test_encoded_query_is_readable() -> None:
     assert encoded([("required", "in:A,!B"), ("name", "a b&c")]) == "required=in:A,!B&name=a+b%26c"
 
 
-def test_microversions_are_read_written_and_ordered_as_numbers() -> None:
-    assert Microversion.parse("1.9") < Microversion.parse("1.39") == HIGHEST
-    assert str(Microversion.parse("1.39")) == "1.39"
-    for text in ("1", "1.2.3", "latest", "1.x", ""):
-        with pytest.raises(ValueError, match=r".+"):
-            Microversion.parse(text)
+def test_microversions_are_written_and_ordered_as_numbers() -> None:
+    assert Microversion(1, 9) < Microversion(1, 39) == HIGHEST
+    assert str(HIGHEST) == "1.39"

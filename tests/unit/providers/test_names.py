@@ -123,11 +123,6 @@ def test_reason_that_is_no_printable_text_is_refused(wrong: Any) -> None:
         names.check_reason(wrong)
 
 
-def test_only_custom_names_can_be_created() -> None:
-    assert names.is_custom("CUSTOM_GOLD")
-    assert not names.is_custom("OWNER_NOVA")
-
-
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_generated_uuids_are_stable_and_different_for_different_names(one: str, other: str) -> None:
     assert names.root_uuid(one) == names.root_uuid(one)

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.providers.world import Fuse, PlacementModel
 from wharfinger.exceptions import PermissionRefused, PlacementError, PlacementUnavailable
 from wharfinger.placement.error_mapping import refused
-from wharfinger.placement.traits_and_classes import TraitsAndClasses
+from wharfinger.placement.provider_writes import ProviderWrites
 
 WRONG: Final = PlacementError(request="PUT", status=400, code="", detail="no such name")
 
@@ -30,20 +30,20 @@ class Names(PlacementModel):
 
 def test_name_is_created_once_until_all_are_forgotten() -> None:
     client = Names()
-    known = TraitsAndClasses(client)
+    known = ProviderWrites(client)
     for _ in range(2):
-        assert known.ensure(["CUSTOM_A"], ["CUSTOM_B", "VCPU"]) == {}
+        assert known.ensure_names(["CUSTOM_A"], ["CUSTOM_B", "VCPU"]) == {}
     assert client.created == ["CUSTOM_A", "CUSTOM_B"]
-    known.forget()
-    known.ensure(["CUSTOM_A"], ["CUSTOM_B"])
+    known.forget_names()
+    known.ensure_names(["CUSTOM_A"], ["CUSTOM_B"])
     assert client.created == ["CUSTOM_A", "CUSTOM_B"] * 2
 
 
 def test_refused_name_is_tried_again() -> None:
     client = Names(WRONG)
-    known = TraitsAndClasses(client)
+    known = ProviderWrites(client)
     for _ in range(2):
-        assert known.ensure(["CUSTOM_A"], ["CUSTOM_B"]).keys() == {"CUSTOM_A", "CUSTOM_B"}
+        assert known.ensure_names(["CUSTOM_A"], ["CUSTOM_B"]).keys() == {"CUSTOM_A", "CUSTOM_B"}
     assert client.created == ["CUSTOM_A", "CUSTOM_B"] * 2
 
 
@@ -54,4 +54,4 @@ def test_refused_name_is_tried_again() -> None:
 )
 def test_error_that_is_not_about_a_name_is_raised(error: PlacementError) -> None:
     with pytest.raises((PlacementUnavailable, PermissionRefused)):
-        TraitsAndClasses(Names(error)).ensure(["CUSTOM_A"], [])
+        ProviderWrites(Names(error)).ensure_names(["CUSTOM_A"], [])
