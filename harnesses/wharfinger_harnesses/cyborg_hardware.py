@@ -18,8 +18,8 @@ device has these keys:
     whether Cyborg reports the function as a trait of each deployable;
 ``programming``
     the result of programming: "succeeds" (the default); "fails" (the driver reports a failure);
-    "fails late" (the same, but the device has the new function); "raises" (the driver raises an
-    error); "raises late";
+    "raises" (the driver raises an error); "fails late" or "raises late" (the same, but the device
+    has the new function);
 ``hold``
     whether programming stops in the middle until a test lets it continue;
 ``seconds``

@@ -38,8 +38,6 @@ program_timeout = 4
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """A device that Cyborg has discovered and published, to be copied."""
-
     part: Part
     rows: Rows
     provider: str
@@ -112,7 +110,6 @@ class CyborgHarness(ServiceHarness):
         return _CONFIGURATION.format(instance=instance, url=self._proxy.url)
 
     def things(self) -> Sequence[str]:
-        """Return the provider names of the FPGAs."""
         return [_thing(found) for found in self._cyborg.hardware() if found != _GPU]
 
     def add(self) -> str:

@@ -80,7 +80,6 @@ timeout = {_TIMEOUT}
 """
 
     def things(self) -> Sequence[str]:
-        """Return the uuids of the nodes, the oldest first."""
         return self._ironic.rows.uuids()
 
     def add(self) -> str:
@@ -97,7 +96,6 @@ timeout = {_TIMEOUT}
         self._make([latest - index * _APART for index in range(count)])
 
     def _make(self, updated: Sequence[datetime]) -> list[str]:
-        """Add a node for each of these times of its last update; return their uuids."""
         numbers = range(self._numbered + 1, self._numbered + len(updated) + 1)
         self._numbered += len(updated)
         uuids = [str(UUID(int=number, version=4)) for number in numbers]
@@ -152,7 +150,6 @@ timeout = {_TIMEOUT}
         }
 
     def change(self, thing: str) -> None:
-        """Add a trait to a node, as an operator does."""
         traits = [trait["trait"] for trait in self._read(thing).traits]
         self._ironic.set_traits(thing, *traits, f"CUSTOM_MORE_{len(traits)}")
 

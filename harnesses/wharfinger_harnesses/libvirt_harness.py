@@ -61,7 +61,6 @@ class LibvirtHarness(Harness):
         self.reset()
 
     def stop(self) -> None:
-        """Stop counting the calls to libvirt."""
         self._calls.detach()
 
     def reset(self) -> None:
@@ -111,7 +110,6 @@ class LibvirtHarness(Harness):
         self._write()
 
     def remove(self, thing: str) -> None:
-        """Remove a GPU from the host."""
         self._removed[thing] = self._gpus.pop(thing)
         self._write()
 
@@ -125,7 +123,6 @@ class LibvirtHarness(Harness):
         self._hold(thing, OTHER, 1)
 
     def make_free(self, thing: str) -> None:
-        """Remove all mdevs from a GPU."""
         self._hold(thing, OFFERED, 0)
 
     def expected(self) -> Mapping[str, Expected]:
@@ -159,12 +156,10 @@ class LibvirtHarness(Harness):
         self._calls.expect(at, fault)
 
     def forget(self) -> None:
-        """Forget the XML of earlier calls, so that the fault STALE cannot repeat it."""
         self._calls.forget()
 
     @property
     def calls(self) -> Sequence[str]:
-        """The counted calls to libvirt; see ``libvirt_calls``."""
         return self._calls.made
 
     def use_old_layout(self) -> OldLayout:

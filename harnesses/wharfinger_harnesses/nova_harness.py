@@ -54,11 +54,9 @@ class NovaHarness(Harness):
         )
 
     def stop(self) -> None:
-        """Stop the service and the proxy."""
         self._open.close()
 
     def restart(self) -> None:
-        """Stop the service, and start it again on the same port with the same nodes."""
         self._service.close()
         self._serve()
 
@@ -85,23 +83,19 @@ nova_config = {self.directory / "nova.conf"}
         self.grow(_COUNT)
 
     def things(self) -> Sequence[str]:
-        """Return the names of the nodes."""
         return [*self._nodes]
 
     def add(self) -> str:
-        """Add a node to the list; return its name."""
         self.grow(1)
         return [*self._nodes][-1]
 
     def grow(self, count: int) -> None:
-        """Add ``count`` nodes at once."""
         for _ in range(count):
             self._nodes[f"nova-node-{self._numbered}"] = {"vcpus": _VCPUS + self._numbered}
             self._numbered += 1
         self._write()
 
     def remove(self, thing: str) -> None:
-        """Remove a node from the list."""
         self._removed[thing] = self._nodes.pop(thing)
         self._write()
 
@@ -116,7 +110,6 @@ nova_config = {self.directory / "nova.conf"}
         self._write()
 
     def make_free(self, thing: str) -> None:
-        """Remove the mark of a busy node from the list."""
         del self._nodes[thing]["busy"]
         self._write()
 
@@ -158,12 +151,10 @@ nova_config = {self.directory / "nova.conf"}
         )
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Let the proxy inject this fault into the compute driver's requests."""
         self._proxy.expect(at, fault)
 
     @property
     def calls(self) -> Sequence[str]:
-        """The requests that the proxy has counted."""
         return self._proxy.calls
 
     def _write(self) -> None:
@@ -175,7 +166,7 @@ nova_config = {self.directory / "nova.conf"}
 
 class _QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Do not log requests."""
+        pass
 
 
 def _consumer(number: int) -> str:

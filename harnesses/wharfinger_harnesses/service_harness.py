@@ -21,14 +21,12 @@ class ServiceHarness(Harness):
         self._open: Final = ExitStack()
 
     def _serve(self, service: OpenStackService) -> None:
-        """Start the service, which takes seconds, and a proxy in front of it."""
         self._service = self._open.enter_context(service)
         self._proxy = Proxy(service.url)
         self._open.callback(self._proxy.stop)
         self._proxy.start()
 
     def stop(self) -> None:
-        """Stop the service and the proxy, and delete their files."""
         self._open.close()
 
     def restart(self) -> None:
@@ -37,10 +35,8 @@ class ServiceHarness(Harness):
         self._service.start_again()
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Let the proxy inject this fault into the driver's requests."""
         self._proxy.expect(at, fault)
 
     @property
     def calls(self) -> Sequence[str]:
-        """The requests that the proxy has counted, such as "GET /v1/nodes"."""
         return self._proxy.calls

@@ -1,8 +1,7 @@
 """An observer of the calls to a driver: finds the lines in which a call waits without reason.
 
 It looks at the calling thread many times per second, so it finds every kind of wait: for a lock, a
-selector, a socket, or a thread that sleeps. A wait has a reason if a call to the backend is in
-progress meanwhile.
+selector or a socket, and a sleep. A wait has a reason if a call to the backend is in progress.
 """
 
 import sys

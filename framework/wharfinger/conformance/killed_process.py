@@ -174,11 +174,9 @@ class _Writes:
         sys.addaudithook(self._hear)
 
     def before(self, method: str) -> None:
-        """Count from now on: a call to the driver begins."""
         self._depth += 1
 
     def after(self, method: str) -> None:
-        """Stop counting: the call to the driver has ended."""
         self._depth -= 1
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -205,8 +203,6 @@ def _die(frame: FrameType, event: str, argument: object) -> None:
 
 
 class _Program:
-    """The driver in a forked process."""
-
     def __init__(self, question: dict[str, Any]) -> None:
         self._question: Final = question
         self._writes: Final = _Writes()
@@ -214,7 +210,6 @@ class _Program:
         self._cycle: Reconciler | None = None
 
     def run(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Run the cycle of an order; return its problems and the number of files written."""
         self._writes.count, self._writes.at = 0, order["at_write"]
         try:
             cycle = self._started()

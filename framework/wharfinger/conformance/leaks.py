@@ -96,8 +96,6 @@ def leaks(subject: Subject) -> Mapping[Kind, str]:
 
 
 class _Search:
-    """Repeats each kind of work, and measures the resources after each window."""
-
     def __init__(self, subject: Subject) -> None:
         self._subject: Final = subject
         self._live: Contents = subject.placement.contents()

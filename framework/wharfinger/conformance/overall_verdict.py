@@ -59,8 +59,7 @@ def judge(
 ) -> list[Verdict]:
     """Return the verdict on each profile. A rule without a result counts as not run.
 
-    ``asked`` is the requested profile. If it is core, the extended profile is NOT ASKED, unless one
-    of its rules has failed.
+    With ``asked`` core, the verdict on the extended profile is NOT ASKED.
     """
     by_id = {result.rule.id: result for result in results}
     every = [by_id.get(rule.id, Result(rule, Status.NOT_RUN)) for rule in rules]

@@ -55,7 +55,6 @@ class _Owner:
 
     @classmethod
     def seen(cls, name: str, owner: Any) -> "_Owner":
-        """Record the present methods, functions and constants of a module or a class."""
         is_class = isinstance(owner, type)
         had = {
             attribute: (value, _made_of(value))

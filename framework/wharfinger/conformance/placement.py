@@ -167,7 +167,6 @@ class RunPlacement:
 
 
 def _rows(connection: Connection, query: str) -> dict[int, list[Any]]:
-    """Return the rows of a query, grouped by their first column."""
     found: dict[int, list[Any]] = defaultdict(list)
     for key, *values in connection.execute(text(query)):
         found[key].append(values)
@@ -180,4 +179,4 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Do not log requests."""
+        pass

@@ -19,15 +19,12 @@ _LONGEST: Final = 60
 
 
 class PrintObserver:
-    """Redirects stdout and stderr to files during each call to a driver.
+    """Redirects stdout and stderr to files during each call to a driver: in sys and as descriptors.
 
-    It redirects both sys.stdout and the file descriptor 1, and the same for stderr. Threads that
-    the driver has not started, such as those of a harness that serves HTTP, still print to the real
-    streams by sys.stdout and sys.stderr.
-
-    Logs and warnings are not reported: in the block of ``watching``, log handlers write nothing to
-    these streams. Only the text from handlers of the driver's own loggers is reported. ``logger``
-    is the first part of these loggers' names.
+    Threads that the driver has not started, such as those of a harness that serves HTTP, still
+    print to the real streams by sys.stdout and sys.stderr. Logs and warnings are not reported, but
+    texts from handlers of the driver's own loggers are. ``logger`` is the first part of the names
+    of these loggers.
     """
 
     def __init__(self, process: ProcessObserver, logger: str) -> None:
@@ -108,7 +105,6 @@ class _Redirect:
         os.close(self._kept)
 
     def is_of(self, stream: object) -> bool:
-        """Return whether an object is the stream in sys that this redirects, such as sys.stdout."""
         return stream in (getattr(sys, self.name), getattr(sys, f"__{self.name}__"))
 
     def begin(self, own_threads: set[threading.Thread]) -> None:
@@ -154,7 +150,6 @@ class _Bytes(io.RawIOBase):
         return True
 
     def fileno(self) -> int:
-        """Return the file descriptor of the stream: 1 or 2."""
         return self._number
 
     def end(self) -> None:

@@ -45,8 +45,6 @@ def exercise(subject: Subject) -> None:
 
 
 class _Exercise:
-    """Makes the calls to instances of the subject's driver while observers watch."""
-
     def __init__(self, subject: Subject) -> None:
         kind = subject.kind
         self._subject: Final = subject
@@ -102,7 +100,6 @@ class _Exercise:
             self._reshape()
 
     def _change_things(self) -> None:
-        """Change things in each way of the harness; call the driver's methods after each change."""
         harness, subject = self._subject.harness, self._subject
         thing = harness.things()[0]
         if can_be_busy(subject):

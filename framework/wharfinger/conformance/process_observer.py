@@ -25,9 +25,9 @@ class Misuse(StrEnum):
 class ProcessObserver:
     """Records what calls to a driver change in the process, and undoes it after the call.
 
-    A change must not affect the next rule. Changes that Patches undoes are searched only after
+    So no change affects the next rule. Changes that Patches undoes are searched only after
     ``__init__`` and around ``cleanup_host``, since that takes long. One observer lasts for all
-    rules, since a driver may make a change in a situation that only one of the rules creates.
+    rules, since a driver may make a change in a situation that only one of them creates.
     """
 
     def __init__(self) -> None:

@@ -32,7 +32,6 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def _is_the_kit(named: str) -> bool:
-    """Return whether an argument of pytest names the kit, by its module name or by its path."""
     place = named.partition("::")[0]
     if place == _KIT or place.startswith(f"{_KIT}."):
         return True

@@ -35,9 +35,8 @@ _LOUD: Final = ("placement", "oslo_db", "object", "stevedore", "urllib3.connecti
 def set_up(asked: Asked, directory: Path, calls: RunningCalls) -> Iterator[Examination]:
     """Start the harness and a Placement, and yield the examination; stop both after the block.
 
-    With a configuration file in ``asked``, there is no harness. ``calls`` is notified of each call
-    to the driver and to the harness. Raise NotShown if the driver cannot be checked, or if the
-    harness does not stop.
+    With ``config_file``, there is no harness. ``calls`` is notified of each call to the driver and
+    to the harness. Raise NotShown if the driver cannot be checked, or if the harness does not stop.
     """
     if asked.driver is None:
         raise NotShown("no driver is named (--driver NAME)")
@@ -87,7 +86,6 @@ def declared_capabilities(driver: str) -> dict[str, dict[str, Any]]:
 
 
 def _silence(stack: ExitStack, directory: Path) -> None:
-    """Until the stack closes, silence libraries, and let hypothesis write to ``directory``."""
     for logger in map(logging.getLogger, _LOUD):
         stack.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.CRITICAL)
@@ -135,7 +133,6 @@ def find_harness(driver: str) -> Any:
 
 
 def _check_configuration(subject: Subject) -> None:
-    """Raise NotShown for a wrong configuration, which is not the driver's fault."""
     try:
         subject.load()
     except (ConfigurationError, ConfigurationFileError) as error:
@@ -145,7 +142,6 @@ def _check_configuration(subject: Subject) -> None:
 
 
 def _check_backend(subject: Subject) -> None:
-    """Raise NotShown if the driver reports that the backend of --driver-config does not answer."""
     try:
         with subject.driver() as driver:
             driver.get_available_nodes(refresh=True)

@@ -71,9 +71,8 @@ class SleepObserver:
 
     The limit is 0.1 s for all calls together. While ``backend_fails``, it is 5 s for each call,
     which may wait between its attempts. A sleep is a call such as time.sleep, or a wait that ends
-    by its time-out. Two kinds do not count: a sleep in a method of the harness or of one of its
-    objects, which the driver has called as its backend; and a sleep in a method whose name is in
-    ``free``.
+    by its time-out. Sleeps in code of the harness, and in the driver's methods whose names are in
+    ``free``, do not count.
     """
 
     def __init__(

@@ -241,7 +241,6 @@ class Subject:
                 return
 
     def _begin_state(self) -> None:
-        """Use a new, empty state directory from now on, and end all faults of the harness."""
         self._begun += 1
         shutil.copytree(self._empty_state, self.state_path)
         if self._harness is not None:
@@ -283,7 +282,6 @@ class Subject:
         return thing
 
     def _see_things(self, things: Sequence[str]) -> None:
-        """Raise NotShown unless there are two or more names, as many as after the last reset."""
         if len({*things}) < _FEWEST or len({*things}) != len(things):
             raise NotShown(f"the harness has the things {[*things]}, not {_FEWEST} or more")
         if self._count not in (None, len(things)):

@@ -10,10 +10,10 @@ from wharfinger.conformance.run import Run
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.id) for rule in all_rules()])
 def test_rule(rule: Rule, conformance_run: Run, request: pytest.FixtureRequest) -> None:
-    """Check a rule; fail if the driver breaks a MUST, or does not break a declared known failure.
+    """Check a rule; fail if the driver breaks a MUST, or if a declared known failure did not occur.
 
-    The test is skipped if the rule was not checked. It is an expected failure (xfail) if the driver
-    breaks the rule in another way. The JUnit file of pytest gets the result as properties.
+    Another broken rule is an expected failure (xfail). A rule that was not checked is skipped. The
+    JUnit file of pytest gets the result as properties.
     """
     result = conformance_run.check(rule)
     request.node.user_properties += [
