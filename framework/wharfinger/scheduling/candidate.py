@@ -50,8 +50,9 @@ class Candidate:
     def is_whole(self, groups: Sequence[RequestGroup], *, has_mappings: bool) -> bool:
         """Return whether the candidate has the mappings and provider summaries to check it.
 
-        Each of ``groups`` needs a mapping if the server has mappings. Only the provider of a group
-        without resources may lack a summary.
+        If the server has mappings, exactly ``groups`` are mapped, and the providers with an
+        allocation are those that serve groups with resources; otherwise, there are no mappings.
+        Each of these providers and its root have a summary.
         """
         takers = {group.suffix for group in groups if group.resources}
         mapped = {uuid for suffix in takers for uuid in self.mappings.get(suffix, ())}
@@ -79,8 +80,8 @@ def from_answer(
     for candidate in candidates:
         if not candidate.is_whole(request.groups, has_mappings=has_mappings):
             raise _unexpected(
-                "a candidate has a provider without a provider summary, or one that no group "
-                "of the request is mapped to: "
+                "a candidate has a provider without a provider summary, or its mappings do not "
+                "fit the groups of the request. It has allocations of "
                 f"{', '.join(candidate.allocations)}."
             )
         if (given := candidate.amounts()) != asked:

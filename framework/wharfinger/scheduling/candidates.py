@@ -62,8 +62,8 @@ class CandidateSearch:
     def find(self, request: ResourceRequest) -> Candidates:
         """Return the candidates that all filters accept, up to the request's limit.
 
-        If filters dropped candidates of an answer that reached its limit, it asks again with a
-        higher limit, and then without one. Raises InvalidRequest, PlacementError,
+        If filters dropped candidates of an answer that reached its limit, and too few are left, it
+        asks again with a higher limit, and then without one. Raises InvalidRequest, PlacementError,
         RequestFilterError, and the errors of filters.
         """
         has_mappings = self._client.microversion >= Feature.MAPPINGS.value

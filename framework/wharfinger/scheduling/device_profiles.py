@@ -1,8 +1,8 @@
 """Translate Cyborg's device profiles to requests. Pure; ``profile_sources`` reads the profiles.
 
 Each group of a profile requests one device: ``{"resources:FPGA": "1", "trait:CUSTOM_FAST":
-"required", "accel:function_id": "..."}``. Keys that begin with ``accel:`` are for Cyborg. We add
-OWNER_CYBORG to all groups, since Cyborg accepts only CUSTOM_ traits in a profile.
+"required", "accel:function_id": "..."}``. Keys that begin with ``accel:`` are for Cyborg. Cyborg
+accepts only CUSTOM_ traits in a profile, so we set the owner of all groups: OWNER_CYBORG.
 """
 
 from collections.abc import Mapping, Sequence

@@ -86,10 +86,6 @@ class Explaining:
         )
 
     def _parts(self, wanted: Sequence[Wanted], facts: Facts) -> tuple[Facts, tuple[Part, ...]]:
-        """Return the completed facts, and the funnel of each part.
-
-        Add to the facts what the funnels need: inventories, usages, and trees that share providers.
-        """
         parts = [part_funnel.explain(one, facts, self._may_take) for one in wanted]
         if short := list(_without_figures(parts)):
             facts = fact_collector.with_figures(self._client, facts, short)
@@ -137,7 +133,6 @@ def _narrower(request: ResourceRequest) -> Iterator[tuple[TreeStep, ResourceRequ
 
 
 def _without_figures(parts: Sequence[Part]) -> Iterator[str]:
-    """Yield the uuids of excluded providers that are named and whose figures are unknown."""
     misses = chain(*(part.misses[:NAMED] for part in parts))
     yield from {miss.uuid: None for miss in misses if any(map(_lacks_figures, miss.all_reasons))}
 

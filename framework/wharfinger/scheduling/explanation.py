@@ -121,9 +121,10 @@ class Small:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Reason: the amount is free, but the inventory does not allow it in one allocation.
+    """Reason: the inventory does not allow the amount in one allocation, even if it is free.
 
     ``figure`` is the field of the inventory: min_unit, max_unit or step_size, "" if unknown.
+    ``value`` is the value of that field.
     """
 
     resource_class: str
@@ -206,7 +207,7 @@ class Part:
 
     ``misses`` are the excluded providers that have the classes, the nearest to suitable first;
     ``holdings`` counts reserved ones among them. ``unowned`` counts the providers that are excluded
-    because they have no owner trait, ``not_looked_at`` the providers that were not examined.
+    because they have no owner trait, ``not_looked_at`` those whose inventories were not read.
     ``last_seen`` counts the providers that are excluded for amounts which may be outdated: a driver
     instance read them last.
     """

@@ -72,9 +72,9 @@ def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) ->
 
 
 def with_reach(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """Return the facts with the trees that these providers share resources with.
+    """Return the facts with the trees that the sharing ones of these providers share with.
 
-    If there are more than _SHARING, ``not_reached`` counts those whose trees are not read.
+    If there are more than _SHARING of them, ``not_reached`` counts those whose trees are not read.
     """
     reached: dict[str, frozenset[str]] = {}
     lists: dict[frozenset[str], frozenset[str]] = {}
@@ -137,7 +137,6 @@ def _reserved(objects: Context | None) -> dict[str, tuple[Reserved, ...]]:
 
 
 def _with_unexplained(objects: Context, parts: Iterable[Wanted], facts: Facts) -> Facts:
-    """Return the facts with the full reservations that a driver made without a reason."""
     classes = {kind for one in parts for kind in one.resources}
     full = {
         uuid: frozenset(kind for kind in classes if kind in its and its[kind].capacity < 1)

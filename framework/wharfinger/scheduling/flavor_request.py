@@ -254,7 +254,6 @@ def _read(flavor: Flavor) -> _Draft:
 
 
 def _cpus(groups: Iterable[GroupDraft]) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Yield VCPU and PCPU if groups request them, each with a key and the total amount."""
     groups = list(groups)
     for name in (orc.VCPU, orc.PCPU):
         asking = [one for one in groups if one.resources.get(name)]
@@ -264,10 +263,6 @@ def _cpus(groups: Iterable[GroupDraft]) -> Iterator[tuple[str, tuple[str, int]]]
 
 
 def _add_own(flavor: Flavor, drafts: dict[str, GroupDraft]) -> None:
-    """Add the flavor's own amounts of the classes that its extra specs do not request.
-
-    If they request PCPU, add no VCPU.
-    """
     said = {name for draft in drafts.values() for name in draft.resources}
     disk = flavor.root_gb + flavor.ephemeral_gb + -(-flavor.swap // _MIB_IN_GIB)
     own = {orc.VCPU: flavor.vcpus, orc.MEMORY_MB: flavor.memory_mb, orc.DISK_GB: disk}

@@ -42,8 +42,9 @@ _Keys = Mapping[tuple[str, str | None, str], str]
 def confined(flavor: Flavor) -> dict[str, str]:
     """Return a flavor's extra specs, changed so that nova takes no provider of another owner.
 
-    Extra specs to remove get the amount 0, so that setting all returned extra specs is enough.
-    Raises InvalidRequest for a flavor that extra specs cannot protect.
+    A flavor for a whole node of Ironic needs no change. Extra specs to remove get the amount 0, so
+    that setting all returned extra specs is enough. Raises InvalidRequest for a flavor that extra
+    specs cannot protect.
     """
     with about(f"flavor {flavor.name}"):
         if profile := flavor.extra_specs.get(DEVICE_PROFILE):
@@ -85,7 +86,6 @@ def _is_contested(group: RequestGroup, name: str, keys: _Keys) -> bool:
 
 
 def _check_key(group: RequestGroup, name: str, keys: _Keys, specs: Mapping[str, str]) -> None:
-    """Raise InvalidRequest if hw:mem_encryption requests the class: it cannot require an owner."""
     if (key := keys["resources", group.suffix, name]) == MEM_ENCRYPTION:
         raise invalid(
             key,
@@ -143,9 +143,10 @@ def _check_traits(
     *,
     stays: bool,
 ) -> None:
-    """Raise InvalidRequest for a required trait that either the host or the device could have.
+    """Raise InvalidRequest for a trait that cannot stay in the group without a suffix.
 
-    ``stays`` is whether the group without a suffix keeps other classes.
+    If the group keeps other classes (``stays``), these are the required traits that either the host
+    or the device could have. Otherwise, they are all its traits.
     """
     traits = set(group.traits.required)
     if stays:
@@ -155,11 +156,18 @@ def _check_traits(
     for trait in sorted(traits):
         key = keys["trait", UNNUMBERED, trait]
         name = contested[0]
-        host = f", or only resources1:{name} if the host has it" if stays else ""
-        raise invalid(
-            key,
-            specs[key],
-            f"any provider of the group without a suffix may have {trait}, but {name} needs a "
-            f"separate group. In place of resources:{name}, write resources1:{name} and "
-            f"trait1:{trait} if the provider of {name} has the trait{host}.",
-        )
+        parts = f"resources1:{name} and trait1:{trait} in place of resources:{name} and {key}."
+        if trait in group.traits.forbidden:
+            problem = (
+                f"{trait} is forbidden for {name}, which needs a separate group. Write {parts}"
+            )
+        else:
+            problem = (
+                f"any provider of the group without a suffix may have {trait}, but {name} needs a "
+                f"separate group. If the provider of {name} has the trait, write {parts}"
+            )
+        if stays:
+            problem += (
+                f" If the host has it, write only resources1:{name} in place of resources:{name}."
+            )
+        raise invalid(key, specs[key], problem)

@@ -35,15 +35,14 @@ class Gate:
 
     @property
     def is_on(self) -> bool:
-        """Return whether all providers of the owner have its owner trait."""
+        """Return whether all providers of the owner have its trait; False without a service."""
         return self.services > 0 and not self.behind
 
 
 def gates(services: Iterable[Service]) -> dict[str, Gate]:
     """Return the gate of each owner that a service publishes for, by owner.
 
-    Disabled and down services count. A service whose owners cannot be read is in ``behind`` of
-    each gate.
+    Disabled and down services count. A service whose owners cannot be read keeps every gate off.
     """
     publishing: dict[str, list[Service]] = {}
     unknown: list[Service] = []
@@ -98,7 +97,6 @@ class Gates:
 
 
 def _log(gate: Gate, off: int) -> None:
-    """Log the state of a gate, with log level ``off`` if the gate is off."""
     if gate.is_on:
         LOG.info(
             "The gate of %s is on: all %d services of this owner tag their providers. Requests "

@@ -113,10 +113,10 @@ def _stages(
 
 
 def _distance(one: Miss) -> tuple[int, bool, int, float, str, str]:
-    """Return a sort key: providers that need the least change to become suitable come first.
+    """Return a sort key: providers that fail the fewest conditions come first.
 
-    Among providers with equally many reasons, reserved providers come first: a reservation may end
-    without any change.
+    If equal, reserved providers come first, since a reservation may end by itself; then those that
+    fail first at a later condition; then those that lack fewer units.
     """
     is_reserved = one.step is Step.NOT_RESERVED
     missing = sum(map(gap, one.all_reasons))
@@ -138,7 +138,6 @@ def _holdings(misses: Iterable[Miss]) -> Iterator[Holding]:
 
 
 def _since(one: Reserved) -> tuple[bool, float]:
-    """Return a sort key for the start of a reservation; an unknown start comes last."""
     is_known = isinstance(one.since, datetime)
     return not is_known, one.since.timestamp() if isinstance(one.since, datetime) else 0.0
 
@@ -207,7 +206,6 @@ def traits(facts: Facts, conditions: TraitConditions, uuid: str) -> Reasons:
 
 
 def _amounts(facts: Facts, resources: Mapping[str, int], uuid: str) -> dict[Step, Reasons]:
-    """Return the reasons why the provider cannot give the amounts, by step of AMOUNTS."""
     found: dict[Step, Reasons] = {}
     for kind, amount in resources.items():
         stock = facts.stocks.get(uuid, {}).get(kind)
@@ -249,7 +247,6 @@ def _amount(
 
 
 def _misfit(kind: str, amount: int, inventory: Inventory | None) -> Misfit | None:
-    """Return a reason if min_unit, max_unit or step_size of the inventory excludes the amount."""
     if inventory is not None:
         # A max_unit above the total allows no amount that the total does not allow.
         most = min(amount, inventory.total * inventory.allocation_ratio)

@@ -67,7 +67,7 @@ class Details:
 
 
 def find(client: PlacementClient, name_or_uuid: str) -> ProviderSummary:
-    """Return the provider with this name or uuid; raises NotFound."""
+    """Return the provider with this name, or else with this uuid; raises NotFound."""
     found = client.list_providers(name=name_or_uuid) if name_or_uuid else []
     if not found and uuidutils.is_uuid_like(name_or_uuid):
         found = client.list_providers(uuid=name_or_uuid)
@@ -89,7 +89,10 @@ def details(
     traits: bool = False,
     usage: bool = False,
 ) -> list[Details]:
-    """Return the details of providers, with one request for each provider and detail."""
+    """Return the owners and the requested details of providers, without reservations.
+
+    This sends one request for each owner trait, and one for each provider and requested detail.
+    """
     owners = owner_trait_reader.by_provider(client)
     return [
         Details(
@@ -104,7 +107,7 @@ def details(
 
 
 def reserved(context: Context) -> list[Reserved]:
-    """Return all reservations: first from the database, then as drivers report them.
+    """Return all reservations in the database: first the stored ones, then those of drivers.
 
     It takes two SQL statements. Raises ObjectError, StateError.
     """
@@ -118,9 +121,9 @@ def reserved(context: Context) -> list[Reserved]:
 
 
 def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
-    """Return, by uuid, the names of reserved providers that a driver instance has a record of.
+    """Return the names of the reserved providers by uuid, from the records of driver instances.
 
-    Raises ObjectError, StateError.
+    A provider without a readable record is missing. Raises ObjectError, StateError.
     """
     uuids = {one.provider_uuid for one in reservations} - {UNKNOWN}
     return {
@@ -133,8 +136,9 @@ def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
 def last_seen(context: Context) -> dict[str, Provider]:
     """Return, by uuid, the providers as driver instances last read them from Placement.
 
-    A provider whose record cannot be read is missing. It takes one SQL statement. Raises
-    ObjectError, StateError.
+    A provider without a readable record is missing. If several instances have a record of it, the
+    record with the highest generation counts. It takes one SQL statement. Raises ObjectError,
+    StateError.
     """
     found: dict[str, Provider] = {}
     for record in ProviderRecordList.get_by_filters(context):
@@ -176,8 +180,10 @@ def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict
 def with_reservations(context: Context | None, providers: Iterable[Details]) -> list[Details]:
     """Return the details with all reservations, and the classes that other programs reserve.
 
-    Without a ``context``, the database is not read: each full reservation counts as one of other
-    programs. With one, it takes at most three SQL statements. Raises ObjectError, StateError.
+    The classes of other programs need the inventories in the details, and are looked for only in
+    providers without a known reservation. Without a ``context``, the database is not read: each
+    full reservation counts as one of other programs. With one, it takes at most three SQL
+    statements. Raises ObjectError, StateError.
     """
     details = list(providers)
     by_provider: dict[str, tuple[Reserved, ...]] = {}
@@ -241,7 +247,7 @@ def _record(one: ProviderRecord) -> Record | None:
         return record_store.to_record(one)
     except (FieldUnset, ValueError) as error:
         uuid = _value(one, "provider_uuid")
-        LOG.warning("Provider %s is shown without its record, which is damaged: %s", uuid, error)
+        LOG.warning("The record of provider %s is not used, since it is damaged: %s", uuid, error)
         return None
 
 
@@ -278,5 +284,8 @@ def _moment(seconds: float) -> datetime | str:
     try:
         return datetime.fromtimestamp(int(seconds), UTC)
     except (OSError, OverflowError, ValueError):
-        LOG.warning("A time is shown as unknown: %s s after 1970 is out of range", seconds)
+        LOG.warning(
+            "The start of a reservation is shown as unknown: %s s after 1970 is out of range",
+            seconds,
+        )
         return UNKNOWN

@@ -76,7 +76,6 @@ class Stocks:
         )
 
     def _offered(self, kind: str, amount: int) -> frozenset[str]:
-        """Return the providers that offer an amount; store the summaries in the answer."""
         answer = self._client.get_allocation_candidates([("resources", f"{kind}:{amount}")])
         self._store(answer)
         return frozenset(uuid for one in answer.allocation_requests for uuid in one.allocations)
@@ -105,23 +104,19 @@ class Stocks:
                 self._fitting[kind, amount] = self._offered(kind, amount)
 
     def _is_as_seen(self, one: Provider) -> bool:
-        """Return whether the provider's generation is still the one that a driver instance read.
-
-        If so, neither the provider nor its allocations have changed since.
-        """
+        # With the same generation, neither the provider nor its allocations have changed.
         return one.generation == self._facts.providers[one.uuid].generation
 
     def _complete(self, seen: Iterable[Provider]) -> None:
-        """Add the stored inventories to data that come from provider summaries."""
         for one in seen:
             stocks = self._stocks.get(one.uuid, {})
             for kind in stocks.keys() & one.inventories.keys():
                 stocks[kind] = replace(stocks[kind], inventory=one.inventories[kind])
 
     def _use_stored(self, remembered: Iterable[Provider]) -> frozenset[str]:
-        """Use the stored inventories of some providers; return the uuids of these providers.
+        """Use the stored inventories of providers that have certainly no free unit.
 
-        They are the providers that no answer contained and that certainly have no free unit.
+        Return the uuids of these providers. No answer of Placement has contained them.
         """
         believed = {
             one.uuid: one.inventories

@@ -85,7 +85,10 @@ def misses(
     parts: Sequence[Part],
     facts: Facts,
 ) -> tuple[TreeMiss, ...]:
-    """Return the excluded trees with a provider for a part of the request, the nearest first."""
+    """Return the excluded trees with a provider for a part of the request, the nearest first.
+
+    A tree is left out if what it lacks may come from a sharing provider whose trees are unknown.
+    """
     out = {
         uuid: after.step
         for before, after in pairwise(stages)
@@ -106,16 +109,17 @@ def misses(
 
 
 def _distance(one: TreeMiss) -> tuple[int, int, int, str, str]:
-    """Return a sort key: trees that lack fewer parts and whose root has fewer reasons come first.
+    """Return a sort key that puts the trees nearest to suitable first.
 
-    Among them, trees with providers of the lacking parts' classes come first.
+    The first criterion is the number of lacking parts plus the number of reasons that exclude the
+    root. If equal, the tree with more near providers for the lacking parts comes first, then the
+    tree that a later condition excludes.
     """
     lacking = len(one.parts) + len(one.reasons)
     return lacking, -len(one.part_misses), -_ORDER[one.step], one.name, one.uuid
 
 
 def _excluded_roots(request: ResourceRequest, facts: Facts) -> frozenset[str]:
-    """Return the roots of the trees from which the group without a suffix may not take."""
     group = next((one for one in request.groups if one.suffix == UNNUMBERED), None)
     if group is None:
         return frozenset()

@@ -14,8 +14,8 @@ from wharfinger.scheduling.request import (
 def encode(request: ResourceRequest) -> Query:
     """Return the query for Placement 1.39.
 
-    A group that accepts no choice of traits has a single ``required``, which older servers accept,
-    too.
+    A group without a choice of several traits has a single ``required``, which older servers
+    accept, too.
     """
     return list(_pairs(request))
 

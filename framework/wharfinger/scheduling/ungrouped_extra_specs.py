@@ -82,7 +82,6 @@ def _asked_by(spec: ExtraSpec, values: Mapping[str, str]) -> Asked | None:
 def _cpus(
     flavor: Flavor, values: Mapping[str, str], cpus: Mapping[str, tuple[str, int]]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the VCPU and PCPU that the extra specs hw:cpu_* request; raises InvalidRequest."""
     policy = values.get(known.CPU_POLICY)
     if policy and cpus:
         key, amount = next(iter(cpus.values()))
@@ -110,7 +109,6 @@ def _cpus(
 def _check_isolation(
     flavor: Flavor, values: Mapping[str, str], cpus: Mapping[str, tuple[str, int]]
 ) -> None:
-    """Raise InvalidRequest if emulator threads are isolated, but have no dedicated CPU."""
     if values.get(known.EMULATOR_THREADS) != "isolate":
         return
     enough = flavor.vcpus + 1
@@ -125,7 +123,6 @@ def _check_isolation(
 
 
 def _dedicated(flavor: Flavor, values: Mapping[str, str]) -> int:
-    """Return the number of dedicated CPUs with hw:cpu_policy=mixed; raises InvalidRequest."""
     dedicated, mask = known.DEDICATED_MASK, values.get(known.DEDICATED_MASK)
     is_realtime = values.get(known.REALTIME) == "true"
     if (mask is None) != is_realtime:

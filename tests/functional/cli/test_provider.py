@@ -296,7 +296,7 @@ def test_provider_tree_with_damaged_rows_shows_question_marks(
         "by other programs" not in drawn.out
     )  # the program does not know who has reserved the provider
     assert "the value of reservations.reason cannot be read" in drawn.err
-    assert "is shown without its record, which is damaged" in drawn.err
+    assert "is not used, since it is damaged" in drawn.err
     assert "Traceback" not in drawn.err
 
 

@@ -90,7 +90,7 @@ def test_from_answer_with_inconsistent_answer_is_refused(bad: model.AllocationCa
         from_answer(BOTH, bad, has_mappings=bool(bad.allocation_requests[0].mappings))
 
     assert caught.value.request == "GET /allocation_candidates"
-    assert "a provider without a provider summary, or one that no group " in caught.value.detail
+    assert "a provider without a provider summary, or its mappings do not" in caught.value.detail
     assert uuid("gpu") in caught.value.detail
 
 

@@ -108,8 +108,9 @@ def test_confined_twice_changes_nothing() -> None:
         (
             {"resources:VGPU": "1", "trait:CUSTOM_FAST": "required"},
             "trait:CUSTOM_FAST",
-            "resources1:VGPU and trait1:CUSTOM_FAST if the provider of VGPU has the trait, "
-            "or only resources1:VGPU if the host has it",
+            "If the provider of VGPU has the trait, write resources1:VGPU and trait1:CUSTOM_FAST "
+            "in place of resources:VGPU and trait:CUSTOM_FAST. If the host has it, write only "
+            "resources1:VGPU in place of resources:VGPU.",
         ),
         (
             {"resources:VGPU": "1", "trait:OWNER_CYBORG": "required"},
@@ -120,7 +121,7 @@ def test_confined_twice_changes_nothing() -> None:
             BARE_METAL
             | {"resources:VGPU": "1", "resources:FPGA": "1", "trait:CUSTOM_SLOW": "forbidden"},
             "trait:CUSTOM_SLOW",
-            "needs a separate group",
+            "CUSTOM_SLOW is forbidden for FPGA, which needs a separate group",
         ),
         (
             {"resources:VGPU": "1", "resources1:VGPU": "1", "group_policy": "isolate"},

@@ -15,7 +15,7 @@ NAMESPACE: Final = "wharfinger.request_filters"
 def load(names: Sequence[str], surroundings: Surroundings) -> dict[str, RequestFilter]:
     """Create the request filters with these names; return them by name, in this order.
 
-    Raises ConfigurationError.
+    Raises ConfigurationError, and any WharfingerError of a filter.
     """
     filters = {}
     for name, kind in find(names).items():

@@ -42,9 +42,9 @@ class OwnerFilter(RequestFilter):
     def apply(self, request: ResourceRequest) -> ResourceRequest:
         """Return the request, with conditions on owner traits as strict as Placement allows.
 
-        Each group requires its owner trait and forbids those of other owners. Raises
-        MicroversionUnsupported for groups of several owners if the server (before 1.34) does not
-        map groups to providers.
+        Each group with resources forbids the traits of other owners unless there are too many, and
+        requires its own where that is possible. Raises MicroversionUnsupported for groups of
+        several owners if the server (before 1.34) does not map groups to providers.
         """
         if len({group.owner for group in request.groups if group.resources}) > 1:
             self._placement.require(Feature.MAPPINGS, "a request for several owners' resources")
