@@ -171,10 +171,6 @@ class Agent:
             return _Event.LOOK
 
     def _report(self) -> None:
-        """Report the service as up, and store the result.
-
-        Raises AgentError if no instance works, and the errors of the report.
-        """
         try:
             self._report_service()
         except Exception as error:
@@ -198,7 +194,6 @@ class Agent:
     # Reload.
 
     def _begin_reload(self) -> None:
-        """Read the configuration and begin to check it, or do so when the present check ends."""
         if self._check is not None:
             self._reads_again = True
             return
@@ -211,7 +206,6 @@ class Agent:
             self._systemd.ready()
 
     def _continue_reload(self) -> None:
-        """If the check of a new configuration has ended, use the configuration or refuse it."""
         if self._check is None:
             return
         try:
@@ -244,10 +238,6 @@ class Agent:
         )
 
     def _replace_instances(self, new: Snapshot) -> None:
-        """Stop changed and removed driver instances, and create the new and changed ones.
-
-        A created instance starts when the former instance of its name has ended.
-        """
         names = DefaultSection.read(new.conf).enabled_drivers
         changed = self._snapshot.changed_instances(new, names)
         before = self._runners
@@ -275,7 +265,6 @@ class Agent:
         )
 
     def _look_after_instances(self) -> None:
-        """Check driver instances, start waiting ones, and kill those that do not end in time."""
         for runner in self._runners.values():
             if runner not in self._waiting:
                 runner.check()

@@ -57,7 +57,8 @@ class ProcessCheck:
             self._process: Final = self._start(command)
         except OSError as error:
             raise ConfigurationRefused(
-                reason=f"the check of the configuration could not be started: {error}"
+                reason=f"the check of the configuration could not be started: {error}. Repair "
+                "this, and reload the agent again"
             ) from error
 
     def _start(self, command: Sequence[str]) -> "subprocess.Popen[bytes]":

@@ -104,10 +104,10 @@ def health(status: AgentStatus, now: float) -> Health:
 
 
 def ready(status: AgentStatus) -> Health:
-    """Return the results of the checks whether the agent has published all nodes.
+    """Return the results of the checks whether the agent is ready.
 
-    The agent is ready when each driver instance has completed a full cycle since the agent was
-    started, and none hangs or is in a crash loop. An agent that stops is not ready.
+    It is ready when each driver instance has completed a full cycle since the agent was started,
+    perhaps with problems, and none hangs or is in a crash loop. An agent that stops is not ready.
     """
     checks = [_agent_state(status, Verdict.FAIL)]
     checks += [_readiness(one) for one in status.instances]
@@ -207,10 +207,7 @@ def _full_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
 
 
 def _drift_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
-    """Check the age of the last drift cycle; a full cycle counts, too.
-
-    The check passes until the first full cycle is completed: no drift cycle is due before.
-    """
+    # A full cycle counts, too. No drift cycle is due before the first full cycle is completed.
     moments = [
         counts.completed_at
         for kind, counts in one.report.cycles.items()

@@ -175,7 +175,6 @@ class ProcessRunner:
         )
 
     def _check_limits(self, now: float) -> None:
-        """End the process if it hangs or is too large; set RUNNING after its first full cycle."""
         status = self.status()
         if hang := self._hang(status, now):
             self._signal(STACKS)
@@ -260,7 +259,6 @@ class ProcessRunner:
         )
 
     def _reap(self) -> int:
-        """Kill all processes that are left in the session; return the exit code of the process."""
         assert self._process is not None
         child_process.kill_session(self._process.pid)
         return self._process.wait()

@@ -91,8 +91,6 @@ class ThreadRunner:
 
 
 class _LatestReport:
-    """The latest report of the driver instance, and the calls to its driver in progress."""
-
     def __init__(self) -> None:
         self.report = InstanceReport()
         self._calls: Final[list[tuple[str, float]]] = []

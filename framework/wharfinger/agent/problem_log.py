@@ -58,7 +58,6 @@ class Problems:
     def _log_new(
         self, errors: Iterable[BaseException], known: Mapping[str, str], *, is_whole: bool
     ) -> dict[str, str]:
-        """Return the texts of the problems by their identity; log those not in ``known``."""
         found: dict[str, str] = {}
         for error in errors:
             text = _text(error)

@@ -64,7 +64,6 @@ class SystemdNotifier:
             self._send("WATCHDOG=1")
 
     def _send(self, message: str) -> bool:
-        """Send a message, if systemd started the agent; log a failure, and return False for it."""
         if not self._address:
             return True
         try:
@@ -81,11 +80,7 @@ class SystemdNotifier:
         return True
 
     def _read_watchdog(self, usec: str | None, pid: str | None) -> float | None:
-        """Return half of the watchdog's time in seconds; None if this process has no watchdog.
-
-        A wrong time is logged, and the result is None, too. systemd sets the variables for one pid,
-        which may be that of a wrapper of this process.
-        """
+        # systemd sets the variables for one pid, which may be that of a wrapper of this process.
         if usec is None or pid not in (None, str(os.getpid())):
             return None
         if not _DIGITS.fullmatch(usec) or not int(usec):

@@ -169,7 +169,6 @@ def _provider_counts(records: Iterable[Record]) -> ProviderCounts:
 
 
 def _reservation_counts(records: Iterable[Record]) -> dict[str, ReservationCount]:
-    """Count the reservations by reason; convert their starts to the monotonic clock."""
     offset = time.monotonic() - time.time()
     counts: dict[str, ReservationCount] = {}
     for record in records:

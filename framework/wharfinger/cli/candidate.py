@@ -99,7 +99,6 @@ class _CandidateCommand(ObjectCommand):
             yield profile(parsed_args.device_profile)
 
     def _traits(self, request: "ResourceRequest") -> Iterator[tuple[str, str, Collection[str]]]:
-        """Yield the traits of a request, each time with their source, and their key in it."""
         yield from self._of_flavor[0]
         for group in request.groups:
             suffix, traits = group.suffix, group.traits
@@ -271,7 +270,6 @@ def _owners(found: "Candidates") -> set[str]:
 
 
 def _cells(candidate: "Candidate", uuid: str) -> Iterator[Any]:
-    """Yield a provider's owner, and its amounts, groups and usage in a candidate."""
     from wharfinger.providers import ownership
 
     provider = candidate.providers.get(uuid)  # None for a provider of a group without resources

@@ -9,9 +9,9 @@ from wharfinger.cli.object_command import ObjectLister, row, values
 class Status(ObjectLister):
     """List the values that driver instances write and other programs undo repeatedly.
 
-    Prints one row for each value that was undone in three successive cycles. From then on, the
-    instance writes the provider only in full cycles. The row disappears when a full cycle finds the
-    value of the instance in Placement.
+    Prints one row for each value that was undone three times. From then on, the instance writes the
+    provider only in full cycles, except to reserve or disable it. The row disappears when a full
+    cycle, and all cycles since the full cycle before it, find the value of the instance.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

@@ -127,9 +127,9 @@ class ProviderTreeCommand(ObjectCommand):
             nargs="?",
             help="only the tree of this provider, by name or uuid; default: all trees",
         )
-        parser.add_argument("--inventory", action="store_true", help="with resource classes")
-        parser.add_argument("--traits", action="store_true", help="with traits")
-        parser.add_argument("--usage", action="store_true", help="with usages")
+        parser.add_argument("--inventory", action="store_true", help="also show resource classes")
+        parser.add_argument("--traits", action="store_true", help="also show traits")
+        parser.add_argument("--usage", action="store_true", help="also show usages")
         parser.add_argument(
             "-f", "--format", choices=("text", "json", "svg"), default="text", help="default: text"
         )

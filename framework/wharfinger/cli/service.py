@@ -99,7 +99,10 @@ class ServiceShow(ObjectShow):
 
 
 class ServiceDisable(ObjectCommand):
-    """Disable a service: the nodes that it publishes get no more allocations."""
+    """Disable a service: after its next cycle, the nodes of the service get no more allocations.
+
+    The cycle sets COMPUTE_STATUS_DISABLED on the roots that it publishes. Present allocations stay.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = _takes_service(super().get_parser(prog_name))
@@ -120,7 +123,7 @@ class ServiceDisable(ObjectCommand):
 
 
 class ServiceEnable(ObjectCommand):
-    """Enable a service: the nodes that it publishes may get allocations again."""
+    """Enable a service: after its next cycle, the nodes of the service may get allocations."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         return _takes_service(super().get_parser(prog_name))

@@ -192,8 +192,6 @@ class Sync(ObjectCommand):
 def _with_progress(
     on_progress: Callable[[], None], call: Callable[[T], None]
 ) -> Callable[[T], None]:
-    """Return the callback ``call`` of a cycle, extended by a call of ``on_progress``."""
-
     def called(what: T) -> None:
         on_progress()
         call(what)

@@ -48,8 +48,9 @@ OPTIONS: Final = (
     cfg.StrOpt(
         "health_socket",
         help="The Unix socket on which the agent answers HTTP requests for its health, readiness, "
-        "metrics and status. It has mode 0660. Default: agent.sock in state_path, into which only "
-        "its user can go if the agent created it. For clients of the group, name a path elsewhere.",
+        "metrics and status. Its mode is 0660. Default: agent.sock in state_path. If the agent has "
+        "created that directory, only the agent's user can enter it: for clients of the socket's "
+        "group, name a path elsewhere.",
     ),
     cfg.StrOpt(
         "health_address",

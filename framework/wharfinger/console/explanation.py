@@ -127,7 +127,6 @@ def _candidates(explained: Explanation) -> str:
 
 
 def _counts(part: Part) -> tuple[str, frozenset[str], str]:
-    """Return the suffix of a part, its suitable providers, and a text with its counts."""
     left = part.survivors
     text = f"{len(left)} of {many(part.stages[0].count, 'provider')} suitable"
     # In most trees, some providers only have other classes.
@@ -137,7 +136,6 @@ def _counts(part: Part) -> tuple[str, frozenset[str], str]:
 
 
 def _excluded(part: Part) -> Iterator[tuple[int, str]]:
-    """Yield the number of providers that each condition excludes, with a text."""
     for before, after in pairwise(part.stages):
         count = before.count - after.count
         match after.step:
