@@ -171,7 +171,8 @@ class Harness(abc.ABC):
     def forget(self) -> None:
         """Forget the earlier answers, so that the fault STALE repeats none of them.
 
-        The kit calls this after ``reset``. A harness with a Proxy inherits it.
+        The kit calls this after ``reset``. Unless overridden, each attribute that is a Proxy does
+        it.
         """
         for proxy in self._proxies():
             proxy.forget()

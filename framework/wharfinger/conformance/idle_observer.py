@@ -89,7 +89,10 @@ class IdleObserver:
             looking.join()
 
     def take(self) -> set[str]:
-        """Return the lines with two or more waits, such as "driver.py:12"; forget all waits."""
+        """Return the lines with several waits of 0.05 s or more; forget all waits.
+
+        A line is a text such as "driver.py:12".
+        """
         waits, self._waits = self._waits, Counter()
         return {where for where, times in waits.items() if times >= _TIMES}
 

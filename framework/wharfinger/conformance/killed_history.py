@@ -122,9 +122,10 @@ class _Found:
 
 
 def _see_writes_and_calls(subject: Subject, forks: Forks, reference: Reference) -> _Found:
-    """Play the first two steps in another process; return what of it is seen: writes and calls.
+    """Play the first two steps with a driver in another process.
 
-    Raise Unproven if that process publishes something else than a driver in this process.
+    Return whether it writes files, and whether the harness sees its calls. Raise Unproven if it
+    publishes something else than a driver in this process.
     """
     history = KilledHistory(subject, forks, reference, ())
     try:

@@ -105,7 +105,7 @@ class Elsewhere:
         self.died = 0
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """Run a cycle, or restart the driver in a new process; return the problems (see Driving).
+        """Run a cycle, or restart the driver in a new process; return the problems.
 
         The death of the process is a problem, too.
         """

@@ -45,7 +45,7 @@ class PrintObserver:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Prepare the redirections, and silence log handlers in the block."""
+        """In the block, silence log handlers and warnings, and let ``before`` redirect."""
         with ExitStack() as stack:
             for number, name in _NAMES.items():
                 with suppress(OSError):  # it is closed

@@ -92,7 +92,7 @@ class ProcessObserver:
     def look_at_patches(self, method: str) -> None:
         """Record and undo the changes of modules and classes since the last search (see Patches).
 
-        The call to ``method`` has ended or begins now.
+        ``method`` names the latest call.
         """
         for name in self._patches.restore():
             self.note(Misuse.PATCH, name, f"{method}, or before")

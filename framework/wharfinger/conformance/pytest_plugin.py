@@ -26,7 +26,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the kit's options to those of pytest."""
     group = parser.getgroup("wharfinger", "conformance of a driver")
     try:
-        group.addoption("--driver", metavar="NAME", help="the driver to check, such as libvirt")
+        group.addoption(
+            "--driver",
+            metavar="NAME",
+            help="the driver to check, such as libvirt. Without it, no rule is run",
+        )
     except ValueError as error:
         raise pytest.UsageError(
             "another plugin has an option --driver, too; disable that plugin (-p no:ITS_NAME): "
@@ -81,7 +85,7 @@ def conformance_run(pytestconfig: pytest.Config) -> Iterator[Run]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Exit with the verdict's code. If that is 0 or pytest has checked no rule, keep pytest's."""
+    """Exit with the verdict's code, unless that is 0, or pytest only collects or was cut short."""
     if not session.config.option.collectonly and exitstatus not in _NO_VERDICT:
         session.exitstatus = exit_code(_verdicts(session.config)) or exitstatus
 

@@ -166,7 +166,8 @@ class History(RuleBasedStateMachine):
     def _see_kept(self) -> None:
         """Check the things that have stayed busy, or free, since the last full cycles.
 
-        Raise Violation if a busy thing is not reserved, or if the provider of a free one differs.
+        Raise Violation if a busy thing is not reserved, or if the provider of a free one has
+        changed.
         """
         contents = self._subject.placement.contents()
         for thing in self._listed_busy & self._busy & contents.keys():

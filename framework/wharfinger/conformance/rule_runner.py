@@ -92,7 +92,7 @@ class Examination:
         self.results: Final[dict[str, Result]] = {}
 
     def check(self, rule: Rule) -> Result:
-        """Check a rule if it applies to this driver; keep and return the result."""
+        """Check a rule, unless it need not or cannot be checked; keep and return the result."""
         result = judged(self._check(rule), self._known)
         self.results[rule.id] = result
         if result.is_broken:
@@ -210,7 +210,7 @@ class _Guarded:
 
 
 def guarded(harness: Harness, calls: RunningCalls | None = None) -> Harness:
-    """Return the harness with methods that raise NotShown in place of any exception.
+    """Return the harness with methods and attributes that raise NotShown for any exception.
 
     ``calls`` is notified of each call.
     """

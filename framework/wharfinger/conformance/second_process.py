@@ -31,7 +31,8 @@ def described_elsewhere(
 ) -> dict[str, Any]:
     """Return the data of each described provider by name, from a process with this hash seed.
 
-    ``live`` has the providers in Placement. Raise Violation if the driver fails in that process.
+    ``live`` has the providers in Placement. Raise Violation if the driver fails in that process, or
+    does not answer in 120 s.
     """
     question = {
         "files": [str(file) for file in files],
@@ -43,15 +44,19 @@ def described_elsewhere(
         "PYTHONHASHSEED": str(hash_seed),
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
-    done = subprocess.run(
-        [sys.executable, "-P", "-W", "ignore", "-m", __name__],
-        input=json.dumps(question),
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-W", "ignore", "-m", __name__],
+            input=json.dumps(question),
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        found = f"the driver has not answered in another process after {_TIMEOUT:g} s"
+        raise Violation(found, "an answer") from error
     if done.returncode == 0:
         raise Violation("the driver ends the kit's second process before it answers", "an answer")
     if done.returncode != _ENDED:

@@ -143,8 +143,8 @@ class Subject:
     def instance_name(self) -> str:
         """The name of the driver instance that the configuration file enables.
 
-        If the file enables none of this driver, it is the name of the driver; without a file,
-        INSTANCE. Raise ConfigurationError if the file enables several.
+        If the file enables none of this driver, it is the name of the driver. Without a file, it is
+        "conformance". Raise ConfigurationError if the file enables several.
         """
         if self._config_file is None:
             return INSTANCE
@@ -160,7 +160,7 @@ class Subject:
                 key="enabled_drivers",
                 value=", ".join(names),
                 problem=f"{self._config_file} enables several instances of {self.name}.",
-                remedy="Enable only one of them.",
+                remedy="Use a copy of this file that enables only one of them.",
             )
         return names[0] if names else self.name
 
@@ -227,9 +227,9 @@ class Subject:
             self._make_roots()
 
     def _make_small(self, harness: Harness) -> None:
-        """Remove all things but a few, since publishing thousands of them takes half a minute.
+        """Remove all things but 16, since publishing thousands of them takes half a minute.
 
-        Stop when that takes too long, or when the harness raises NotShown.
+        Stop after 20 s, or when the harness raises NotShown.
         """
         deadline = time.monotonic() + _SHRINKING
         for thing in reversed([*harness.things()][_MANY:]):
@@ -412,8 +412,7 @@ class Publishing:
         """Settle until ``is_free`` accepts the contents of Placement, or the tries run out.
 
         Return the last contents. A driver may reserve a free thing for some time. So after each
-        failed try, set the clocks ahead and settle again: up to FREE_CYCLES times, by FREE_SECONDS
-        in all.
+        failed try, set the clocks ahead and settle again: ten times at most, by 600 s in all.
         """
         contents = self.settle()
         for cycle in range(FREE_CYCLES):
@@ -514,6 +513,6 @@ def tree_of(node: str, uuid: str, live: Contents = MappingProxyType({})) -> Prov
 def update(
     driver: ComputeDriver, tree: ProviderTree, node: str, *, migrations: Sequence[Migration] = ()
 ) -> None:
-    """Call ``update_provider_tree`` as the framework does."""
+    """Call ``update_provider_tree``, with ``migrations`` only if the driver takes them."""
     more = {"migrations": migrations} if takes_migrations(type(driver)) else {}
     driver.update_provider_tree(tree, node, allocations=None, **more)

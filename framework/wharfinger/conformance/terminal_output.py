@@ -27,7 +27,7 @@ _COLUMNS: Final = {
 
 
 def failure(result: Result, asked: Asked) -> str:
-    """Return four lines about a broken rule, and the details of the result if there are any."""
+    """Return lines on a broken rule: what is expected and found, how to check it again, details."""
     rule = result.rule
     lines = (
         f"{rule.id} {rule.level}: {rule.says}",

@@ -103,9 +103,7 @@ class TreeInvariants:
             raise Violation(f"{name}: uuid {uuid}", f"the same uuid as before, {before}")
         other = self._names.setdefault(uuid, name)
         if other != name and not self._renames:
-            raise Violation(
-                f"uuid {uuid} now belongs to {name}", f"uuid {uuid} of {other}, as before"
-            )
+            raise Violation(f"uuid {uuid} now belongs to {name}", f"uuid {uuid} stays with {other}")
 
 
 def _see_whose(node: ComputeNode, name: str, host: str) -> None:
@@ -118,11 +116,13 @@ def see_agreement(node: ComputeNode, root: Provider) -> None:
     """Raise Violation if a ComputeNode has another uuid or other figures than its root provider."""
     name = root.name
     if "uuid" in node and node.uuid != root.uuid:
-        raise Violation(f"{name}: the ComputeNode has uuid {node.uuid}", f"uuid {root.uuid}")
+        found = f"{name}: the ComputeNode has uuid {node.uuid}"
+        raise Violation(found, f"uuid {root.uuid}, as the root provider")
     for field, figure, totals in _figures(node, root):
         if figure not in totals:
             text = " or ".join(map(str, totals))
-            raise Violation(f"{name}: the ComputeNode has {field} {figure}", f"{field} {text}")
+            found = f"{name}: the ComputeNode has {field} {figure}"
+            raise Violation(found, f"{field} {text}, as the root provider")
 
 
 def _figures(node: ComputeNode, root: Provider) -> Iterator[tuple[str, int, list[int]]]:
