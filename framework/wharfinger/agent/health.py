@@ -57,18 +57,17 @@ class CheckName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Result of one check.
-
-    ``instance`` is the name of a driver instance, empty for the agent itself. ``at`` is the time of
-    the observed event, in seconds of ``time.monotonic()``. ``age`` is the number of seconds since a
-    cycle was completed, for checks of cycles. ``output`` explains a result other than PASS.
-    """
+    """Result of one check."""
 
     name: CheckName
+    #: The time of the observed event, in seconds of ``time.monotonic()``.
     at: float
+    #: The name of a driver instance, empty for the agent itself.
     instance: str = ""
     verdict: Verdict = Verdict.PASS
+    #: Seconds since a cycle was completed, for checks of cycles.
     age: float | None = None
+    #: The explanation of a result other than PASS.
     output: str = ""
 
 

@@ -32,8 +32,8 @@ def unix_socket(path: Path) -> Iterator[socket.socket]:
     """Listen on a Unix socket with mode 0660, and delete it when the context ends.
 
     A missing directory is created. The socket of a process that has ended is replaced. Raises
-    ConfigurationError if another process listens or starts there, if the path is another file or
-    belongs to another user, or if the socket cannot be created.
+    ConfigurationError if another process uses it, if the path is another file or belongs to another
+    user, or if the socket cannot be created.
     """
     with ExitStack() as stack:
         try:

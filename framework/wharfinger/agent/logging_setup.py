@@ -27,9 +27,9 @@ _PLACEMENT: Final = "placement"
 def configure(conf: cfg.ConfigOpts, verbose_level: int = 0, log_file: str | None = None) -> None:
     """Set up the logging of this process, and replace the former handlers.
 
-    ``verbose_level`` is the number of -v given, ``log_file`` the file of --log-file. The agent
-    calls it at its start and for each new configuration, its child processes call it at their
-    start; all of them may share a file. Raises ConfigurationError; the logging then stays as it is.
+    ``verbose_level`` is the number of -v given, ``log_file`` the file of --log-file. The agent and
+    its child processes call it at their start, the agent also for each new configuration. They may
+    share a file. Raises ConfigurationError; the logging then stays as it is.
     """
     section = LoggingSection.read(conf)
     debug = section.debug or verbose_level >= len(_BARE_LEVELS) - 1

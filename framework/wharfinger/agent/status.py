@@ -36,18 +36,16 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleCounts:
-    """Numbers and times of the cycles of one type since the driver instance was started.
-
-    ``seconds`` is the total duration of all these cycles. ``last_seconds`` is the duration of the
-    last completed cycle, ``completed_at`` its end. ``error`` is the text of the last failure, ""
-    after a completed cycle.
-    """
+    """Numbers and times of the cycles of one type since the driver instance was started."""
 
     completed: int = 0
     failed: int = 0
+    #: The total duration of all these cycles.
     seconds: float = 0.0
+    #: The duration and the end of the last completed cycle.
     last_seconds: float = 0.0
     completed_at: float | None = None
+    #: The text of the last failure, "" after a completed cycle.
     error: str = ""
 
 
@@ -64,47 +62,42 @@ class ReservationCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderCounts:
-    """Numbers of the providers of a driver instance, by state.
-
-    ``published`` counts all that it publishes. ``reserved`` counts fully reserved ones among them,
-    ``absent`` those that were missing from the last complete list, and ``fought`` those with a
-    value that another program undoes again and again.
-    """
+    """Numbers of the providers of a driver instance, by state. ``published`` counts all of them."""
 
     published: int = 0
     reserved: int = 0
+    #: Those that were missing from the last complete list.
     absent: int = 0
+    #: Those with a value that another program undoes again and again.
     fought: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceReport:
-    """Report of a driver instance about its work.
+    """Report of a driver instance about its work."""
 
-    ``driver`` and ``owner`` are None until the driver is loaded. ``is_complete`` is whether the
-    last completed full cycle had no problems. ``cycle`` is the cycle in progress,
-    ``cycle_began_at`` its start. ``cycles`` has the counts by type of cycle. ``problems`` are the
-    texts of the problems of the last completed full cycle, of a later cycle that had problems, or
-    of a failed start; the error of a failed cycle is in ``cycles``. ``conflicts`` is the number of
-    trees that another process changed at the same time. ``requests`` are the numbers of requests to
-    Placement, by method, then by HTTP status (``0``: no answer). ``unreachable_cycles`` is the
-    number of cycles in a row in which Placement did not answer. ``reserving_seconds`` is a sum over
-    ``reserving_count`` reservations: the time from the start of the cycle that found the change
-    until Placement had the reservation.
-    """
-
+    #: The driver and its owner trait are None until the driver is loaded.
     driver: str | None = None
     owner: str | None = None
+    #: Whether the last completed full cycle had no problems.
     is_complete: bool = False
+    #: The cycle in progress, and its start.
     cycle: CycleType | None = None
     cycle_began_at: float | None = None
     cycles: Mapping[CycleType, CycleCounts] = field(default_factory=dict)
     providers: ProviderCounts = ProviderCounts()
     reservations: Mapping[str, ReservationCount] = field(default_factory=dict)
+    #: The problems of the last full cycle or failed start, or of a later cycle with problems. The
+    #: error of a failed cycle is in ``cycles``.
     problems: tuple[str, ...] = ()
+    #: The number of trees that another process changed at the same time.
     conflicts: int = 0
+    #: The numbers of requests to Placement, by method, then by HTTP status ("0": no answer).
     requests: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: The number of cycles in a row in which Placement did not answer.
     unreachable_cycles: int = 0
+    #: The number of reservations, and the sum of their times from the start of the cycle that found
+    #: the change until Placement had the reservation.
     reserving_count: int = 0
     reserving_seconds: float = 0.0
 
@@ -117,26 +110,23 @@ class InstanceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceStatus:
-    """Status of a driver instance, as the agent sees it.
-
-    ``since`` is the start of ``state``, ``started_at`` the first start by this agent.
-    ``completed_at`` has the end of the last completed cycle by type, also from before a restart.
-    ``pid`` is None if the instance runs in a thread of the agent, and while no process runs.
-    ``restarts`` counts the starts after the first one. ``last_end`` is how it ended last ("exit
-    code 3", "signal SIGSEGV"), ``next_start_at`` when it will be restarted. ``driver_call`` is the
-    call to its driver in progress, "" without one, and ``driver_call_began_at`` the start of this
-    call.
-    """
+    """Status of a driver instance, as the agent sees it."""
 
     name: str
     state: State
+    #: The start of ``state``, and the first start of the instance by this agent.
     since: float
     started_at: float
+    #: The end of the last completed cycle by type, also from before a restart.
     completed_at: Mapping[CycleType, float] = field(default_factory=dict)
+    #: None if the instance runs in a thread of the agent, and while no process runs.
     pid: int | None = None
+    #: The number of starts after the first one.
     restarts: int = 0
+    #: How it ended last, such as "exit code 3" or "signal SIGSEGV", and when it will be restarted.
     last_end: str = ""
     next_start_at: float | None = None
+    #: The call to its driver in progress, "" without one, and the start of this call.
     driver_call: str = ""
     driver_call_began_at: float | None = None
     report: InstanceReport = InstanceReport()
@@ -163,23 +153,22 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStatus:
-    """Status of an agent and of all its driver instances, in the order of the configuration.
-
-    ``looked_at`` is the time of the agent's last check of its instances. ``reloads`` counts the
-    configurations that were accepted after the first one. ``refused_reload`` is the text of the
-    problems for which the last new configuration was refused, "" if it was accepted;
-    ``reloaded_at`` is the time of either. ``service_error`` is the error of the last report of the
-    host's service, "" after a success; ``service_reported_at`` is the time of that report.
-    """
+    """Status of an agent and of all its driver instances, in the order of the configuration."""
 
     started_at: float
+    #: The time of the agent's last check of its instances.
     looked_at: float
     intervals: Intervals
     instances: tuple[InstanceStatus, ...] = ()
     is_stopping: bool = False
+    #: The number of configurations that were accepted after the first one.
     reloads: int = 0
+    #: The problems for which the last new configuration was refused, "" if it was accepted; and the
+    #: time of either.
     refused_reload: str = ""
     reloaded_at: float | None = None
+    #: The error of the last report of the host's service, "" after a success; and the time of the
+    #: report.
     service_error: str = ""
     service_reported_at: float | None = None
 

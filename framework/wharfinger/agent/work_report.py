@@ -31,10 +31,7 @@ OTHER_REASONS: Final = "other reasons"
 
 
 class WorkReport:
-    """The report of one driver instance.
-
-    ``client`` is the Placement client that only this instance uses: its requests are counted.
-    """
+    """The report of one driver instance; counts the requests of its Placement client."""
 
     def __init__(self, client: PlacementClient) -> None:
         self._client: Final = client

@@ -37,9 +37,9 @@ class Gates(FormattableColumn[dict[str, bool]]):
 class ServiceList(ObjectLister):
     """List the services with version, gates, status and state.
 
-    An owner's gate is on when all services that publish for the owner have version 2 or later, even
-    those that are disabled or down. Requests for the owner then get only providers with its owner
-    trait. A service whose owners cannot be read keeps all gates off.
+    An owner's gate is on when all services that publish for the owner, even disabled or down ones,
+    have version 2 or later. Requests for the owner then get only providers with its owner trait. A
+    service whose owners cannot be read keeps all gates off.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

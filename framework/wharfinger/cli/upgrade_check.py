@@ -289,9 +289,8 @@ def _database_result(found: "Condition") -> Result:
 def _untagged(client: "PlacementClient") -> "tuple[list[ProviderSummary], bool]":
     """Return the providers with inventory but no owner trait, and whether the list is complete.
 
-    Providers that share through an aggregate, or that have only network resources, do not count. If
-    more than _MOST_READS providers have no owner trait, only those with free resources are found,
-    with one list request per class.
+    Providers that share through an aggregate, or have only network resources, do not count. Of more
+    than _MOST_READS providers without an owner trait, only those with free resources are found.
     """
     from wharfinger.providers import ownership
 

@@ -26,13 +26,11 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorSection:
-    """The options in [accelerator], validated, without the options of keystoneauth.
+    """The options in [accelerator], validated, without the options of keystoneauth."""
 
-    ``device_profiles`` is a file, None for Cyborg. ``credentials`` is the name of the section with
-    the credentials for Cyborg, None without credentials.
-    """
-
+    #: A file, None for Cyborg.
     device_profiles: Path | None
+    #: The name of the section with the credentials for Cyborg, None without credentials.
     credentials: str | None
 
     @classmethod

@@ -91,20 +91,20 @@ _HIGHEST_PORT: Final = 65535
 
 @dataclass(frozen=True, slots=True)
 class AgentSection:
-    """The options in [agent], validated.
+    """The options in [agent], validated."""
 
-    Intervals and ``hang_timeout`` are in seconds. poll_interval <= drift_interval <= full_interval.
-    ``memory_limit`` is in MiB (0: no limit). ``health_socket`` is an absolute path.
-    ``health_address`` is a host and a port, None if not set.
-    """
-
+    #: Seconds between cycles: poll_interval <= drift_interval <= full_interval.
     poll_interval: float
     drift_interval: float
     full_interval: float
+    #: An absolute path.
     health_socket: Path
+    #: A host and a port, None if not set.
     health_address: tuple[str, int] | None = None
     isolation: Isolation = Isolation.PROCESS
+    #: In seconds.
     hang_timeout: float = 300
+    #: In MiB (0: no limit).
     memory_limit: int = 2048
 
     @classmethod

@@ -40,10 +40,7 @@ class RequestTimedOut(requests.RequestException):
 
 
 class BoundedSession(Session):
-    """keystoneauth's session, but ``timeout`` limits the time of a whole request.
-
-    The time includes the request for a token, redirects, and retries of keystoneauth.
-    """
+    """keystoneauth's session, but ``timeout`` limits a whole request; see request_deadline."""
 
     def request(self, url: str, method: str, *args: Any, **kwargs: Any) -> requests.Response:
         """Send a request, as keystoneauth's session does."""

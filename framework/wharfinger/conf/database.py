@@ -53,14 +53,13 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSection:
-    """The options in [database], validated.
+    """The options in [database], validated."""
 
-    ``connection`` is None for the SQLite file in state_path. ``options`` are those of oslo.db.
-    ``timeout`` is in seconds.
-    """
-
+    #: None for the SQLite file in state_path.
     connection: str | None = field(repr=False)
+    #: The options of oslo.db.
     options: Mapping[str, Any]
+    #: In seconds.
     timeout: float = 30.0
 
     @classmethod

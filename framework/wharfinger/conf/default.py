@@ -69,15 +69,13 @@ def is_instance_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DefaultSection:
-    """The options in [DEFAULT], validated.
+    """The options in [DEFAULT], validated."""
 
-    ``enabled_drivers`` are names of driver instances, each once; ``service_down_time`` is in
-    seconds.
-    """
-
+    #: Names of driver instances, each once.
     enabled_drivers: tuple[str, ...]
     host: str
     state_path: Path
+    #: In seconds.
     service_down_time: int
 
     @classmethod

@@ -55,14 +55,13 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class InstanceSection:
-    """The framework's options in the section of a driver instance.
-
-    ``owner`` is None for the default owner of the driver; ``removal_delay`` is in seconds.
-    """
+    """The framework's options in the section of a driver instance."""
 
     name: str
     driver: str
+    #: None for the default owner of the driver.
     owner: str | None
+    #: In seconds.
     removal_delay: int
     adopt: Adopt = Adopt.NONE
 

@@ -123,10 +123,7 @@ def _wrong_urls(section: str, values: Mapping[str, Any]) -> Iterator[Configurati
 
 
 def _is_unambiguous(url: str) -> bool:
-    """Return False if a URL has an invalid port, or an @ after its host.
-
-    Then a library may take a part of the password for the host.
-    """
+    """Return False if a URL has an invalid port, or an @ after its host."""
     try:
         parts = urlsplit(url)
         return parts.port != 0 and "@" not in parts.path + parts.query + parts.fragment

@@ -133,12 +133,11 @@ _FILE_NAME: Final = "wharfinger-agent.log"
 
 @dataclass(frozen=True, slots=True)
 class LoggingSection:
-    """The options of oslo.log in [DEFAULT], validated.
+    """The options of oslo.log in [DEFAULT], validated."""
 
-    ``file`` is the log file, None without one. ``values`` are all these options, by name.
-    """
-
+    #: The log file, None without one.
     file: Path | None
+    #: All these options, by name.
     values: dict[str, Any]
 
     @classmethod

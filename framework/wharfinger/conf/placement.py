@@ -40,15 +40,12 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PlacementSection:
-    """The options in [placement], validated, without the options of keystoneauth.
-
-    ``credentials`` is the name of the section with the credentials: [placement], or the section
-    that auth_section names.
-    """
+    """The options in [placement], validated, without the options of keystoneauth."""
 
     embedded: bool
     embedded_database: Path
     connections: int
+    #: The name of the section with the credentials: [placement], or that of auth_section.
     credentials: str
 
     @classmethod

@@ -53,8 +53,8 @@ def _resources(part: Part) -> str:
 def _on_any(explained: Explanation, now: datetime) -> _Advice:
     """Return advice to get a candidate.
 
-    It is about the part of the request that runs out of providers at the earliest step. If no part
-    does, it is about the nearest tree, if any.
+    It is about the part of the request that runs out of providers at the earliest step, or else
+    about the nearest tree, if there is one.
     """
     failed = [part for part in explained.parts if not part.survivors]
     if failed:

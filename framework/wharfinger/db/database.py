@@ -138,10 +138,7 @@ class Database:
             return rows.select(where)
 
     def revisions(self, table: str, key: str, **where: Any) -> dict[str, int]:
-        """Return the revisions of the rows that ``select`` returns, by their keys.
-
-        ``key`` is the name of the column with the keys.
-        """
+        """Return the revisions of the rows that match ``where``, by key; see ``Rows.revisions``."""
         with self._transaction(), self._rows(self._manager.reader, table) as rows:
             return rows.revisions(key, where)
 
@@ -182,8 +179,7 @@ class Database:
     def delete(self, table: str, key: str, revisions: Mapping[str, int]) -> None:
         """Delete all rows if each still has the given revision; otherwise raise StaleError.
 
-        ``revisions`` has the revisions by the value of the column ``key``. In a table with soft
-        deletion, rows are only marked as deleted.
+        ``revisions`` has the revisions by the value of the column ``key``. See ``Rows.delete``.
         """
         self.write([table], lambda target: target.delete(key, revisions))
 
@@ -200,10 +196,9 @@ class Database:
     def touch(
         self, table: str, values: Values, *, count: Collection[str] = (), **where: Any
     ) -> int:
-        """Write ``values`` into all rows that match ``where``, without a check of revisions.
+        """Write ``values`` into all rows that match ``where``; see ``Rows.touch``.
 
-        The values of the columns of ``count`` rise by one. ``where`` is as in ``select``. Return
-        the number of matching rows.
+        Revisions are not checked. Return the number of matching rows.
         """
         touched: int = self.write([table], lambda target: target.touch(values, count, where))
         return touched
@@ -259,11 +254,9 @@ class Database:
         """Start a transaction, and yield a ``Rows`` for each of these tables.
 
         With ``snapshot``, all statements see the database at the same moment.
-
-        If tables or columns were missing at the last check, the method checks the schema again: an
-        upgrade may have added them. It does so before the transaction, because on MySQL an upgrade
-        that waits for a transaction blocks all other readers of the table.
         """
+        # An upgrade may have added what was missing. Look for it before the transaction: on MySQL,
+        # an upgrade that waits for a transaction blocks all other readers of the table.
         if self._missing:
             self._look_for_missing(migration.schema(self._engine))
         missing = self._missing

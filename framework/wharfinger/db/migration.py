@@ -32,14 +32,12 @@ class BrokenSchemaError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The schema version of a database, and the newest version that this release knows (``head``).
+    """The schema version of a database, and ``head``, the newest that this release knows."""
 
-    ``current`` is None for a database without tables. ``is_known`` is False if ``current`` is a
-    version of a newer release.
-    """
-
+    #: None for a database without tables.
     current: str | None
     head: str
+    #: False if ``current`` is a version of a newer release.
     is_known: bool
 
     @property

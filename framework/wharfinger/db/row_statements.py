@@ -167,10 +167,7 @@ class Rows:
                 self._session.execute(sa.delete(self._table).where(*where))
 
     def replace(self, scope: Values, key: str, rows: Mapping[str, Values | None]) -> None:
-        """Add, update or delete rows of a scope, without a check of revisions.
-
-        ``scope`` and ``key`` are as in ``Database.replace``; None in ``rows`` deletes a row.
-        """
+        """Add, update or delete rows as ``Database.replace`` does."""
         self.put(scope, key, rows, self.existing(scope, key, rows))
 
     def existing(self, scope: Values, key: str, keys: Iterable[str]) -> set[str]:

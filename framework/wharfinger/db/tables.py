@@ -35,10 +35,7 @@ class _Time(sa.TypeDecorator[Any]):
     cache_ok = True
 
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any] | None:
-        """Return a function that converts a stored value, but does not change a damaged one.
-
-        The function of DateTime would fail the whole query for a damaged value.
-        """
+        # DateTime's function would fail the whole query for a damaged value.
         process = super().result_processor(dialect, coltype)
         if process is None:
             return None
