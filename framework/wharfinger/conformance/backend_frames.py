@@ -13,7 +13,11 @@ _OBSERVED: Final = str(Path(__file__).with_name("driver_observer.py"))
 
 
 class BackendFrames:
-    """Recognizes stack frames of a harness: of methods of its objects, and of its module."""
+    """Recognizes stack frames of a harness: of methods of its objects, and of its module.
+
+    The objects are the harness and the values of its attributes. A module that also defines the
+    driver does not count.
+    """
 
     def __init__(self, harness: Harness | None, driver: type) -> None:
         own = getattr(harness, "_harness", harness)

@@ -70,13 +70,13 @@ class Proxy:
             self._relay = None
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Clear ``calls``, and break the calls from now on, as ``Harness.expect`` describes."""
+        """Clear ``calls``, and inject another fault or none, as ``Harness.expect`` describes."""
         with self._lock:
             before, self._expected = self._expected, _Expected(at, fault)
         before.over.set()
 
     def forget(self) -> None:
-        """Forget all answers, so that STALE has none to repeat."""
+        """Forget the answers so far, so that STALE repeats none of them."""
         if self._relay is not None:
             self._relay.forget()
 

@@ -35,7 +35,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """The fault that a call meets, and the event that releases the call if it hangs."""
+    """The fault that a call meets, if any, and the event for which HANG and LATE wait."""
 
     fault: Fault | None
     over: threading.Event
@@ -61,7 +61,7 @@ _OWN_ANSWERS: Final = {
 
 
 class Relay(ThreadingHTTPServer):
-    """Listens on a free port for calls to ``backend``, which is "host:port".
+    """Listens on a free port, and passes calls on to ``backend``, which is "host:port".
 
     Each call has a thread of its own. ``fate`` takes the text of a call, such as "GET /v1/nodes",
     and returns its Fate.
@@ -79,7 +79,7 @@ class Relay(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Call)
 
     def forget(self) -> None:
-        """Forget all answers, so that STALE has none to repeat."""
+        """Forget the answers so far, so that STALE repeats none of them."""
         self.answers.clear()
 
     @property
@@ -93,7 +93,10 @@ class Relay(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection without the usual shutdown, since a reset has none."""
+        """Close a connection, whose call is answered now, without the usual shutdown.
+
+        A reset connection has no shutdown.
+        """
         self._open.discard(request)
         self.close_request(request)
 
@@ -158,7 +161,7 @@ class _Call(BaseHTTPRequestHandler):
         return self.command, self.path, conditions
 
     def _ask(self, body: bytes | None) -> _Answer | None:
-        """Pass the call on to the backend; return its answer, or None if the backend is down."""
+        """Pass the call on to the backend; return its answer, or None without a whole one."""
         connection = http.client.HTTPConnection(self.server.backend)
         try:
             # The Host header stays that of the driver, so links in the answer lead to the proxy.

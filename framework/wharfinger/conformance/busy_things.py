@@ -13,7 +13,7 @@ from wharfinger.providers.device_function_traits import function_traits
 
 
 class BusyThings:
-    """The things that are busy now, and the contents of Placement at the beginning.
+    """The things that are busy now, and the contents of Placement before: ``before``.
 
     Compared with ``before``, only the providers of busy things and their descendants may differ,
     and only in that all of their inventory is reserved. A driver that programs devices has two
@@ -35,13 +35,16 @@ class BusyThings:
         self._busy.append(thing)
 
     def make_free(self, thing: str) -> None:
-        """Make a thing free, and run cycles until Placement shows it free, or the tries run out."""
+        """Make a thing free, and run cycles until Placement shows it free, or the tries run out.
+
+        Raise nothing then; call ``see`` after this.
+        """
         self._subject.harness.make_free(thing)
         self._busy.remove(thing)
         self._publishing.settle_free(lambda now: now == self.expected(now))
 
     def see(self, when: str) -> None:
-        """Raise Violation unless Placement differs from ``before`` only in reserved busy things.
+        """Raise Violation if Placement differs from ``before`` more than BusyThings describes.
 
         ``when`` begins the message: it says what has happened.
         """
@@ -62,8 +65,7 @@ class BusyThings:
     def expected(self, now: Contents) -> Contents:
         """Return the contents that Placement must have; ``now`` has the present contents.
 
-        A driver that programs devices may reserve some providers or leave them free. Copy these
-        providers from ``now``.
+        Copy from ``now`` what the programming of busy devices may change; see BusyThings.
         """
         expected = {**self.before}
         for name in self._concerned():

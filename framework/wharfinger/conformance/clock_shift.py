@@ -4,8 +4,8 @@ A driver may have imported a clock before (``from time import monotonic``), or k
 So the C function behind each clock is replaced. The library time-machine does the same, but its
 releases since 3.0 leave monotonic clocks alone.
 
-Timeouts do not change, since they do not use the replaced functions. ``time.clock_gettime`` does
-not change either: the kit measures with it.
+Timeouts do not change, since they do not use the replaced functions. ``time.localtime``, ``gmtime``
+and ``strftime`` without a time do not change, nor does ``clock_gettime``: the kit measures with it.
 """
 
 import ctypes
@@ -67,7 +67,7 @@ _SHIFT: Final = _Shift()
 
 
 def advance(seconds: int) -> None:
-    """Set every clock ahead by this many further seconds; a negative number sets it back."""
+    """Set the replaced clocks ahead by this many more seconds; a negative number sets them back."""
     if not _SHIFT.clocks:
         _SHIFT.clocks = _clocks()
     _SHIFT.seconds += seconds

@@ -1,4 +1,4 @@
-"""The cost of a driver's answers: calls to the backend, lines of Python, and processor time."""
+"""Measure the cost of calls to a driver: calls to the backend, lines of Python, processor time."""
 
 import gc
 import sys
@@ -68,7 +68,7 @@ def lines_of(subject: Subject, work: Callable[[], object]) -> int:
 
 
 def processor_time_of(subject: Subject, work: Callable[[], object], runs: int) -> float:
-    """Run ``work`` several times; return the least processor time that the driver took for it.
+    """Run ``work`` several times; return the least processor time of the calls to the driver in it.
 
     The unit is the time of a fixed loop, since other programs change the processor's speed.
     """
@@ -95,7 +95,7 @@ def is_quadratic(figures: Sequence[float], most: float, slack: float) -> bool:
 def takes_quadratic_time(times: Sequence[float]) -> bool:
     """Return whether times grow quadratically, each with twice as many things as the one before.
 
-    Only the last three times count. Return False if there are fewer, or if the last is short.
+    Only the last three times count. Return False if there are fewer, or if the last is too short.
     """
     last = times[-3:]
     if len(last) < len(range(3)) or last[-1] < _SHORT:
@@ -104,7 +104,6 @@ def takes_quadratic_time(times: Sequence[float]) -> bool:
 
 
 def _files_of_harness(subject: Subject) -> Iterator[str]:
-    """Yield the source files of the harness's classes that define no class of the driver."""
     drivers = {_file_of(kind) for kind in subject.kind.__mro__}
     if subject.declared is not None:
         harness = getattr(subject.declared, "kind", type(subject.declared))

@@ -24,7 +24,7 @@ class DirectAdapter(Adapter):
         self._transport: Final = service.transport
 
     def request(self, url: str, method: str, **options: Any) -> requests.Response:
-        """Send a request; see keystoneauth's Adapter for the options."""
+        """Send a request. It may have some of the options of keystoneauth's Adapter."""
         request = requests.PreparedRequest()
         request.method, request.url = method, requote_uri(f"{ENDPOINT}{url}")
         request.headers = CaseInsensitiveDict(

@@ -85,12 +85,12 @@ class DriverClock:
         self._waited: dict[int, float] = {}
 
     def restart(self) -> None:
-        """Forget the time so far: from now on, ``used`` and ``still`` count anew."""
+        """Set ``used`` and ``still`` to 0; they count from now on."""
         self.read()
         self.used = self.still = 0.0
 
     def read(self) -> None:
-        """Read the page, and add the time since the last ``read``."""
+        """Read the page, and update ``used``, ``still`` and ``running``."""
         count, *parts = _PAGE.unpack_from(self._page)
         driver, harness = _Party.of(*parts[:3]), _Party.of(*parts[3:])
         now = time.monotonic()

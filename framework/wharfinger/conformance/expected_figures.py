@@ -12,18 +12,15 @@ FIGURES = "WHF-221"
 
 
 def see_as_expected(subject: Subject, contents: Contents) -> None:
-    """Raise Violation unless each thing has the totals and traits that the backend has.
-
-    Check nothing if the harness has no ``expected``, or if an earlier check found WHF-221 broken.
-    """
+    """Call ``see_figures``, if the harness has ``expected`` and no check found WHF-221 broken."""
     if subject.can("expected") and are_kept_so_far(subject, (FIGURES,)):
         see_figures(subject, contents)
 
 
 def see_figures(subject: Subject, contents: Contents) -> None:
-    """Raise Violation unless each thing has the totals and traits that the backend has.
+    """Raise Violation unless each thing has the totals and traits of ``Harness.expected``.
 
-    Raise NotShown if ``Harness.expected`` names a thing that does not exist.
+    It may have other traits. Raise NotShown if ``expected`` names a thing that does not exist.
     """
     harness = subject.harness
     expected = harness.expected()

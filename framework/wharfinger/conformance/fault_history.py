@@ -53,13 +53,15 @@ _SLOW: Final = 3.0
 _SLOWEST: Final = 3
 #: Further full cycles for a step that ends differently from the reference.
 _MORE: Final = 4
+#: The expected contents of Placement in a violation.
+_AS_IN_REFERENCE: Final = "no difference from a run without faults"
 
 
 class Driving(Protocol):
     """A driver that publishes, in this process or in another one."""
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """Start the driver if it does not run. Run a cycle of a type, and return its problems.
+        """Start the driver if it does not run. Run a cycle of a type; return its problems, or ().
 
         The types are "sync", "poll" and "drift". "restart" starts the driver anew, without a cycle.
         """
@@ -76,7 +78,7 @@ class Here:
         self._publishing: Publishing | None = None
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """Run a cycle, or restart the driver; return the problems (see Driving)."""
+        """Run a cycle, or restart the driver; return the problems or the error (see Driving)."""
         try:
             if cycle_type == "restart":
                 self.stop()
@@ -175,9 +177,9 @@ def happenings(
 ) -> Iterator[tuple[str, Sequence[str]]]:
     """Change the backend step by step; yield the text of each change and its cycle types.
 
-    The caller runs these cycles before it asks for the next change. "polls" means polls of the
-    change feed until the change is seen. The names of new things are appended to ``things``, and
-    the names of things that become free are added to ``freed``.
+    The caller runs cycles of these types before it asks for the next change. "polls" means polls of
+    the change feed until the change is seen. The names of new things are appended to ``things``,
+    and the names of things that become free are added to ``freed``.
     """
     harness = subject.harness
     first, second = things[:2]
@@ -262,10 +264,11 @@ class History:
         self._feeds = subject.capabilities.supports("change_feed")
 
     def play(self, first: int | None = None) -> Reference:
-        """Play all steps, or only this number of ``first`` steps; return the result.
+        """Reset the backend, and play all steps, or only the ``first`` ones; return the result.
 
-        Raise Violation if the contents of Placement differ from those of the reference, or if a
-        cycle does not end; NotShown if the reference ends with a problem.
+        ``first`` is a number of steps. Raise Violation if the contents of Placement differ from
+        those of the reference, or if a cycle does not end; NotShown if the reference ends with a
+        problem.
         """
         harness = self._subject.harness
         with self._waiting():
@@ -333,7 +336,7 @@ class History:
         return len(self._subject.harness.calls) > case.at
 
     def after_met(self, case: Case) -> None:
-        """Release a hanging call. Called when a call has met the fault of the case."""
+        """Release the call if it hangs. Called when a call has met the fault of the case."""
         if case.fault is Fault.HANG:
             self._subject.harness.expect()
 
@@ -342,7 +345,8 @@ class History:
     def _cycle(self, cycle_type: str, case: Case | None) -> None:
         """Run a cycle, which meets the fault of a case unless an earlier cycle has met it.
 
-        Keep the problems of the cycle. Deliver a late answer if the driver waits for it.
+        Keep the problems of the cycle. If it has some while a late answer is due, deliver the
+        answer, and run the cycle again.
         """
         if case is None or case in self.met:
             self._problems = self._driving.run(cycle_type)
@@ -375,7 +379,8 @@ class History:
                     end = time.monotonic() + harness.patience
             if end is not None and time.monotonic() > end:
                 if self._late is None:
-                    raise self._violation("the cycle never ends", "an error")
+                    found = f"the cycle has not ended {_END:g} s later"
+                    raise self._violation(found, "the end of the cycle, with or without an error")
                 self._deliver()
                 end = time.monotonic() + _END
         if case not in self.met and self.is_met(case):
@@ -391,7 +396,8 @@ class History:
         """Poll until Placement has the change of this step; return the contents of Placement.
 
         Raise Violation if polls do not bring the change in time. In the reference, any change
-        counts; return {} if no change comes in time. Return {} also without a feed.
+        counts; if none comes in time, return {}, and do not poll in later steps. Return {} also
+        without a feed.
         """
         if not self._feeds:
             return {}
@@ -416,21 +422,23 @@ class History:
             self._feeds = False
             return {}
         found = difference(wanted, {name: now[name] for name in wanted if name in now})
-        raise self._violation(f"polls do not name the change: {found}", "no difference")
+        raise self._violation(f"polls do not show the change: {found}", _AS_IN_REFERENCE)
 
     def _wanted(self, number: int) -> Contents:
         """Return the providers that polls changed in this step of the reference.
 
-        Return no provider if a poll may get a stale answer: then the feed need not name a change.
+        Return {} for the reference itself, and if a poll may get a stale answer: then the feed need
+        not name a change.
         """
         if self._reference is None or Fault.STALE in self._faults:
             return {}
         return self._comparable(self._reference.steps[number].polled)
 
     def _end(self) -> Contents:
-        """Run full cycles until Placement equals the reference's end; return the contents.
+        """Run full cycles until one has no problem, and Placement is as in the reference.
 
-        Raise Violation if it takes too many. The reference itself runs a fixed number of cycles.
+        Return the contents of Placement. Raise Violation after too many cycles. The reference
+        itself runs a fixed number of cycles; raise NotShown if the last one has a problem.
         """
         reference, number = self._reference, len(self.steps)
         expected: Contents | None = None
@@ -444,7 +452,7 @@ class History:
                 return contents
         if expected is not None:
             differences = self._difference(expected)
-            raise self._violation(f"{_MOST} full cycles later: {differences}", "no difference")
+            raise self._violation(f"{_MOST} full cycles later: {differences}", _AS_IN_REFERENCE)
         for problem in self._problems:
             raise NotShown(f"a cycle without a fault has a problem: {problem}")
         return contents
@@ -462,7 +470,8 @@ class History:
         """Raise Violation if a provider is gone that the reference has throughout the step.
 
         Raise it also if a provider is no longer reserved that the reference has reserved throughout
-        the step. ``old`` and ``now`` are the contents before and after a cycle of this play.
+        the step; freed things and plays with stale answers are exempt. ``old`` and ``now`` are the
+        contents before and after a cycle of this play.
         """
         assert self._reference is not None
         all_the_while = (
@@ -480,11 +489,11 @@ class History:
             if is_kept_busy and Fault.STALE not in self._faults and not is_reserved(now[name]):
                 differences = difference({name: old[name]}, {name: now[name]})
                 raise self._violation(
-                    f"{name} is busy, and free: {differences}", f"all of {name} reserved"
+                    f"{name} is busy, and not reserved: {differences}", f"all of {name} reserved"
                 )
 
     def _is_as_or_early(self, expected: Contents) -> bool:
-        """Return whether Placement is as expected, apart from things that are free earlier."""
+        """Return whether Placement is as ``expected``, or only has freed things unreserved."""
         now, expected = self._alike(self._subject.placement.contents()), self._comparable(expected)
         freed = self._freed_providers(now)
         return now.keys() == expected.keys() and all(
@@ -526,7 +535,7 @@ class History:
         if not self._is_as_or_early(expected):
             raise self._violation(
                 f"after the step {self.steps[-1].name!r}: {self._difference(expected)}",
-                "no difference",
+                _AS_IN_REFERENCE,
             )
 
     def _is_as(self, expected: Contents) -> bool:
@@ -562,7 +571,7 @@ def _reserved(provider: Provider) -> Provider:
 
 
 def _alike(contents: Contents, names: Mapping[str, str]) -> Contents:
-    """Return contents with names in place of uuids, and with things renamed by ``names``."""
+    """Return contents with names in place of uuids, and with things renamed, also in traits."""
     texts = {**names, **{_as_trait(own): _as_trait(other) for own, other in names.items()}}
     uuids = {one.uuid: _replaced(name, texts) for name, one in contents.items()}
     return {
@@ -583,7 +592,6 @@ def _as_trait(name: str) -> str:
 
 
 def _replaced(text: str, texts: Mapping[str, str]) -> str:
-    """Return a text with one part replaced: the longest key of ``texts`` that it contains."""
     for own in sorted(texts, key=len, reverse=True):
         if own in text:
             return text.replace(own, texts[own])
@@ -596,7 +604,10 @@ _REFERENCES: Final[WeakKeyDictionary[Subject, Reference]] = WeakKeyDictionary()
 
 
 def reference_of(subject: Subject) -> Reference:
-    """Play the history without faults, once for each subject; return the result."""
+    """Play the history without faults; return the result. Do this once for each subject.
+
+    Then run a first cycle again after a reset: it shows whether names and uuids are the same.
+    """
     if subject not in _REFERENCES:
         reference = History(subject, Here(subject)).play()
         subject.begin()
@@ -654,9 +665,9 @@ def try_faults(
     apart: int,
     is_short: bool = False,
 ) -> str:
-    """Play the history with these faults in this process; return the sentence of ``tries``.
+    """Play the history with these faults in this process; return the sentence of ``try_cases``.
 
-    ``is_short``: half of the steps are enough if the harness is slow.
+    With a slow harness, play only once, and with ``is_short`` only the first half of the steps.
     """
     reference = reference_of(subject)
     draw = random.Random(subject.seed)
@@ -667,18 +678,18 @@ def try_faults(
 
     count = reference.fewer_steps if is_short else len(queues)
     seconds = 0.0 if reference.is_slow else seconds
-    return tries(subject, make, queues[:count], seconds=seconds, apart=apart)
+    return try_cases(subject, make, queues[:count], seconds=seconds, apart=apart)
 
 
-def tries(
+def try_cases(
     subject: Subject, make: Make, queues: list[list[Case]], *, seconds: float, apart: int
 ) -> str:
     """Play the history repeatedly, each time with other cases of the queues.
 
     ``queues`` has the cases of each step. In one play, every ``apart``-th step meets a case;
     ``apart`` is at least two, for late answers three. If a play breaks the rule, each of its cases
-    is played alone, so that the Violation names the right case. With ``Subject.thorough`` every
-    case is played alone.
+    is played alone, so that the Violation names the right case. If none of them breaks it alone,
+    raise the first Violation. With ``Subject.thorough`` every case is played alone.
 
     After the first play, start no other one after ``seconds`` of processor time and of waiting for
     the harness, or after three times as many seconds on the clock. Return a sentence with the
@@ -686,7 +697,7 @@ def tries(
     """
     count = sum(map(len, queues))
     if not count:
-        raise NotShown("the harness counts no calls in the history")
+        raise NotShown("the harness's attribute calls is empty after each step of the history")
     if subject.thorough:
         for case in (case for queue in queues for case in queue):
             make([case]).play(len(queues))

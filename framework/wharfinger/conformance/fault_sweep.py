@@ -74,7 +74,7 @@ class Breaking:
         The first kind follows a change of the backend. The second is the first cycle of a new
         driver. One thing stays busy, if the harness supports it. Raise Violation if a published
         tree is neither the old nor the new one, or is the old one after a cycle without a problem.
-        Raise NotShown if no fault has an effect.
+        Raise NotShown if no cycle makes a call, or no fault has an effect.
         """
         with self._subject.publishing() as publishing:
             publishing.settle()
@@ -85,7 +85,7 @@ class Breaking:
             self._harness.expect()
             publishing.sync()
             if not self._harness.calls:
-                raise NotShown("the harness counts no calls in a cycle")
+                raise NotShown("the harness's attribute calls is empty after a cycle")
             self._while_changing(publishing)
             self._at_the_start(publishing)
         if not self._is_felt:
@@ -94,8 +94,9 @@ class Breaking:
     def lasting(self) -> None:
         """For each call of a cycle, run a cycle in which the backend is down from this call on.
 
-        The call hangs first, and every later call meets the fault. Raise Violation if the contents
-        of Placement change, NotShown if a cycle makes no calls.
+        The call hangs until its connection breaks, and every later call meets the fault. Raise
+        Violation if the contents of Placement change, or the driver reports a provider as gone.
+        Raise NotShown if a cycle makes no calls.
         """
         with self._subject.publishing() as publishing:
             old = publishing.settle()
@@ -103,13 +104,9 @@ class Breaking:
             while self._lose_backend(publishing, at, old):
                 at += 1
         if not at:
-            raise NotShown("the harness counts no calls in a cycle")
+            raise NotShown("the harness's attribute calls is empty after a cycle")
 
     def _lose_backend(self, publishing: Publishing, at: int, old: Contents) -> bool:
-        """Run a cycle that loses the backend at the call ``at``; see ``lasting``.
-
-        Return whether the cycle makes that call.
-        """
         hanging = Breaking(self._subject, Fault.HANG)
         attempt = hanging.attempt(publishing.cycle.sync, at, then=self._fault)
         when = f"from call {at} ({attempt.call}) on every call meets {self._fault}"
@@ -122,10 +119,10 @@ class Breaking:
     def attempt(
         self, cycle: Callable[[], CycleResult], at: int, then: Fault | None = None
     ) -> Attempt:
-        """Run a cycle whose call ``at`` meets the fault; return the result, not raising its error.
+        """Run a cycle whose call ``at`` meets the fault; return the result, and ignore its error.
 
-        A hanging call is released at once. Calls after that meet the fault ``then``. Raise
-        Violation if the cycle does not end.
+        The connection of a hanging call breaks at once, and later calls meet the fault ``then``.
+        Raise Violation if the cycle has not ended a minute after that.
         """
         self._harness.expect(at, self._fault)
         attempt = Attempt()
@@ -140,14 +137,18 @@ class Breaking:
         running.join(_END)
         self._harness.expect()
         if running.is_alive():
-            raise Violation(f"call {at} met {self._fault}, and the cycle did not end", "an error")
+            found = (
+                f"call {at} hung, its connection broke, and {_END:g} s later the cycle still runs"
+            )
+            raise Violation(found, "the end of the cycle, with or without an error")
         attempt.call = attempt.calls[at] if at < len(attempt.calls) else None
         return attempt
 
     def _while_changing(self, publishing: Publishing) -> None:
-        """Add a thing and make another thing busy; let each call of the next cycle fail in turn.
+        """Add a thing, and make another one busy if possible; let each call of the next cycle fail.
 
-        Raise Violation if a published tree is neither the old nor the new one.
+        Each cycle has one failing call. If a cycle publishes in spite of it, undo the change and
+        make it again. Raise Violation if a published tree is neither the old nor the new one.
         """
         at: int | None = 0
         while at is not None:
@@ -167,7 +168,10 @@ class Breaking:
             publishing.settle_free(lambda now: now.get(other) == usual[other])  # noqa: B023
 
     def _at_the_start(self, publishing: Publishing) -> None:
-        """Let each call of a starting driver fail in turn; nothing may change in Placement."""
+        """Restart the driver for each call of its start and first cycle, and let this call fail.
+
+        Nothing may change in Placement.
+        """
         old = self._subject.placement.contents()
 
         def start() -> CycleResult:
@@ -222,10 +226,10 @@ def see_listing_raise_or_stay(
 ) -> None:
     """List and describe all nodes while one call meets a fault.
 
-    Raise Violation unless the driver raises, or describes the nodes as in ``before``. After the
-    exception it has to describe each node as before, or raise again, since a drift cycle describes
-    nodes without a new listing. ``call`` is the index and the text of the call. If the fault is a
-    missing object, the description may lack some things, but not all.
+    Raise Violation unless the driver raises, or describes the nodes as in ``before``. After an
+    exception, it must describe each node as before without a new listing, or raise again: a drift
+    cycle describes nodes in this way. ``call`` is the index and the text of the call. If the fault
+    is a missing object, the description may lack some things, but not all.
     """
     at, text = call
     harness.expect(at, fault)
@@ -237,12 +241,12 @@ def see_listing_raise_or_stay(
     except Exception:
         harness.expect()
         after = {**before, **_remembered(driver, live, before)}
-        when = f"call {at} ({text}) has met {fault}, and the listing has raised"
+        when = f"call {at} ({text}) has met {fault}. After the error, the driver describes"
     finally:
         harness.expect()
     if after != before:
         differences = difference(as_contents(before), as_contents(after))
-        raise Violation(f"{when}: {differences}", "no difference")
+        raise Violation(f"{when}: {differences}", "no difference, or an error")
 
 
 def _remembered(
@@ -282,7 +286,7 @@ def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> N
 def _see_none_gone(when: str, attempt: Attempt) -> None:
     if attempt.gone:
         gone = ", ".join(attempt.gone)
-        raise Violation(f"{when}, and the driver reports as gone: {gone}", "an error")
+        raise Violation(f"{when}, and the driver no longer reports {gone}", "an error")
 
 
 def _ends(cycle: Callable[[], CycleResult], attempt: Attempt) -> None:

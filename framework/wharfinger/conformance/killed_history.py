@@ -15,7 +15,7 @@ from wharfinger.conformance.fault_history import (
     Reference,
     queues_of,
     reference_of,
-    tries,
+    try_cases,
 )
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.killed_process import Elsewhere, Forks
@@ -81,8 +81,9 @@ class KilledHistory(History):
 def try_kills(subject: Subject, *, seconds: float) -> str:
     """Play the history repeatedly, each time with other kills of the driver's process.
 
-    ``tries`` describes the limits, the result and the errors. Raise Unproven, too, if a driver in
-    another process publishes something else than here, or if there is no call or file to kill at.
+    ``try_cases`` describes the limits, the result and the errors. Raise Unproven, too, if a driver
+    in another process publishes something else than here, or if there is no call or file to kill
+    at.
     """
     with Forks.of(subject) as forks:
         return _try_kills(subject, forks, seconds)
@@ -106,7 +107,7 @@ def _try_kills(subject: Subject, forks: Forks, seconds: float) -> str:
         raise Unproven(
             "the driver writes no files, and the harness does not see the calls of other processes"
         )
-    return tries(
+    return try_cases(
         subject,
         lambda cases: KilledHistory(subject, forks, reference, cases),
         queues[: reference.fewer_steps],

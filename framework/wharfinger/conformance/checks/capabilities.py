@@ -306,13 +306,9 @@ def cleaned_since(subject: Subject) -> None:
 
 
 def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
-    """Return what ``is_clean`` returns, or False if it raises.
-
-    After an error, too, the framework keeps the device reserved.
-    """
     try:
         return driver.is_clean(uuid, since)
-    except Exception:
+    except Exception:  # the framework keeps the device reserved, as after False
         return False
 
 

@@ -163,7 +163,6 @@ def _see_named_nodes_as_now(subject: Subject) -> None:
 
 
 def _figures_of(subject: Subject, driver: ComputeDriver, *, refresh: bool = False) -> Contents:
-    """Return the described providers with no more than their names, inventories and traits."""
     described = describe(driver, subject.placement.contents(), refresh=refresh)
     return {
         name: replace(one, uuid="", root_uuid="", parent_uuid=None, aggregates=frozenset())
@@ -324,10 +323,6 @@ def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) ->
 
 
 def _has_asked(subject: Subject, follower: Follower) -> bool:
-    """Poll; return whether a call has reached the backend since the last ``expect``.
-
-    Return True, too, if the poll raises.
-    """
     try:
         follower.poll()
     except Exception:

@@ -46,7 +46,7 @@ def quiet(subject: Subject) -> None:
     if subject.has_harness:
         seen += subject.harness.calls
     if seen:
-        raise Violation(", ".join(seen))
+        raise Violation(f"the constructor has side effects: {', '.join(seen)}", "none")
 
 
 @rule(
@@ -57,17 +57,20 @@ def quiet(subject: Subject) -> None:
     after=("WHF-101",),
 )
 def options_listed(subject: Subject) -> None:
-    """Raise Violation if an instance registers an option that its package does not list."""
+    """Raise Violation if an instance registers an option that its package does not list.
+
+    The options of the framework and of keystoneauth do not count.
+    """
     driver = subject.load().driver
     registered = {one.key for one in driver.conf.effective(subject.instance_name)}
     others = {option.dest for option in (*FRAMEWORKS, *_of_plugins())}
     missing = registered - others - {*_listed(subject.name)}
     if missing:
-        raise Violation(f"no entry point lists the options {', '.join(sorted(missing))}")
+        found = f"no entry point lists the options {', '.join(sorted(missing))}"
+        raise Violation(found, "an entry point of the group oslo.config.opts that lists them")
 
 
 def _of_plugins() -> Iterator[cfg.Opt]:
-    """Yield the options that keystoneauth registers for any authentication plugin."""
     for name in sorted(loading.get_available_plugin_names()):
         yield from loading.get_auth_plugin_conf_options(name)
 

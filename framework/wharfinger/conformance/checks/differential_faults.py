@@ -34,7 +34,7 @@ def leave_nothing_behind(subject: Subject) -> str:
     """Play the history repeatedly, each time with faults at other calls.
 
     After the faults, Placement must have the contents of the play without faults. Return a text on
-    how many were tried.
+    how many faults were tried.
     """
     return try_faults(subject, COMMON_FAULTS, seconds=_SECONDS["WHF-721"], apart=2)
 
@@ -53,7 +53,7 @@ def forgets_old_answers(subject: Subject) -> str:
     """Play the history with stale answers, and with answers after the driver's time-out.
 
     After these answers, Placement must have the contents of the play without faults. Return a text
-    on how many were tried; raise Unproven if the harness cannot cause them.
+    on how many such answers were tried; raise Unproven if the harness cannot cause them.
     """
     faults = frozenset({Fault.STALE, Fault.LATE})
     for fault in faults:

@@ -37,7 +37,10 @@ _ROUNDS: Final = 2
     after=("WHF-208",),
 )
 def as_the_backend_has_it(subject: Subject) -> None:
-    """Publish with two instances in turn; each thing must have the figures of the harness."""
+    """Publish with two driver instances in turn; compare each thing with ``Harness.expected``.
+
+    Raise Violation if it has other totals, or lacks a trait.
+    """
     with subject.publishing() as publishing:
         see_figures(subject, publishing.settle())
         publishing.restart()
@@ -56,9 +59,10 @@ def as_the_backend_has_it(subject: Subject) -> None:
     after=("WHF-303",),
 )
 def follows_changes(subject: Subject) -> None:
-    """Change the last thing, then the first; each time only the thing's providers must change.
+    """Change the last thing, then the first; each time a provider of the thing must change.
 
-    A restart must change nothing. After a reset of the backend, the first figures must return.
+    Its ancestors and sharing providers may change, all other providers must not. A restart of the
+    driver must change nothing.
     """
     harness = subject.harness
     with subject.publishing() as publishing:
@@ -81,7 +85,8 @@ def follows_changes(subject: Subject) -> None:
 def _see_first_figures_again(subject: Subject) -> None:
     """Reset the backend after a driver instance has described the changed things.
 
-    Raise Violation unless this instance then describes the same figures as a new one.
+    Raise Violation unless this instance then describes the same inventories and traits as a new
+    one.
     """
     with subject.driver() as driver:
         describe(driver, subject.placement.contents())
@@ -96,7 +101,7 @@ def _see_first_figures_again(subject: Subject) -> None:
         if _figures(found[name]) != _figures(expected[name]):
             both = ({name: one[name]} for one in (expected, found))
             text = "after a reset, the driver still describes figures from before it"
-            raise Violation(f"{text}: {difference(*both)}", "no difference")
+            raise Violation(f"{text}: {difference(*both)}", "what a new instance describes")
 
 
 def _figures(provider: Provider) -> tuple[object, object]:
@@ -114,7 +119,7 @@ def _figures(provider: Provider) -> tuple[object, object]:
     after=("WHF-303",),
 )
 def counts_what_is_used(subject: Subject) -> None:
-    """Allocate a part of every provider, and let consumers use two things; nothing may change.
+    """Allocate a part of each thing, and let consumers use two things; cycles may change nothing.
 
     Without ``Harness.use``, only allocate.
     """
@@ -131,17 +136,15 @@ def counts_what_is_used(subject: Subject) -> None:
 
 
 def _parts(subject: Subject, contents: Contents) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield the uuid of each provider of a thing, and its least allocatable amounts by class."""
     names = {name for thing in subject.harness.things() for name in at_and_below(contents, thing)}
     for name in sorted(names):
         one = contents[name]
-        amounts = {kind: _least(figures) for kind, figures in one.inventories.items()}
+        amounts = {kind: _least_allocatable(figures) for kind, figures in one.inventories.items()}
         if had := {kind: amount for kind, amount in amounts.items() if amount}:
             yield one.uuid, had
 
 
-def _least(figures: Inventory) -> int:
-    """Return the smallest amount that can be allocated of an inventory; 0 if none can."""
+def _least_allocatable(figures: Inventory) -> int:
     steps = -(-figures.min_unit // figures.step_size)
     amount = max(steps, 1) * figures.step_size
     capacity = (figures.total - figures.reserved) * figures.allocation_ratio

@@ -28,11 +28,11 @@ _ELSEWHERE: Final = "{0}-elsewhere-{0}"
     after=("WHF-302",),
 )
 def differs_on_another_host(subject: Subject) -> None:
-    """Let the driver describe the nodes of two hosts; their names and uuids must differ.
+    """Let the driver describe two hosts; providers and nodes of both must have different uuids.
 
-    The second host is that of ``Harness.second_host``. Without it, describe the same backend with
-    another host name. Then both hosts may have a uuid that the backend contains: it belongs to
-    the hardware.
+    If the harness has a ``second_host``, their names must differ, too. If not, describe the same
+    backend with another host name. Then both hosts may have equal names with equal uuids, and a
+    uuid that the backend or this machine contains: it belongs to the hardware.
     """
     name = subject.instance_name
     with subject.driver() as driver:
@@ -58,7 +58,6 @@ def differs_on_another_host(subject: Subject) -> None:
 
 
 def _uuids(subject: Subject, driver: ComputeDriver) -> dict[str, str]:
-    """Return the uuids of a driver's nodes and providers by name, without sharing providers."""
     nodes = {node.name: node.uuid for node in listed(driver).nodes}
     described = describe(driver, subject.placement.contents(), refresh=False)
     return nodes | {

@@ -36,8 +36,8 @@ _FAULTS: Final = (Fault.ERROR, Fault.DENIED, Fault.RAISE, Fault.HALF)
 def complete_or_none(subject: Subject) -> str:
     """Add many things, and let the second, a middle and the last call of a listing fail in turn.
 
-    The driver must raise, or describe all nodes as before. Try the first kind of fault at each of
-    these calls, and the other kinds for some seconds. Return a text on the number of things.
+    The driver must raise, or describe all nodes as before. Try an error of the backend at each of
+    these calls, and other kinds of fault for some seconds. Return a text on the number of things.
     """
     harness = subject.harness
     with subject.driver() as driver:
@@ -73,9 +73,11 @@ def complete_or_none(subject: Subject) -> str:
     after=("WHF-401", "WHF-402"),
 )
 def errors_answer_nothing(subject: Subject) -> None:
-    """Ask the driver about an existing thing while all calls fail, and while one call fails.
+    """Ask the driver about an existing thing without faults, and while all calls or one call fail.
 
-    The driver must raise. It may also answer without a call, or rightly if only one call fails.
+    It must never report the thing as missing. While calls fail, it must not return a function or
+    report the thing as clean, unless only one call fails and the answer is right. It may raise, or
+    answer without a call.
     """
     harness = subject.harness
     with subject.driver() as driver:
@@ -115,7 +117,7 @@ def _questions(
     """Yield the questions about a thing: a text, the call to the driver, and a test of its answer.
 
     The test takes the answer and whether every call has failed; it returns whether the answer is
-    wrong.
+    wrong. Yield nothing if the driver does not describe the thing.
     """
     thing = subject.harness.things()[0]
     if thing not in described:

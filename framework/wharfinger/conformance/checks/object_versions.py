@@ -37,7 +37,7 @@ def versions_kept(subject: Subject) -> None:
         for node in listed(driver).nodes:
             resource = driver.get_available_resource(node.name)
             _see_fields(resource, declared)
-            migration = _older(_leaving(driver.host, node.name), declared.get("Migration"))
+            migration = _older(_migration_away(driver.host, node.name), declared.get("Migration"))
             update(driver, tree_of(node.name, node.uuid), node.name, migrations=[migration])
     finally:
         driver.cleanup_host()
@@ -52,9 +52,10 @@ def versions_kept(subject: Subject) -> None:
     after=("WHF-202",),
 )
 def versions_declared(subject: Subject) -> None:
-    """Raise Violation if ``object_versions`` lacks ComputeNode or the kind of an object in one.
+    """Raise Violation if ``object_versions`` lacks a kind of object that the driver returns.
 
-    A driver that inherits ``get_available_resource`` passes.
+    These are ComputeNode, and the objects in the fields that it sets. A driver that inherits
+    ``get_available_resource`` passes.
     """
     declared = subject.kind.object_versions
     if subject.kind.get_available_resource is ComputeDriver.get_available_resource:
@@ -62,12 +63,11 @@ def versions_declared(subject: Subject) -> None:
     with subject.driver() as driver:
         resources = [driver.get_available_resource(node.name) for node in listed(driver).nodes]
     for kind in sorted({kind for one in resources for kind in _kinds(one)} - declared.keys()):
-        found = f"the driver returns a {kind}, and its object_versions has no version of it"
+        found = f"the driver returns a {kind}, but object_versions has no version of it"
         raise Violation(found, f"a version, such as {{{kind!r}: '1.0'}}")
 
 
-def _leaving(host: str, node: str) -> Migration:
-    """Return the migration of an instance away from a node, before its destination is known."""
+def _migration_away(host: str, node: str) -> Migration:
     flavor = Flavor(flavorid="conformance", name="conformance", vcpus=1, memory_mb=1)
     return Migration(
         uuid="a3f0c2fe-55d8-4d4e-8d85-8a1d3a7dbb67",
@@ -86,7 +86,7 @@ def _leaving(host: str, node: str) -> Migration:
 
 
 def _older(given: WharfingerObject, version: str | None) -> Any:
-    """Return an object as a service with this version of it sends it; None is the newest one."""
+    """Return a copy without fields newer than ``version``; None means the newest version."""
     primitive = given.obj_to_primitive(target_version=version)
     return type(given).obj_from_primitive(primitive)
 

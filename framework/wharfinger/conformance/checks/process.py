@@ -79,7 +79,10 @@ for _id, _kind, _says, _because, _expected in (
     after=("WHF-811", "WHF-812", "WHF-813"),
 )
 def leaves_the_process_always(subject: Subject) -> None:
-    """Raise Violation for the changes of the process during the rules that ran before this one."""
+    """Raise Violation if the driver has misused the process during the rules before this one.
+
+    Changes of shared state, of logging and of functions count; see WHF-811 to 813.
+    """
     _see_none(subject, _ALWAYS, "the same as before the call")
 
 
@@ -138,4 +141,4 @@ def is_imported_quietly(subject: Subject) -> None:
     The import of the driver must neither change the process, nor print, nor start a thread.
     """
     if found := done_by_import(subject.name):
-        raise Violation("; ".join(found[:_NAMED]), "an import, and nothing else")
+        raise Violation("; ".join(found[:_NAMED]), "an import without side effects")

@@ -195,7 +195,6 @@ def keeps_names(subject: Subject) -> None:
 
 
 def _renamed(before: Contents, after: Contents) -> Provider | None:
-    """Return a provider of ``before`` with another uuid or name in ``after``; None if none has."""
     news = [one for name, one in after.items() if name not in before]
     for name, old in before.items():
         if name in after and after[name].uuid != old.uuid:
@@ -247,10 +246,6 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
 
 
 def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> None:
-    """Program with a function that the image does not have.
-
-    If ``program`` returns, ``current_function`` must not return this function.
-    """
     if _programs(driver, uuid, image, _NO_FUNCTION):
         held = held_function(driver, uuid)
         if held == _NO_FUNCTION:
@@ -312,10 +307,6 @@ def _see(text: str, driver: ComputeDriver, uuid: str, right: Sequence[object]) -
 
 
 def _see_another(text: str, held: object, function: str) -> None:
-    """Raise Violation if the driver reports the function of the harness's image.
-
-    A harness offers an image only while the device does not have its function.
-    """
     if held == function:
         raise Violation(
             f"{text}: current_function returns {function}",

@@ -54,19 +54,21 @@ def named(subject: Subject) -> None:
     after=("WHF-201",),
 )
 def nodes_described(subject: Subject) -> None:
-    """Raise Violation if a ComputeNode has wrong fields, or differs from the tree of its node."""
+    """Raise Violation if a ComputeNode has wrong fields, or differs from the root of its tree."""
     with subject.driver() as driver:
         for name in driver.get_available_nodes(refresh=True):
             node = driver.get_available_resource(name)
             if not isinstance(node, ComputeNode):
-                raise Violation(f"{name}: {shown(node)}", "a ComputeNode")
+                found = f"get_available_resource({name}) returns {shown(node)}"
+                raise Violation(found, "a ComputeNode")
             expected = {"hypervisor_hostname": name, "host": driver.host}
             for field, value in expected.items():
                 if getattr(node, field) != value:
-                    raise Violation(f"{name}: {field} {shown(getattr(node, field))}", value)
+                    found = f"the ComputeNode of {name} has {field} {shown(getattr(node, field))}"
+                    raise Violation(found, f"{field} {value}")
             if others := node.obj_what_changed() - _NODE:
                 raise Violation(
-                    f"{name}: its ComputeNode sets {', '.join(sorted(others))}",
+                    f"the ComputeNode of {name} sets {', '.join(sorted(others))}",
                     f"only {', '.join(sorted(_NODE))}",
                 )
         trees: Mapping[str, DesiredProvider] = {}
@@ -115,7 +117,8 @@ def untagged(subject: Subject) -> None:
             there = live[name].traits if name in live else frozenset()
             added = one.provider.traits - there
             if marks := {*owners(added), *filter(is_instance_trait, added)}:
-                raise Violation(f"{name}: + {', '.join(sorted(marks))}", "none of these traits")
+                found = f"the driver adds to {name} the traits {', '.join(sorted(marks))}"
+                raise Violation(found, "no trait of an owner or of a driver instance")
 
 
 @rule(
@@ -127,7 +130,10 @@ def untagged(subject: Subject) -> None:
     after=("WHF-202", "WHF-203", "WHF-204"),
 )
 def published(subject: Subject) -> None:
-    """Publish; each described provider must be in Placement with its owner and all its classes."""
+    """Publish; each described provider must be in Placement with its owner and all its classes.
+
+    The owner is the configured one, and there must be no other.
+    """
     with subject.publishing() as publishing:
         contents = publishing.settle()
         owner = publishing.publisher.owner
@@ -137,10 +143,12 @@ def published(subject: Subject) -> None:
             raise Violation(f"{name} is not in Placement", f"+ {name}")
         found = owners(contents[name].traits)
         if found != {owner}:
-            raise Violation(f"{name}: owner {', '.join(sorted(found)) or 'none'}", owner)
-        if one.reported and one.provider.inventories.keys() - contents[name].inventories.keys():
-            classes = f"{name}: {sorted(contents[name].inventories)}"
-            raise Violation(classes, "all resource classes of its description")
+            text = f"{name} has the owner traits {', '.join(sorted(found)) or '(none)'}"
+            raise Violation(text, f"only {owner}")
+        missing = one.provider.inventories.keys() - contents[name].inventories.keys()
+        if one.reported and missing:
+            text = f"in Placement, {name} lacks the classes {', '.join(sorted(missing))}"
+            raise Violation(text, "all classes that the driver describes")
 
 
 @rule(
@@ -196,7 +204,8 @@ def bounded(subject: Subject) -> None:
 def others_kept(subject: Subject) -> None:
     """Create providers of another owner below the driver's, with the same classes, and publish.
 
-    Raise Violation if the driver changes one of them.
+    Raise Violation if the driver sets figures or traits of one of them, or changes one in
+    Placement.
     """
     placement = subject.placement
     with subject.publishing() as publishing:

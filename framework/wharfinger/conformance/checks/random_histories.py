@@ -25,7 +25,7 @@ _SIMPLEST: Final = 2
     after=("WHF-401", "WHF-506"),
 )
 def any_history(subject: Subject) -> None:
-    """Run random histories; Placement must be right after each event of a history.
+    """Run random histories; after each event, Placement must agree with the backend.
 
     The same seed draws the same histories again.
     """

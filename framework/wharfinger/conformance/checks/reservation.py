@@ -55,7 +55,8 @@ def reserved(subject: Subject) -> None:
 def restored(subject: Subject) -> None:
     """Make a thing busy and free again; then Placement must have the same contents as before.
 
-    Do this without and with a restart of the driver while the thing is busy.
+    Up to ten cycles and ten minutes may pass. Do this without and with a restart of the driver
+    while the thing is busy.
     """
     harness = subject.harness
     with subject.publishing() as publishing:
@@ -81,7 +82,10 @@ def restored(subject: Subject) -> None:
     after=("WHF-501",),
 )
 def reserved_at_first(subject: Subject) -> None:
-    """Make a thing busy before the driver publishes it for the first time; it must be reserved."""
+    """Make a thing busy before the driver publishes it for the first time.
+
+    All inventory of its provider must be reserved; it may have none.
+    """
     harness = subject.harness
     thing = harness.things()[0]
     harness.make_busy(thing)
@@ -89,7 +93,8 @@ def reserved_at_first(subject: Subject) -> None:
         found = publishing.settle().get(thing)
     for kind, one in sorted(found.inventories.items()) if found else ():
         if not one.is_fully_reserved:
-            raise Violation(f"{thing} {kind}: {one.reserved} of {one.total} reserved", "all")
+            text = f"{thing} is busy, and {one.reserved} of {one.total} {kind} are reserved"
+            raise Violation(text, "all reserved")
 
 
 @rule(
@@ -112,7 +117,7 @@ def reasoned(subject: Subject) -> None:
         harness.make_busy(thing)
         one = describe(publishing.driver, live).get(thing)
         if one is None or not one.reservations:
-            found = f"{thing} has no reservation with a reason"
+            found = f"{thing} is busy, and its description has no reservation with a reason"
             raise Violation(found, "a call of reserve(name_or_uuid, reason)")
 
 
@@ -129,7 +134,10 @@ def reasoned(subject: Subject) -> None:
     after=("WHF-502", "WHF-504"),
 )
 def reserved_for_as_long(subject: Subject) -> None:
-    """Make a thing busy; it must stay reserved after changes that do not concern it."""
+    """Make a thing busy; it must stay reserved after changes that do not concern it.
+
+    These are a second description, a trait of another owner, another busy thing, and a new thing.
+    """
     harness = subject.harness
     thing, other, *_ = harness.things()
     with subject.publishing() as publishing:
@@ -140,8 +148,8 @@ def reserved_for_as_long(subject: Subject) -> None:
         for _ in range(2):
             again = describe(publishing.driver, subject.placement.contents(), refresh=False)
             if thing not in again or not _is_reserved(again[thing]):
-                found = f"{thing} is not reserved when the driver describes it again"
-                raise Violation(found, "reserved")
+                found = f"{thing} is busy, and not reserved when the driver describes it again"
+                raise Violation(found, "all reserved")
         subject.placement.add_trait(subject.placement.contents()[thing].uuid, _OTHERS)
         sound(cycle.drift())
         _see_reserved(subject, thing, "after another owner has added a trait, and a drift cycle")

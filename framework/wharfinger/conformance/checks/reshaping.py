@@ -94,7 +94,8 @@ def over(subject: Subject) -> None:
 def all_or_nothing(subject: Subject) -> None:
     """Reshape while one of the calls after the listing fails; each of them fails in turn.
 
-    The contents of Placement have to be those before or those after a whole reshape.
+    Stop at the first cycle that changes Placement. Its contents have to be those before or those
+    after a whole reshape.
     """
     harness = subject.harness
     layout = harness.use_old_layout()
@@ -118,7 +119,6 @@ def all_or_nothing(subject: Subject) -> None:
 
 
 def _sync_with_failing_call(subject: Subject, publishing: Publishing, at: int) -> bool:
-    """Run a cycle whose call with the index ``at`` fails; return whether it makes that call."""
     harness = subject.harness
     harness.expect(at, Fault.RAISE)
     with suppress(WharfingerError):
@@ -183,7 +183,7 @@ def moved_to_its_own(subject: Subject) -> None:
         }
         used = {thing: {**amounts} for thing, amounts in layout.uses.get(consumer, {}).items()}
         if held != used:
-            raise Violation(f"consumer {consumer} has the allocations {held}", str(used))
+            raise Violation(f"consumer {consumer} has {held} of the things", str(used))
 
 
 @rule(
@@ -197,9 +197,10 @@ def moved_to_its_own(subject: Subject) -> None:
     after=("WHF-601",),
 )
 def moved_alike(subject: Subject) -> None:
-    """Let the driver move all allocations, all in reverse order, and those of one consumer alone.
+    """Let the driver move the allocations of all consumers, in both orders, and of each one alone.
 
-    Each consumer's allocations have to move to the same providers each time.
+    Each consumer's allocations have to move to the same providers each time, if these have room.
+    Nothing is published. Raise NotShown if the driver raises for all consumers.
     """
     layout = subject.harness.use_old_layout()
     with subject.publishing() as publishing:

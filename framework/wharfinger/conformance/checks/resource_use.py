@@ -1,9 +1,10 @@
 """Rules on the calls of a driver to its backend, and on the state of its instances (WHF-8xx)."""
 
 from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.placement_diff import difference
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.side_effects import watching
-from wharfinger.conformance.subject import Subject, describe
+from wharfinger.conformance.subject import Subject, as_contents, describe
 
 
 @rule(
@@ -35,7 +36,7 @@ def in_memory(subject: Subject) -> None:
             text = f"{len(harness.calls)} calls to the backend: {', '.join(harness.calls[:3])}"
             raise Violation(text, "no calls")
         if seen:
-            raise Violation(", ".join(seen[:3]), "no side effects")
+            raise Violation(f"descriptions have side effects: {', '.join(seen[:3])}", "none")
 
 
 @rule(
@@ -59,6 +60,5 @@ def apart(subject: Subject) -> None:
         describe(other, live)
         after = describe(one, live, refresh=False)
     if after != before:
-        news = sorted(after.keys() ^ before.keys())
-        found = f"the first instance now also differs in: {', '.join(news)}"
-        raise Violation(found, "the same description as before")
+        text = difference(as_contents(before), as_contents(after))
+        raise Violation(f"the description of the first instance has changed: {text}", "no change")

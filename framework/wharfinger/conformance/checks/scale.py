@@ -103,7 +103,8 @@ def complete(subject: Subject) -> str:
     """Double the things while that takes little time; each time the driver must describe all.
 
     It must describe the first things as before, and new things in the form of the first ones.
-    Return a text on the number of things; raise Unproven if it raises before it has described 2000.
+    Return a text on the number of things; raise Unproven if the driver raises before it has
+    described 2000.
     """
     subject.begin(is_whole=True)
     least = _TIMES * subject.harness.growth
@@ -128,7 +129,6 @@ def complete(subject: Subject) -> str:
 
 
 def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, DesiredProvider]:
-    """Let the driver list and describe all things; raise Violation if it leaves one out."""
     described = describe(driver, subject.placement.contents())
     there = subject.harness.things()
     if missing := [thing for thing in there if thing not in described]:
@@ -141,19 +141,19 @@ def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider])
     """Raise Violation if the driver describes things differently when there are more of them.
 
     ``few`` has the descriptions from when there were few things. The description of a new thing
-    must have the form of one of these.
+    must have the same resource classes, mode and reservation as one of these.
     """
     before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
     if after != before:
         raise Violation(
             f"with {len(many)} things, the first ones differ: {difference(before, after)}",
-            "no difference",
+            "no difference from when there were few",
         )
     usual = {*map(_form, few.values())}
     for name, one in many.items():
         if _form(one) not in usual:
             text = difference({}, {name: one.provider})
-            expected = "the same resource classes as one of the first things"
+            expected = "the resource classes, mode and reservation of one of the first things"
             raise Violation(f"with {len(many)} things, one has another form: {text}", expected)
 
 

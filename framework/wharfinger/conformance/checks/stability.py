@@ -83,7 +83,7 @@ def _see_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
     after=("WHF-301",),
 )
 def restarted(subject: Subject) -> None:
-    """Make one thing busy, if the harness can; publish, and again with two new instances.
+    """Make one thing busy, if the harness can; publish, and restart the driver twice.
 
     The new instances must change nothing in Placement.
     """
@@ -121,7 +121,7 @@ def in_any_thread(subject: Subject) -> None:
         in_thread(lambda: connection.__exit__(None, None, None))
     if as_contents(there) != as_contents(here):
         text = difference(as_contents(here), as_contents(there))
-        raise Violation(f"the description differs in another thread: {text}")
+        raise Violation(f"the description differs in another thread: {text}", "no difference")
 
 
 @rule(
@@ -166,4 +166,5 @@ def see_nothing_done(subject: Subject, before: Contents, outcome: CycleResult) -
             "no writes",
         )
     for one in outcome.pending:
-        raise Violation(f"{one.name} will be removed: {one.reason}", "no difference")
+        found = f"{one.name} will be removed: {one.reason}"
+        raise Violation(found, "no removal, since the backend still has it")

@@ -36,7 +36,10 @@ def test_broken_must_rule_fails_the_run_and_its_command_shows_it_again(kit: Kit)
     assert "core: FAILED, extended: NOT ASKED" in result.outlines
     at = next(at for at, line in enumerate(result.outlines) if line.startswith("WHF-204 MUST: "))
     four = result.outlines[at : at + 4]
-    assert four[1:3] == ["expected: none of these traits", "found:    shelf: + OWNER_NOVA"]
+    assert four[1:3] == [
+        "expected: no trait of an owner or of a driver instance",
+        "found:    the driver adds to shelf the traits OWNER_NOVA",
+    ]
 
     assert four[3] == (
         "again:    wharfinger conformance run tagged --profile core --seed 7 --rule WHF-204"
@@ -128,7 +131,7 @@ def test_known_failure_is_no_failure(kit: Kit) -> None:
     result.stdout.fnmatch_lines(
         [
             "WHF-204 MUST: *",
-            "found:    the | firmware\\ntags (shelf: + OWNER_NOVA)",
+            "found:    the | firmware\\ntags (the driver adds to shelf the traits OWNER_NOVA)",
             "*1 xfailed*",
         ]
     )
