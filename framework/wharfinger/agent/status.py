@@ -66,9 +66,9 @@ class ProviderCounts:
 
     published: int = 0
     reserved: int = 0
-    #: Those that were missing from the last complete list.
+    #: Providers that the last complete list lacked.
     absent: int = 0
-    #: Those with a value that another program undoes again and again.
+    #: Providers with a value that another program undoes again and again.
     fought: int = 0
 
 

@@ -127,7 +127,11 @@ class ProviderTreeCommand(ObjectCommand):
             nargs="?",
             help="only the tree of this provider, by name or uuid; default: all trees",
         )
-        parser.add_argument("--inventory", action="store_true", help="also show resource classes")
+        parser.add_argument(
+            "--inventory",
+            action="store_true",
+            help="also show resource classes, and full reservations by other programs",
+        )
         parser.add_argument("--traits", action="store_true", help="also show traits")
         parser.add_argument("--usage", action="store_true", help="also show usages")
         parser.add_argument(

@@ -39,9 +39,9 @@ OPTIONS: Final = (
         if os.geteuid() == 0
         else str(Path(_user_state()) / "wharfinger"),
         sample_default="/var/lib/wharfinger",
-        help="The directory for state that has to survive a restart. If it is lost, nothing in "
-        "Placement is deleted, and providers that no driver lists are reported. Default for users "
-        "other than root: ~/.local/state/wharfinger.",
+        help="The directory for state that has to survive a restart. If wharfinger.sqlite in it is "
+        "lost, nothing in Placement is deleted, and providers that no driver lists are reported. "
+        "Default for users other than root: ~/.local/state/wharfinger.",
     ),
     cfg.IntOpt(
         "service_down_time",
