@@ -226,7 +226,9 @@ def test_missing_file_of_nova_is_an_error_of_the_configuration(start: Started) -
 
     error = program.fails()
 
-    assert f"[{INSTANCE}] nova_config = {program.nova_config}: nova cannot read it" in error
+    assert (
+        f"[{INSTANCE}] nova_config = {program.nova_config}: nova cannot read these files" in error
+    )
 
 
 def test_second_configuration_of_nova_in_a_process_is_refused(start: Started) -> None:

@@ -44,9 +44,10 @@ class Snapshot:
     binding: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def being_bound(self, provider_uuid: str) -> list[str]:
-        """Return the uuids of the requests that Cyborg is binding to any part of the same device.
+        """Return the uuids of the accelerator requests that Cyborg is binding to a device, sorted.
 
-        The device is that of this provider. Return [] for a provider without a deployable.
+        It is the device of this provider, and a request may be for any part of it. Return [] for a
+        provider without a deployable.
         """
         deployable = self.deployables.get(provider_uuid)
         return sorted(

@@ -98,9 +98,9 @@ class CyborgDriver(ComputeDriver):
     ) -> None:
         """Overlay or publish the host's accelerators; reserve devices that Cyborg is binding.
 
-        With publish = own, also remove providers below the root that have no deployable there.
-        While Cyborg binds a part of a device to an instance of nova, it may program the device. No
-        other consumer may then get the rest of the device.
+        With publish = own, also remove providers below the root whose deployable is gone or on
+        another host. While Cyborg binds a part of a device to an instance of nova, it may program
+        the device. No other consumer may then get the rest of the device.
         """
         self._updated_hosts.add(nodename)
         self._host_by_provider = {

@@ -144,7 +144,7 @@ class HostSection:
                 section=self.section,
                 key="connection_uri",
                 value="",
-                problem="it is empty.",
+                problem="the URI is empty.",
                 remedy="Set a connection URI such as qemu:///system, or remove the option.",
             )
         if self.hypervisor_hostname is not None:

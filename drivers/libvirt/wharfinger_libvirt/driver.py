@@ -286,7 +286,7 @@ class LibvirtDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation=f"looking up node {nodename}",
-                reason=f"the host's node is {name}",
+                reason=f"this driver instance publishes only the node {name}",
             )
         return self._snapshot
 
@@ -300,7 +300,7 @@ class LibvirtDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation="asking for the host's name",
-                reason=f"it was {before} and is now {now}. A renamed host is not published: "
+                reason=f"the name was {before} and is now {now}. A renamed host is not published: "
                 f"restore its name, or set hypervisor_hostname = {before}",
             )
 
@@ -310,8 +310,8 @@ class LibvirtDriver(ComputeDriver):
                 raise BackendError(
                     driver=self.name,
                     operation=f"reading device {share.device.name}",
-                    reason="its name is not of libvirt's form <subsystem>_<more>, with ASCII "
-                    "letters, digits and _. To exclude the device, name the others in "
+                    reason="the device's name is not of libvirt's form <subsystem>_<more>, with "
+                    "ASCII letters, digits and _. To exclude the device, name the others in "
                     "device_addresses. Until this is corrected, no provider of this host changes",
                 )
 

@@ -121,7 +121,7 @@ def _read_until_equal(read: Callable[[], _T], what: str, instance: str) -> _T:
     raise BackendError(
         driver=instance,
         operation=f"reading the host's {what}",
-        reason=f"they kept changing: of {MAX_READINGS} readings no two in a row agreed",
+        reason=f"the {what} kept changing: of {MAX_READINGS} readings no two in a row agreed",
     )
 
 

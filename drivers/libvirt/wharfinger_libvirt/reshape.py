@@ -55,7 +55,7 @@ class Move:
         return dict(filling.totals)
 
     def mdevs(self) -> Iterator[tuple[str, Mdev]]:
-        """Yield (provider uuid, mdev) for each mdev on the devices that has no other class."""
+        """Yield (provider uuid, mdev) for each mdev on the devices, without ``other_types``."""
         providers = {share.device.name: uuid for uuid, share in self.devices.items()}
         for device in self.host.devices:
             mdev, uuid = device.mdev, providers.get(device.parent or "")

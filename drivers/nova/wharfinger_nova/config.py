@@ -58,7 +58,7 @@ class NovaSection:
                 section=instance,
                 key="compute_driver",
                 value=named,
-                problem="it names no class.",
+                problem="the value names no module, or no class in it.",
                 remedy="Name a module and a class, such as ironic.IronicDriver.",
             )
         return cls(instance, named, files)

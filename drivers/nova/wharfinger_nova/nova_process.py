@@ -117,8 +117,8 @@ def _configure(section: NovaSection, host: str) -> None:
             section=section.name,
             key="nova_config",
             value=", ".join(section.nova_config),
-            problem=f"nova cannot read it: {error}.",
-            remedy="Correct nova_config or that file.",
+            problem=f"nova cannot read these files: {error}.",
+            remedy="Correct the files, or their names in nova_config.",
         ) from error
     import_module("nova.objects").register_all()
     _connect_database()

@@ -395,7 +395,7 @@ class AllocationClaims:
         except ObjectExists:
             found = Instance.get_by_uuid(self._context, wanted.uuid)
             for name, is_same in (
-                ("flavor", found.flavor.is_as(wanted.flavor)),
+                ("flavor", found.flavor.is_same_as(wanted.flavor)),
                 ("project", found.project_id == wanted.project_id),
                 ("user", found.user_id == wanted.user_id),
             ):

@@ -445,7 +445,7 @@ def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
             remedy=f"Repair the instance (`wharfinger instance repair {instance.uuid}`), or "
             "release it.",
         )
-    if flavor and flavor.is_as(instance.flavor):
+    if flavor and flavor.is_same_as(instance.flavor):
         raise AllocationRefused(
             instance=instance.uuid,
             problem=f"it already has flavor {flavor.name}.",

@@ -70,7 +70,10 @@ class ComputeDriver(abc.ABC):
         """
 
     def cleanup_host(self) -> None:  # noqa: B027 - optional
-        """Close the connections to the backend; the framework calls it once, as the last method."""
+        """Close the connections to the backend.
+
+        If ``init_host`` has succeeded, the framework calls this method once, as the last one.
+        """
 
     @abc.abstractmethod
     def get_available_nodes(self, refresh: bool = False) -> list[str]:

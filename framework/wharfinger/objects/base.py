@@ -38,7 +38,7 @@ class IndirectionAPI(Protocol):
         """Call a method of an object in the process that has the database open.
 
         Return the new values of the object's fields by name, and the method's result. The values
-        also have ``obj_what_changed``: the names of the fields that count as changed then.
+        also have ``obj_what_changed``: the names of the fields that are still marked as changed.
         """
 
     def object_class_action_versions(  # noqa: PLR0917 - as it is called
@@ -466,7 +466,7 @@ def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Re
 def versions_within(objname: str, versions: dict[str, str] | None = None) -> dict[str, str]:
     """Return the newest known version of a class and of all classes that it contains, by name.
 
-    Classes in the fields of a contained class count, too. The search adds to ``versions``.
+    Classes in the fields of a contained class count, too. ``versions`` has those found before.
     """
     versions = {} if versions is None else versions
     if objname not in versions:

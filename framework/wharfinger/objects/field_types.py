@@ -49,7 +49,7 @@ class ColumnText(Text):
 
 
 class Identifier(Field[str]):
-    """A field for a uuid; it stores every valid form of the text with dashes."""
+    """A field for a uuid; it accepts any common form as text, and stores the form with dashes."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> str:
         try:

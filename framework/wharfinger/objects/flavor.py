@@ -66,7 +66,7 @@ class Flavor(KeptObject):
         """Return the flavor with this name; raises ObjectNotFound."""
         return cls._get(context, name=name)
 
-    def is_as(self, other: Self) -> bool:
+    def is_same_as(self, other: Self) -> bool:
         """Return whether another flavor has the same values, apart from the revision."""
         return self._content() == other._content()
 

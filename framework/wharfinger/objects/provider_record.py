@@ -164,8 +164,9 @@ class ProviderRecordList(RowList[ProviderRecord]):
     ) -> None:
         """Write a driver instance's records and delete the ``forgotten`` ones, in one transaction.
 
-        ``forgotten`` are provider uuids. Only changed fields are written. The method does not check
-        revisions: the last writer wins. The revision of each record rises by one in the database.
+        Only processes of older releases call this method. ``forgotten`` are provider uuids. Only
+        changed fields are written. The method does not check revisions: the last writer wins. The
+        revision of each record rises by one in the database.
         """
         rows = {one.key: one._row(one.obj_what_changed() - {"revision"}) for one in records}
         scope = {"host": host, "driver_instance": driver_instance}

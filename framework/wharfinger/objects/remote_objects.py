@@ -186,7 +186,7 @@ class ObjectServer:
             answer = {"error": {"kind": type(error).__name__, "facts": error.facts}}
         except Exception as error:
             # An invalid question must not stop this process.
-            LOG.exception("another process called an object method, and gets an error as answer")
+            LOG.exception("An object method that another process called failed; it gets the error")
             reason = f"{type(error).__name__}: {shown(str(error))}"
             answer = {"error": {"kind": RemoteError.__name__, "facts": {"reason": reason}}}
         return json.dumps(answer, default=str).encode()
@@ -292,7 +292,9 @@ def _error(error: Any) -> WharfingerError:
     try:
         return _ERRORS[error["kind"]](**error["facts"])
     except (KeyError, TypeError) as unknown:
-        return RemoteError(reason=f"an unknown error: {shown(error)}: {unknown!r}")
+        return RemoteError(
+            reason=f"it answered with an error that is unknown here: {shown(error)}: {unknown!r}"
+        )
 
 
 def _key(name: str) -> str:

@@ -40,7 +40,7 @@ _GROUP_POLICY: Final = "group_policy"
 class Candidates:
     """The candidates found, in Placement's order.
 
-    ``dropped`` counts the candidates that each filter refused, by name of the filter.
+    ``dropped`` counts the candidates of the last answer that each filter refused, by its name.
     "group_policy" in it counts candidates that break the group policy, where Placement cannot apply
     the policy itself.
     """

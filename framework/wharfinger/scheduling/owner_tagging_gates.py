@@ -65,7 +65,8 @@ def gates(services: Iterable[Service]) -> dict[str, Gate]:
 class Gates:
     """The gates of all owners, read from the database and cached for ``cache_time`` seconds.
 
-    Several threads can use it.
+    The first reading logs all gates, a later one those that have changed. Several threads can use
+    the object.
     """
 
     def __init__(self, context: Context, cache_time: float) -> None:

@@ -20,7 +20,10 @@ _RESOURCES: Final = "resources"
 
 
 def of_flavor(flavor: Flavor, request: ResourceRequest) -> tuple[list[Place], list[Place]]:
-    """Return where a flavor's request has traits, and where it has resource classes."""
+    """Return the places of the traits in a flavor's request, and those of the resource classes.
+
+    Raises InvalidRequest.
+    """
     keys = keys_of(flavor)
     suffixes = {UNNUMBERED, *(suffix for _kind, suffix, _name in keys)}
     subject = f"flavor {flavor.name}"
@@ -53,7 +56,7 @@ def check_known(client: PlacementClient, traits: Named, classes: Named = ()) -> 
 
 
 def unknown(kind: str, named: Named, known: Collection[str]) -> Iterator[InvalidRequest]:
-    """Yield an error for each name that is not in ``known``."""
+    """Yield an error for each name that is not in ``known``; ``kind`` says what it names."""
     for subject, where, names in named:
         for name in sorted(names):
             if name not in known:

@@ -21,7 +21,8 @@ _DEDICATED: Final = ("dedicated", "mixed")
 def check(key: str, value: str) -> str | None:
     """Return the value of an extra spec in its usual form; None if the key is not nova's.
 
-    Raises InvalidRequest for a key that is refused, and for a value that the key does not accept.
+    Raises InvalidRequest for an unknown key in a namespace of nova, for a key that is refused, and
+    for a value that the key does not accept.
     """
     spec = known.find(key)
     if spec is None:
@@ -50,7 +51,7 @@ def asked(
 
     ``values`` are in their usual form, by key. ``cpus`` has VCPU and PCPU if groups request them:
     by class, a key and the total amount. Raises InvalidRequest for values that contradict each
-    other.
+    other or the flavor.
     """
     if resources := dict(_cpus(flavor, values, cpus)):
         yield known.CPU_POLICY, Asked(resources=resources)

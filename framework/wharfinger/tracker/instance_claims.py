@@ -138,7 +138,7 @@ class Claims:
         if end is End.SOURCE and migration.status != last:
             # Save the instance before the last status: until then, the migration counts as usage.
             instance.host, instance.node = migration.dest_compute, migration.dest_node
-            if not instance.flavor.is_as(migration.new_flavor):
+            if not instance.flavor.is_same_as(migration.new_flavor):
                 instance.flavor = migration.new_flavor
             instance.save()
         migration.status = last

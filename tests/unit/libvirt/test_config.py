@@ -72,7 +72,7 @@ def test_all_options_are_read(tmp_path: Path) -> None:
 
 # Section, key, value, words of the problem, words of the remedy.
 WRONG = {
-    "no uri": ("gpus", "connection_uri", "", "it is empty", "qemu:///system"),
+    "no uri": ("gpus", "connection_uri", "", "the URI is empty", "qemu:///system"),
     "long host name": ("gpus", "hypervisor_hostname", "x" * 201, "200", "remove the option"),
     "no mode": ("gpus", "publish_root", "both", "cannot be used", "[auto, own, overlay]"),
     "negative CPUs": ("gpus", "reserved_host_cpus", "-1", "cannot be used", "0 or above"),

@@ -34,7 +34,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_is_as_compares_the_values_of_flavors(values: dict[str, Any], same: bool) -> None:
     one, other = samples.flavor(None, revision=1), samples.flavor(None, **values)
-    assert (one.is_as(other), other.is_as(one)) == (same, same)
+    assert (one.is_same_as(other), other.is_same_as(one)) == (same, same)
 
 
 def job(**values: Any) -> DeviceJob:
