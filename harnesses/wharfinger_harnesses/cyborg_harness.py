@@ -247,9 +247,9 @@ def _kind(number: int) -> int:
 
 
 def _part(number: int) -> Part:
-    """Return the device with this number and this bus address: the GPU is 0, the others are FPGAs.
+    """Return the device with this number: 0 is the GPU, the others are FPGAs.
 
-    Every second FPGA has two accelerators and a trait.
+    Every second FPGA has two accelerators, and a trait that the others lack.
     """
     if not number:
         return _GPU

@@ -155,7 +155,7 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 def without_keystone(_defaults: dict[str, str]) -> Callable[[Application], Application]:
-    """Return a paste filter that adds an administrator's headers to those of each request."""
+    """Return a paste filter that adds the headers of an administrator that a request lacks."""
 
     def filtered(application: Application) -> Application:
         def known(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -308,7 +308,7 @@ class Control:
             try:
                 self._agents[host].report()
             except Exception as error:
-                LOG.exception("The agent of %s cannot report its devices", host)
+                LOG.exception("The agent of host %s cannot report its devices, because of:", host)
                 start_response("500 No Report", [])
                 return [f"{type(error).__name__}: {error}".encode()]
         start_response("200 OK", [])
@@ -320,7 +320,7 @@ class Control:
             try:
                 agent.report()
             except Exception:
-                LOG.exception("The agent of %s cannot report its devices", host)
+                LOG.exception("The agent of host %s cannot report its devices, because of:", host)
 
     def report_every(self, seconds: float) -> None:
         """Let all agents report at this interval for ever."""

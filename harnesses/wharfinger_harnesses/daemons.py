@@ -109,7 +109,7 @@ class Daemon(fixtures.Fixture):
         self.process.wait(TIMEOUT)
 
     def start_again(self) -> None:
-        """Start the server again after ``stop``, with the same directory."""
+        """Start the server again after ``stop``, with the same command and directory."""
         self.start(*self._command)
 
     def _setUp(self) -> None:

@@ -17,7 +17,8 @@ from wharfinger_harnesses.openstack import PAUSE, OpenStackService, Options
 class Ironic(OpenStackService):
     """Runs Ironic's conductor and API, and sends requests with the newest microversion.
 
-    ``rows`` reads and writes the nodes in Ironic's database directly.
+    The methods raise LabError if Ironic answers with an error. ``rows`` reads and writes the nodes
+    in Ironic's database directly.
     """
 
     name = "ironic"
@@ -111,12 +112,12 @@ class Ironic(OpenStackService):
     def go(self, uuid: str) -> None:
         """Let a node continue that stops or waits because of its ``extra["lab"]``.
 
-        If it does not yet, its next such step continues at once; see ``clear_goes``.
+        If the node does neither now, its next such step continues at once; see ``clear_goes``.
         """
         (self.directory / "go" / uuid).touch()
 
     def clear_goes(self) -> None:
-        """Cancel earlier calls of ``go``, except for nodes that have continued."""
+        """Cancel the calls of ``go`` for nodes that have not continued yet."""
         for go in (self.directory / "go").iterdir():
             go.unlink()
 

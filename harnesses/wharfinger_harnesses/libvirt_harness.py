@@ -64,7 +64,7 @@ class LibvirtHarness(Harness):
         self._calls.detach()
 
     def reset(self) -> None:
-        """Replace all GPUs but the first by two unused ones."""
+        """Replace all GPUs but the first by two unused ones, and end all faults."""
         self.expect()
         self._numbers = self._first.number
         self._gpus, self._removed, self._domains = {}, {}, {}
@@ -126,7 +126,7 @@ class LibvirtHarness(Harness):
         self._hold(thing, OFFERED, 0)
 
     def expected(self) -> Mapping[str, Expected]:
-        """Return the total number of mdevs of the enabled type for each GPU that is not busy."""
+        """Return how many mdevs of the enabled type each GPU that is not busy can have."""
         return {
             thing: Expected({"VGPU": gpu.capacity}, frozenset({_TRAIT}))
             for thing, gpu in self._gpus.items()

@@ -47,7 +47,7 @@ def done_by_import(driver: str) -> Sequence[str]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise Violation(f"the import has not ended after {_TIMEOUT:g} s", "its end") from error
+        raise Violation(f"the import has not ended after {_TIMEOUT:g} s", "an end") from error
     if done.returncode or not done.stdout.strip():
         reason = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
         raise Violation(f"the import in a new process failed: {reason}", "no error")

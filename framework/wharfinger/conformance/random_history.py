@@ -238,7 +238,7 @@ class History(RuleBasedStateMachine):
 
 
 def histories_of(subject: Subject) -> type[History]:
-    """Return a class of histories for one driver, as hypothesis needs it."""
+    """Return a subclass of History for this driver: hypothesis calls it without arguments."""
 
     class Its(History):
         def __init__(self) -> None:

@@ -55,8 +55,9 @@ def described_elsewhere(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        found = f"the driver has not answered in another process after {_TIMEOUT:g} s"
-        raise Violation(found, "an answer") from error
+        raise Violation(
+            f"the driver has not answered in another process after {_TIMEOUT:g} s", "an answer"
+        ) from error
     if done.returncode == 0:
         raise Violation("the driver ends the kit's second process before it answers", "an answer")
     if done.returncode != _ENDED:

@@ -116,13 +116,17 @@ def see_agreement(node: ComputeNode, root: Provider) -> None:
     """Raise Violation if a ComputeNode has another uuid or other figures than its root provider."""
     name = root.name
     if "uuid" in node and node.uuid != root.uuid:
-        found = f"{name}: the ComputeNode has uuid {node.uuid}"
-        raise Violation(found, f"uuid {root.uuid}, as the root provider")
+        raise Violation(
+            f"{name}: the ComputeNode has uuid {node.uuid}",
+            f"uuid {root.uuid}, as the root provider has it",
+        )
     for field, figure, totals in _figures(node, root):
         if figure not in totals:
             text = " or ".join(map(str, totals))
-            found = f"{name}: the ComputeNode has {field} {figure}"
-            raise Violation(found, f"{field} {text}, as the root provider")
+            raise Violation(
+                f"{name}: the ComputeNode has {field} {figure}",
+                f"{field} {text}, as the inventories of the root provider have it",
+            )
 
 
 def _figures(node: ComputeNode, root: Provider) -> Iterator[tuple[str, int, list[int]]]:

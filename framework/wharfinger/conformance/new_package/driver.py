@@ -22,7 +22,9 @@ from wharfinger.providers import Inventory, ProviderTree
 
 OPTIONS = [
     cfg.URIOpt("url", required=True, help="URL of the service's list of machines."),
-    cfg.FloatOpt("timeout", default=10, min=0.1, help="Seconds to wait for the service."),
+    cfg.FloatOpt(
+        "timeout", default=10, min=0.1, help="Seconds to wait for an answer of the service."
+    ),
 ]
 
 
@@ -42,7 +44,7 @@ class Machine:
 
     @classmethod
     def read(cls, entry: dict[str, Any]) -> "Machine":
-        """Return the machine of an entry; raise KeyError or TypeError if the entry is wrong."""
+        """Return the machine of an entry; raise KeyError or TypeError if a value is missing."""
         return cls(entry["name"], entry["slots"], entry["traits"], entry["busy"])
 
 
