@@ -54,10 +54,10 @@ class EmbeddedPlacement:
     """Placement on a SQLite file, with its schema, standard traits and resource classes.
 
     ``adapter`` is for PlacementClient; its ``transport`` sends requests to ``application``,
-    Placement's WSGI application. Safe for several threads, and for several processes with the same
-    file. Raises ConfigurationError if openstack-placement is not installed, if this process already
-    has an embedded Placement, or if the file cannot be used. Raises StateError if the file belongs
-    to another program.
+    Placement's WSGI application. ``engine`` reads and changes the database without the API. Safe
+    for several threads, and for several processes with the same file. Raises ConfigurationError if
+    openstack-placement is not installed, if this process already has an embedded Placement, or if
+    the file cannot be used. Raises StateError if the file belongs to another program.
     """
 
     _started: Path | None = None
@@ -72,7 +72,7 @@ class EmbeddedPlacement:
                     "Use the adapter of that Placement, or another process.",
                     database,
                 )
-            self.application: Final = self._load(database)
+            self.application, self.engine = self._load(database)
         self.transport: Final = _WSGITransport(self.application, database)
         session = requests.Session()
         session.trust_env = False  # no proxy leads to this process
@@ -85,16 +85,8 @@ class EmbeddedPlacement:
             additional_headers=_ROLES,
         )
 
-    @property
-    def engine(self) -> Engine:
-        """The engine of the database, to read and change it without the API."""
-        from placement import db_api  # noqa: PLC0415
-
-        engine: Engine = db_api.get_placement_engine()
-        return engine
-
     @classmethod
-    def _load(cls, database: Path) -> Any:
+    def _load(cls, database: Path) -> tuple[Any, Engine]:
         try:
             from placement import conf as placement_conf  # noqa: PLC0415
             from placement import db_api, deploy  # noqa: PLC0415
@@ -116,9 +108,10 @@ class EmbeddedPlacement:
             db_api.configure(conf)
             # By default, oslo.db sleeps after each transaction, which only green threads need.
             db_api.placement_context_manager.configure(thread_checkin=False)
-            allow_concurrent_writers(db_api.get_placement_engine())
+            engine = db_api.get_placement_engine()
+            allow_concurrent_writers(engine)
             with schema_lock(database.parent):
-                return deploy.loadapp(conf)
+                return deploy.loadapp(conf), engine
         except StateError:
             raise
         except Exception as error:

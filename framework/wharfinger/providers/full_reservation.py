@@ -5,10 +5,12 @@ These pure functions compute the figures. Other modules decide whether a provide
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from wharfinger.providers.inventory import Inventory
-from wharfinger.providers.provider import Provider
 from wharfinger.providers.provider_record import Record
+
+_Value = TypeVar("_Value")
 
 
 def reserve_fully(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
@@ -17,9 +19,7 @@ def reserve_fully(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
     Placement accepts this from microversion 1.26, also for a provider with allocations.
     """
     return {
-        name: inventory
-        if inventory.reserved == inventory.total
-        else replace(inventory, reserved=inventory.total)
+        name: replace(inventory, reserved=inventory.total)
         for name, inventory in inventories.items()
     }
 
@@ -94,16 +94,13 @@ def without(record: Record, classes: Collection[str]) -> Record:
     If such a class is fully reserved, this counts as another program's reservation, and stays.
     """
 
-    def left(side: Provider | None) -> Provider | None:
-        if side is None or not classes:
-            return side
-        kept = {name: one for name, one in side.inventories.items() if name not in classes}
-        return replace(side, inventories=kept)
+    def kept(values: Mapping[str, _Value]) -> dict[str, _Value]:
+        return {name: value for name, value in values.items() if name not in classes}
 
-    figures = {name: one for name, one in record.own_reserved.items() if name not in classes}
+    applied, intended = record.applied, record.intended
     return replace(
         record,
-        applied=left(record.applied),
-        intended=left(record.intended),
-        own_reserved=figures,
+        applied=applied and replace(applied, inventories=kept(applied.inventories)),
+        intended=intended and replace(intended, inventories=kept(intended.inventories)),
+        own_reserved=kept(record.own_reserved),
     )

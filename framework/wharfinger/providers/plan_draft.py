@@ -184,18 +184,13 @@ class TreeDraft:
     def delete(self, live: Provider, *, is_replaced: bool) -> None:
         """Add the deletion of a provider and of its record.
 
-        If the provider was replaced, first reserve it: deletions come last. The record stays if a
-        stored reservation holds the provider, and another program publishes its root.
+        If the provider was replaced, first reserve it: deletions come last.
         """
         if is_replaced:
             self.keep_absent(live, None, REPLACED)
         self.gone.add(live.uuid)
         self.deletions.append(DeleteProvider(**step_target(live)))
-        is_own_tree = self.record(live.root_uuid).is_own
-        if live.uuid in self.facts.held and live.parent_uuid and not is_own_tree:
-            self.keep_record(live.uuid)
-        else:
-            self.records[live.uuid] = None
+        self.records[live.uuid] = None
 
     def wait(self, live: Provider, reason: str) -> None:
         """Note why the removal of an absent provider waits."""

@@ -30,11 +30,13 @@ def problem(draft: TreeDraft, wanted: DesiredProvider, record: Record) -> Wharfi
         if conflict := _ownership(draft, wanted, live, record):
             return conflict
     elif wanted.mode is not PublishingMode.OWN:
+        since = record.absent_since
+        moment = since and datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds")
         return ProviderMissing(
             provider=mine.name,
             uuid=mine.uuid,
             instance=publisher.instance,
-            missing=f" since {_moment(record.absent_since)}" if record.absent_since else "",
+            missing=f" since {moment}" if moment else "",
         )
     if named is None or (live and live.name == mine.name):
         return None
@@ -57,10 +59,6 @@ def problem(draft: TreeDraft, wanted: DesiredProvider, record: Record) -> Wharfi
         other=others or _unproven(publisher, named),
         remedy=_KEEP_APART if others else _adopt(publisher, named),
     )
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _ownership(

@@ -189,14 +189,14 @@ def _placed(draft: TreeDraft, after: Provider, detached_roots: dict[str | None, 
 def _leave_others(draft: TreeDraft) -> None:
     """Leave all other providers of the tree as they are; report any with our traits as orphans.
 
-    Also decide which records of providers that Placement lacks are kept.
+    Also decide which records of providers that Placement lacks, or will lack, are kept.
     """
     for uuid in draft.live.keys() - draft.records.keys():
         draft.leave(uuid)
         provider = draft.live[uuid]
         if draft.facts.publisher.traits <= provider.traits and uuid not in draft.desired:
             draft.pending.append(orphan(uuid, provider.name))
-    lost = draft.known.keys() - draft.records.keys()
+    lost = {uuid for uuid in draft.known if draft.records.get(uuid) is None}
     kept = {uuid for uuid in lost if _is_needed(draft, uuid)}
     roots = lost & {draft.record(uuid).root_uuid for uuid in kept}
     for uuid in lost:
@@ -208,7 +208,7 @@ def _leave_others(draft: TreeDraft) -> None:
 
 
 def _is_needed(draft: TreeDraft, uuid: str) -> bool:
-    """Return whether the record of a provider that is not in Placement is still needed.
+    """Return whether the record of a provider is still needed without the provider.
 
     The device may come back: with its root, below a new root, or after a problem. With the record,
     its provider gets the same uuid and keeps its reservations. A device below a root of ours gets
@@ -251,18 +251,16 @@ def _names_set_aside(desired: Iterable[DesiredProvider], live: Mapping[str, Prov
 
 def _tree_plan(draft: TreeDraft, change: AllocationChange | None) -> TreePlan:
     """Return the plan of a draft. With a reshape and any problem, the plan has no steps."""
-    inventories: Sequence[Step]
+    # The steps that take something away come first.
+    draft.inventories.sort(
+        key=lambda step: not step.shrunk and step.before.keys() <= step.after.keys()
+    )
+    inventories: Sequence[Step] = draft.inventories
     if change:
         draft.problems = draft.problems or list(change.problems(draft))
         if draft.problems:
             return TreePlan(root_uuid=draft.root_uuid, problems=tuple(draft.problems))
         inventories = change.steps(draft)
-    else:
-        # The steps that take something away come first.
-        draft.inventories.sort(
-            key=lambda step: not step.shrunk and step.before.keys() <= step.after.keys()
-        )
-        inventories = draft.inventories
     steps = (*draft.identities, *inventories, *draft.deletions)
     touched = {uuid for step in steps for uuid in step.touched}
     return TreePlan(
