@@ -162,17 +162,20 @@ class Reservations:
         can choose it (``uuid``). Raises ObjectExists if the holder already has a reservation of the
         provider. If Placement fails, the reservation remains stored, and the next cycle writes it.
         """
+        new = Reservation(
+            self._context,
+            uuid=uuid or str(uuid4()),
+            provider_uuid=provider.uuid,
+            holder=holder,
+            reason=reason,
+            expected_end=expected_end,
+        )
         try:
-            return self._reserve(
-                provider,
-                uuid=uuid or str(uuid4()),
-                holder=holder,
-                reason=reason,
-                expected_end=expected_end,
-            )
+            self._fill(provider, new)
         except ObjectExists:
             self._fill(provider)  # a crash may have prevented the write
             raise
+        return new
 
     def keep(self, uuid: str, provider_uuid: str) -> None:
         """Fully reserve a provider again if another program has changed its ``reserved`` figures.
@@ -392,46 +395,32 @@ class Reservations:
 
     # One provider.
 
-    def _reserve(self, provider: ProviderSummary, **values: Any) -> Reservation:
-        held = Reservation(self._context, provider_uuid=provider.uuid, **values)
-        self._fill(provider, held)
-        return held
-
     @retry_on(*_CONFLICTS)
     def _fill(self, provider: ProviderSummary, new: Reservation | None = None) -> None:
         """Store ``new``, and write the full reservation if the provider has a stored reservation.
 
-        After a conflict, ``new`` may be stored already.
+        After a conflict, ``new`` may be stored already. Write inventories even if they are fully
+        reserved already. This raises the generation, so that a concurrent release of the provider
+        fails and reads the provider again. The other reservations get a copy of the own figures,
+        which may have changed.
         """
         stored = self._read(provider)
-        if new is not None and "revision" not in new:
-            is_cleaned = new.known("consumer_uuid") is not None
-            _check_reservable(provider, stored, is_cleaned=is_cleaned)
-            new.own_reserved = stored.own_figures
-            self._write_full(stored, new)
-        elif stored.reservations and stored.is_published:
-            self._write_full(stored)
-
-    def _write_full(self, stored: _Stored, *new: Reservation) -> None:
-        """Write all inventories of a provider as fully reserved, and store ``new`` reservations.
-
-        Write inventories even if they are fully reserved already. This raises the generation, so
-        that a concurrent release of the provider fails and reads the provider again. The other
-        reservations get a copy of the own figures, which may have changed.
-        """
         figures = stored.own_figures
+        added = [new] if new is not None and "revision" not in new else []
+        for one in added:
+            _check_reservable(provider, stored, is_cleaned=one.known("consumer_uuid") is not None)
+            one.own_reserved = figures
+        if not added and not (stored.reservations and stored.is_published):
+            return
         outdated = [one for one in stored.reservations if one.own_reserved != figures]
         for one in outdated:
             one.own_reserved = figures
         step = stored.set_inventories(full_reservation.reserve_fully(stored.live.inventories))
-        self._apply(stored, stored.record_with(figures), step, new=new, changed=outdated)
+        self._apply(stored, stored.record_with(figures), step, new=added, changed=outdated)
 
     @retry_on(*_CONFLICTS)
     def _end(self, uuid: str, provider: ProviderSummary) -> tuple[str, ...]:
-        """End a reservation; return the reasons why the provider is still reserved, as texts.
-
-        Raises ObjectNotFound if the reservation has already ended.
-        """
+        """End a reservation; return the reasons why the provider is still reserved, as texts."""
         try:
             stored = self._read(provider)
         except NotFound:
@@ -606,11 +595,7 @@ class Reservations:
     def _is_published_by(
         self, instance: str, provider: ProviderSummary, publishers: defaultdict[str, set[str]]
     ) -> bool:
-        """Return whether a node's driver instance, or its former one, publishes a provider.
-
-        ``instance`` is the name in the row of the node. ``publishers`` has the instance names in
-        the records, by provider uuid.
-        """
+        """Return whether a node's driver instance, or its former one, publishes a provider."""
         of_root = publishers[provider.root_provider_uuid]
         if not of_root:  # the records are lost
             our_trait = ownership.instance_trait(instance)
@@ -637,13 +622,15 @@ class Reservations:
             if not self.is_there(held.uuid):
                 raise ObjectNotFound(kind=Reservation.obj_name(), key=held.uuid)
             return
-        self._reserve(
-            provider,
+        new = Reservation(
+            self._context,
+            provider_uuid=provider.uuid,
             holder=holder,
             reason="to be cleaned",
             consumer_uuid=consumer_uuid,
             phase="releasing",
         )
+        self._fill(provider, new)
 
 
 def _check_reservable(provider: ProviderSummary, stored: _Stored, *, is_cleaned: bool) -> None:
