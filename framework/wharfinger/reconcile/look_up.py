@@ -21,7 +21,7 @@ from wharfinger.exceptions import (
     RootDeletionBlocked,
     WharfingerError,
 )
-from wharfinger.objects import JOB_HOLDER, Reservation, ReservationList
+from wharfinger.objects import JOB_HOLDER, ComputeNodeList, Reservation, ReservationList
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.tree_reader import FEW, PlacementReader
 from wharfinger.providers import PublishingMode, full_reservation, ownership
@@ -143,8 +143,8 @@ class LookUp:
                 )
             state = state.block(released)
         strays = state.strays
-        if strays:
-            known = self._takeovers.nodes_of_namesakes()
+        if strays:  # nodes of this instance on other hosts are no strays
+            known = ComputeNodeList.get_revisions(self._store.context, None, self._store.instance)
             strays = tuple(one for one in strays if one.root_provider_uuid not in known)
         return replace(
             state,

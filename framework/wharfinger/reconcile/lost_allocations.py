@@ -26,7 +26,7 @@ from wharfinger.providers import full_reservation
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.tracker.usage import ClaimedInstance, claimed_instance
 
-_Allocations = Mapping[str, Mapping[str, int]]
+_Allocations = dict[str, dict[str, int]]
 
 
 class LostAllocations:
@@ -65,7 +65,7 @@ class LostAllocations:
         for uuid, row in at_rest.items():
             if present := allocations[uuid]:
                 if "claimed_allocations" in row:
-                    row.claimed_allocations = {one: dict(has) for one, has in present.items()}
+                    row.claimed_allocations = present
                     noted.append(row)
             elif new := list(self._reservations(state, uuid, wanted[uuid])):
                 lost += new
@@ -110,10 +110,7 @@ class LostAllocations:
     def _reservations(
         self, state: CycleState, uuid: str, claimed: ClaimedInstance
     ) -> Iterator[Reservation]:
-        """Yield new reservations of our providers from which an instance lost allocations.
-
-        Providers that are already reserved for this loss are left out.
-        """
+        """Yield new reservations of our providers from which an instance lost allocations."""
         holder = lost_by(uuid)
         for provider in sorted(claimed.allocations or ()):
             known = state.reservations.get(provider, ())

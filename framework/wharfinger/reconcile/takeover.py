@@ -150,10 +150,6 @@ class Takeovers:
         """Return the uuids of those nodes that another host or instance publishes now."""
         return frozenset(row.uuid for row in self._others(uuids))
 
-    def nodes_of_namesakes(self) -> Collection[str]:
-        """Return the uuids of the nodes of all instances with this name, on all hosts."""
-        return ComputeNodeList.get_revisions(self._context, None, self._instance).keys()
-
     def take(self, rows: Collection[ComputeNode]) -> None:
         """Move nodes to this driver instance, with their records, in one transaction.
 
