@@ -386,10 +386,7 @@ class AllocationClaims:
             )
 
     def _add(self, wanted: Instance) -> bool:
-        """Store an instance; return whether it is new.
-
-        Raises AllocationRefused if an instance with this uuid differs in flavor, project or user.
-        """
+        """Store an instance; return whether it is new."""
         try:
             wanted.create()
         except ObjectExists:
@@ -409,10 +406,7 @@ class AllocationClaims:
         return True
 
     def _claim_new(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Claim resources for a new instance; delete the instance if the claim fails.
-
-        If another process claims this instance, too, continue as with an existing instance.
-        """
+        """Claim resources for a new instance; delete the instance if the claim fails."""
         try:
             return self._claim(attempt, suits)
         except (ConcurrentSave, ConcurrentUpdate):  # another process also claims this instance
@@ -456,11 +450,7 @@ class AllocationClaims:
             raise
 
     def _stop(self, attempt: _Attempt, error: WharfingerError) -> None:
-        """End a failed claim: delete an instance without a node, else reset its task state.
-
-        After an error of Placement, do not delete the instance. If another process works on the
-        claim, or Placement may still allocate, do nothing.
-        """
+        """End a failed claim: delete an instance without a node, else reset its task state."""
         if isinstance(error, ConcurrentSave) or is_unsure(error):
             return  # another process is working on it, or Placement may still allocate
         if attempt.instance.node is None and not isinstance(error, PlacementError):
@@ -482,10 +472,7 @@ class AllocationClaims:
             )
 
     def _claim(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Allocate for an instance unless it has allocations; put the instance on their node.
-
-        Raises AllocationRefused if the allocations of an interrupted claim do not match the flavor.
-        """
+        """Allocate for an instance unless it has allocations; put the instance on their node."""
         instance, held = attempt.instance, attempt.held
         if held.allocations:  # an interrupted claim
             allocations, node = held.allocations, self.where(held.allocations)

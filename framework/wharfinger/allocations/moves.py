@@ -222,10 +222,7 @@ class Moves:
     def _allocate(
         self, instance: Instance, migration: Migration, held: Consumer, wanted: Allocations
     ) -> None:
-        """Give the instance's allocations to the migration, and the candidate to the instance.
-
-        Raises AllocationRefused if Placement refuses the former allocations for the migration.
-        """
+        """Give the instance's allocations to the migration, and the candidate to the instance."""
         try:
             new_consumer = Consumer(migration.uuid)
             self._consumers.set(instance, (new_consumer, held.allocations), (held, wanted))

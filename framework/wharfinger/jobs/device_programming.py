@@ -107,10 +107,7 @@ def _enter(
     scope: Sequence[str],
     wanted: Mapping[str, str | None],
 ) -> DeviceJob:
-    """Store and return the new job; raise JobRefused if another job of the device is unfinished.
-
-    ``scope`` are the uuids of the device's providers.
-    """
+    """Store and return the new job; raise JobRefused if another job of the device is unfinished."""
     jobs = [one for one in DeviceJobList.get_by_filters(context) if _is_about(one, scope)]
     held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=HOLDER)
     if held or any(not one.is_whole or one.is_unfinished for one in jobs):
@@ -327,10 +324,7 @@ class _Work:
             raise self._unresolved(problem) from failure
 
     def _finish(self) -> None:
-        """Store the new function of the device in the job and in Placement; release the device.
-
-        Raises JobUnresolved if this fails, or if the device reports another function.
-        """
+        """Store the new function of the device in the job and in Placement; release the device."""
         job, known = self.job, self._function()
         trait = job.trait
         try:
@@ -359,19 +353,13 @@ class _Work:
             self._release()
 
     def _give_up(self, error: BaseException) -> None:
-        """Store that the job has failed, and release the unchanged device.
-
-        Do nothing if the error means that the job is unresolved.
-        """
+        """Store that the job has failed, and release the unchanged device."""
         if not isinstance(error, JobUnresolved):
             self._save(state="failed", problem=_words(error))
             self._release()
 
     def _release(self) -> None:
-        """End the reservations of this job, and report whether the device is free.
-
-        Raises JobUnresolved if a reservation cannot be ended.
-        """
+        """End the reservations of this job, and report whether the device is free."""
         lines: list[str] = []
         for uuid, one in self.taken.items():
             try:

@@ -131,7 +131,6 @@ class RecordStore:
         self._revisions.update((one.provider_uuid, one.known("revision")) for one in batch.records)
 
     def _take(self, rows: Iterable[ProviderRecord]) -> set[str]:
-        """Keep the records of these rows; return the uuids of their providers."""
         read = set()
         for number, one in enumerate(rows):
             uuid = one.provider_uuid if "provider_uuid" in one else f"? ({number})"
