@@ -21,11 +21,10 @@ from tests.lab.placement import Requests
 from tests.lab.program import SAMPLE
 from tests.lab.samples import device_job, uuid
 from tests.lab.sqlite import StayingOpen
-from wharfinger import jobs
 from wharfinger.cli import app, upgrade_check
 from wharfinger.conf import load
 from wharfinger.conformance.other_program_client import WritingClient
-from wharfinger.objects import DeviceJobList, connect
+from wharfinger.objects import JOB_HOLDER, DeviceJobList, connect
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
 from wharfinger.reconcile.reserve_and_release import Reservations
@@ -236,7 +235,7 @@ def a_job_is_interrupted(reader: Reader) -> None:
             trait="CUSTOM_FPGA_FUNCTION_ID_NEW",
         ).create()
         reservations = Reservations(reader.client, context)
-        reservations.reserve(fpga, holder=jobs.HOLDER, reason="programming")
+        reservations.reserve(fpga, holder=JOB_HOLDER, reason="programming")
 
 
 SETUPS: Final[dict[str, Callable[[Reader], None]]] = {

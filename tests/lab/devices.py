@@ -11,8 +11,8 @@ from tests.lab.reserving import ReservingDriver, drives, makes, node, overlaid, 
 from tests.lab.samples import uuid
 from wharfinger.driver import SUPPORTED, Capabilities
 from wharfinger.exceptions import BackendError
-from wharfinger.jobs import HOLDER, program
-from wharfinger.objects import Context, DeviceJob, DeviceJobList, ReservationList
+from wharfinger.jobs import program
+from wharfinger.objects import JOB_HOLDER, Context, DeviceJob, DeviceJobList, ReservationList
 from wharfinger.providers.device_function_traits import PREFIX, function_traits
 
 IMAGE: Final = uuid("image")
@@ -144,7 +144,7 @@ class Device:
     def is_held(self) -> bool:
         """Whether the database has a reservation of the device by a programming job."""
         return bool(
-            ReservationList.get_by_filters(self.context, provider_uuid=self.uuid, holder=HOLDER)
+            ReservationList.get_by_filters(self.context, provider_uuid=self.uuid, holder=JOB_HOLDER)
         )
 
     def is_free(self) -> bool:

@@ -26,7 +26,7 @@ from tests.lab.running import Running, Work, Working, play, play_work
 from wharfinger import jobs
 from wharfinger.conf import parse
 from wharfinger.conformance.other_program_client import WritingClient
-from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList, connect
+from wharfinger.objects import JOB_HOLDER, DeviceJob, DeviceJobList, ReservationList, connect
 from wharfinger.objects.field_types import now
 from wharfinger.providers.device_function_traits import function_traits
 from wharfinger.providers.removal import RemovalPolicy
@@ -214,7 +214,7 @@ class Programming(fixtures.Fixture):
         job = self.job(bus, name)
         assert job is not None
         held = ReservationList.get_by_filters(
-            self.context, provider_uuid=job.scope, holder=jobs.HOLDER
+            self.context, provider_uuid=job.scope, holder=JOB_HOLDER
         )
         return jobs.describe(job, _DOWN_TIME, now()), bool(held)
 

@@ -163,14 +163,15 @@ class DeviceJobs(ObjectLister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from wharfinger.jobs import HOLDER, describe
-        from wharfinger.objects import DeviceJobList, ReservationList
+        from wharfinger.jobs import describe
+        from wharfinger.objects import JOB_HOLDER, DeviceJobList, ReservationList
         from wharfinger.objects.field_types import now
 
         down_time, present = _down_time(self), now()
         jobs = DeviceJobList.get_by_filters(self.objects)
         held = {
-            one.provider_uuid for one in ReservationList.get_by_filters(self.objects, holder=HOLDER)
+            one.provider_uuid
+            for one in ReservationList.get_by_filters(self.objects, holder=JOB_HOLDER)
         }
 
         def is_held(job: "DeviceJob") -> bool:

@@ -295,9 +295,9 @@ def _takes_holder(parser: argparse._ActionsContainer) -> None:
 
 
 def _refuse_jobs(holder: str) -> None:
-    from wharfinger.jobs import HOLDER
+    from wharfinger.objects import JOB_HOLDER
 
-    if holder == HOLDER:
+    if holder == JOB_HOLDER:
         raise CommandFailed(
             reason=f"--holder {holder} is reserved for jobs that program devices. List them with "
             "`wharfinger device jobs`; end the reservation of an interrupted job with `wharfinger "

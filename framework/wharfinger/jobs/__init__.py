@@ -6,6 +6,5 @@ stays reserved. Then the operator reports which image the device has, and ``reso
 
 from wharfinger.jobs.device_programming import program
 from wharfinger.jobs.job_resolution import describe, is_at_work, resolve
-from wharfinger.objects import JOB_HOLDER as HOLDER
 
-__all__ = ["HOLDER", "describe", "is_at_work", "program", "resolve"]
+__all__ = ["describe", "is_at_work", "program", "resolve"]

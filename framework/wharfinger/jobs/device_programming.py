@@ -26,8 +26,7 @@ from wharfinger.exceptions import (
     WharfingerError,
     printable,
 )
-from wharfinger.objects import JOB_HOLDER as HOLDER
-from wharfinger.objects import Context, DeviceJob, DeviceJobList, ReservationList
+from wharfinger.objects import JOB_HOLDER, Context, DeviceJob, DeviceJobList, ReservationList
 from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
@@ -109,7 +108,7 @@ def _enter(
 ) -> DeviceJob:
     """Store and return the new job; raise JobRefused if another job of the device is unfinished."""
     jobs = [one for one in DeviceJobList.get_by_filters(context) if _is_about(one, scope)]
-    held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=HOLDER)
+    held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=JOB_HOLDER)
     if held or any(not one.is_whole or one.is_unfinished for one in jobs):
         raise _taken(provider)
     former = next((one for one in jobs if one.provider_uuid == provider.uuid), None)
@@ -217,7 +216,7 @@ class _Work:
             self.taken[uuid] = one
             try:
                 self.reservations.reserve(
-                    one, holder=HOLDER, reason=f"programming image {self.job.image}", uuid=uuid
+                    one, holder=JOB_HOLDER, reason=f"programming image {self.job.image}", uuid=uuid
                 )
             except ObjectExists:
                 del self.taken[uuid]
@@ -299,8 +298,8 @@ class _Work:
                         )
                 loading.join(_INTERVAL)
 
-        loading = threading.Thread(target=load, name=HOLDER, daemon=True)
-        keeping = threading.Thread(target=keep, name=f"{HOLDER}, reserved", daemon=True)
+        loading = threading.Thread(target=load, name=JOB_HOLDER, daemon=True)
+        keeping = threading.Thread(target=keep, name=f"{JOB_HOLDER}, reserved", daemon=True)
         try:
             loading.start()
             keeping.start()  # in another thread, so that reports do not wait for Placement

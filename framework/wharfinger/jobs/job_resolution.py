@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from wharfinger.exceptions import ConcurrentSave, JobRefused, ObjectNotFound
-from wharfinger.objects import JOB_HOLDER as HOLDER
-from wharfinger.objects import Context, DeviceJob, DeviceJobList, ReservationList
+from wharfinger.objects import JOB_HOLDER, Context, DeviceJob, DeviceJobList, ReservationList
 from wharfinger.objects.field_types import now as current_time
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
@@ -66,7 +65,7 @@ def resolve(
             f"{max(down_time, _LEAST).total_seconds():g} s after its last report.",
         )
     uuids = job.scope if job else (provider_uuid,)
-    held = ReservationList.get_by_filters(context, provider_uuid=uuids, holder=HOLDER)
+    held = ReservationList.get_by_filters(context, provider_uuid=uuids, holder=JOB_HOLDER)
     is_unfinished = job is not None and job.is_unfinished
     if not held and not is_unfinished:
         raise JobRefused(

@@ -11,8 +11,7 @@ from tests.lab.objects import KeptInFile
 from tests.lab.placement import Requests
 from tests.lab.program import Done, Program
 from wharfinger.conformance.other_program_client import WritingClient
-from wharfinger.jobs import HOLDER
-from wharfinger.objects import DeviceJobList, ReservationList
+from wharfinger.objects import JOB_HOLDER, DeviceJobList, ReservationList
 from wharfinger.objects.field_types import now
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.model import ProviderSummary
@@ -61,7 +60,7 @@ def create_interrupted_job(
         "trait": TRAIT,
     }
     samples.device_job(kept.context, **(chosen | values)).create()
-    Reservations(client, kept.context).reserve(provider, holder=HOLDER, reason="programming")
+    Reservations(client, kept.context).reserve(provider, holder=JOB_HOLDER, reason="programming")
     assert figures(client, provider) == FULL
 
 
@@ -116,7 +115,7 @@ def test_jobs_are_listed_with_their_state(program: Program, kept: KeptInFile) ->
         samples.device_job(kept.context, number, **values).create()
     for number in (4, 5):  # the device may stay reserved after its job has ended
         samples.reservation(
-            kept.context, number, provider_uuid=samples.uuid(f"device {number}"), holder=HOLDER
+            kept.context, number, provider_uuid=samples.uuid(f"device {number}"), holder=JOB_HOLDER
         ).create()
 
     rows = {row["Provider"]: row for row in listed(program)}
@@ -212,7 +211,7 @@ def test_resolve_of_deleted_device_deletes_its_job(
 ) -> None:
     part = samples.uuid("another part")
     create_interrupted_job(kept, client, gpu, siblings=[part])
-    samples.reservation(kept.context, provider_uuid=part, holder=HOLDER).create()
+    samples.reservation(kept.context, provider_uuid=part, holder=JOB_HOLDER).create()
     client.delete_provider(gpu.uuid)
     name = {"name": gpu.name, "uuid": gpu.uuid, "another part": part}[which]
 

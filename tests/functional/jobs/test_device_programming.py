@@ -23,8 +23,8 @@ from wharfinger.exceptions import (
     ReservationRefused,
     StateError,
 )
-from wharfinger.jobs import HOLDER, program, resolve
-from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList
+from wharfinger.jobs import program, resolve
+from wharfinger.objects import JOB_HOLDER, DeviceJob, DeviceJobList, ReservationList
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 CONSUMER = uuid("consumer")
@@ -329,7 +329,7 @@ def test_device_with_an_unresolved_job_is_refused(
     resolve_as_unchanged(device)
     # A reservation of a job without its row must be resolved, too.
     holds = Reservations(device.publishing.client, device.context)
-    holds.reserve(device.summary, holder=HOLDER, reason="programming")
+    holds.reserve(device.summary, holder=JOB_HOLDER, reason="programming")
     with pytest.raises(JobRefused, match="another job of this device"):
         device.program("newer")
     assert device.is_held
@@ -424,11 +424,13 @@ def test_device_released_during_a_job_is_not_reserved_again(
     looks = threading.Event()
 
     def look(method: str, path: str) -> None:
-        if threading.current_thread().name != HOLDER and method == "GET":
+        if threading.current_thread().name != JOB_HOLDER and method == "GET":
             looks.set()
 
     def loading(*_: Any) -> None:
-        Reservations(device.placement.new_client(), device.context).release(device.summary, HOLDER)
+        Reservations(device.placement.new_client(), device.context).release(
+            device.summary, JOB_HOLDER
+        )
         device.placement.adapter.after = look
         for _look in range(3):
             looks.clear()
@@ -588,7 +590,7 @@ def test_function_that_cannot_be_reserved_prevents_the_job(
     driver.scopes[device.uuid] = [device.uuid, sibling.uuid]
 
     holds = Reservations(device.publishing.client, device.context)
-    holds.reserve(sibling.summary, holder=HOLDER, reason="programming")
+    holds.reserve(sibling.summary, holder=JOB_HOLDER, reason="programming")
     with pytest.raises(JobRefused, match="another job of this device"):
         device.program("new")
     assert device.is_free()

@@ -10,8 +10,8 @@ from tests.lab.devices import CARD, FREE, FULL, OWN, SIBLING, Device, Programmab
 from tests.lab.objects import Served, elsewhere
 from tests.lab.reserving import node, summary
 from wharfinger.exceptions import JobRefused, JobUnresolved, ReservationRefused
-from wharfinger.jobs import HOLDER, resolve
-from wharfinger.objects import DeviceJob, DeviceJobList, ReservationList
+from wharfinger.jobs import resolve
+from wharfinger.objects import JOB_HOLDER, DeviceJob, DeviceJobList, ReservationList
 from wharfinger.providers.names import child_uuid
 from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.reserve_and_release import Reservations
@@ -97,12 +97,12 @@ def test_resolve_of_a_reservation_without_a_job_only_releases(device: Device) ->
         for programmed in (True, False):
             with pytest.raises(JobRefused, match="it has no unresolved job"):
                 decide(device, programmed=programmed)
-            holds.reserve(device.summary, holder=HOLDER, reason="programming")
+            holds.reserve(device.summary, holder=JOB_HOLDER, reason="programming")
             assert decide(device, programmed=programmed, trait=SAID) == ()
             assert contents(device.placement) == before
             assert device.state == state
     device.job.destroy()  # type: ignore[union-attr]
-    holds.reserve(device.summary, holder=HOLDER, reason="programming")
+    holds.reserve(device.summary, holder=JOB_HOLDER, reason="programming")
     gone(device)
     assert decide(device, programmed=False) is None
     assert is_forgotten(device)
@@ -232,7 +232,7 @@ def test_resolve_of_a_device_with_an_absent_part_uses_the_other_part(
     assert there.is_free()
     assert there.functions == ({"NEW"} if programmed else {"OLD"})
     assert device.state == ("programmed" if programmed else "failed")
-    assert not ReservationList.get_by_filters(device.context, holder=HOLDER)
+    assert not ReservationList.get_by_filters(device.context, holder=JOB_HOLDER)
 
 
 def test_part_that_appears_later_is_reserved_with_the_device(
