@@ -43,7 +43,7 @@ for which object, why, and what to do::
     ├── AllocationLost              another program has deleted an allocation
     ├── RequestFilterError          a request filter failed, or is invalid
     ├── DeviceProfileError          a device profile cannot be read, or is invalid
-    ├── StateError                  the state directory or its database cannot be used
+    ├── StateError                  the state directory or the database cannot be used
     │   └── DatabaseUnavailable     no connection, no answer in time, or no space
     ├── ObjectError                 an error of a versioned object
     │   ├── InvalidObject           an object, a change of it or a filter is invalid
@@ -56,13 +56,13 @@ for which object, why, and what to do::
     │   └── RemoteError             the process that has the database open refused or failed
     └── PlacementError              an error of Placement, or no answer
         ├── PlacementUnavailable    no answer, or a temporary error: 429, 502, 503, 504
-        ├── UnexpectedAnswer        an answer that does not follow the API
+        ├── UnexpectedAnswer        an answer that does not follow the API, or is too large
         ├── MicroversionUnsupported the server is too old
         ├── PermissionRefused       401 and 403
         ├── NotFound                404
         ├── UnknownTrait            a standard trait that the server does not know
         └── Conflict                409
-            ├── ConcurrentUpdate    the provider has changed since it was read
+            ├── ConcurrentUpdate    the provider or consumer has changed since it was read
             ├── InventoryInUse      an inventory with allocations cannot be removed
             ├── ProviderInUse       a provider with allocations or children cannot be deleted
             └── DuplicateProvider   a provider with the name or uuid exists
@@ -567,7 +567,7 @@ class DeviceProfileError(WharfingerError):
 
 
 class StateError(WharfingerError):
-    """The state directory, or the database in it, cannot be used."""
+    """The state directory, the database, or a record in it cannot be used."""
 
     template = "state in {path}: {problem} {remedy}"
     path: str
@@ -678,7 +678,7 @@ class IntentExpired(ObjectError):
 
 
 class RemoteError(ObjectError):
-    """The process that has the database open failed to answer a request of this process."""
+    """The process that has the database open refused a request of this process, or failed."""
 
     template = "a request to the process that has the database open failed: {reason}"
     reason: str
@@ -721,7 +721,7 @@ class PlacementUnavailable(PlacementError):
 
 
 class UnexpectedAnswer(PlacementError):
-    """An answer does not follow the Placement API."""
+    """An answer does not follow the Placement API, or is larger than max_response_size."""
 
     template = "Placement: {request}: {status} with an answer that is not understood: {detail}"
 
@@ -758,7 +758,7 @@ class Conflict(PlacementError):
 
 
 class ConcurrentUpdate(Conflict):
-    """Another process has changed the provider since it was read."""
+    """Another process has changed the provider or consumer since it was read."""
 
 
 class InventoryInUse(Conflict):

@@ -223,7 +223,10 @@ class ProcessRunner:
         self._signal(signal.SIGTERM)
 
     def _after_end(self, end: str, event: str = "its process has ended") -> None:
-        """Store that the process has ended; unless the instance stops, plan and log its restart."""
+        """Store that the process has ended or could not be started; plan and log its restart.
+
+        If the instance stops, do not restart it.
+        """
         now = time.monotonic()
         status = self.status()
         self._log_stacks()

@@ -78,9 +78,9 @@ class Problems:
 def outage_of(error: BaseException, *, is_whole: bool) -> str | None:
     """Return the dependency that an error shows to be down, or None.
 
-    All errors of one outage have the same result, although their texts differ. Placement's server
-    errors and BackendError show an outage only if they ended the whole cycle (``is_whole``):
-    otherwise they may be about one tree or node.
+    All errors of one outage have the same result, although their texts differ. BackendError, and
+    server errors of Placement other than PlacementUnavailable, show an outage only if they ended
+    the whole cycle (``is_whole``): otherwise they may be about one tree or node.
     """
     match error:
         case PlacementUnavailable() | UnexpectedAnswer():

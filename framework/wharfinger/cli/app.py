@@ -63,7 +63,8 @@ class WharfingerApp(App):
             action="append",
             metavar="DIR",
             help="A directory of *.conf files, read in the order of their names (repeatable). "
-            "Default: the first wharfinger.conf.d in the same places, unless --config-file is set.",
+            "Default, unless --config-file is set: the first wharfinger.conf.d in ~/.wharfinger, "
+            "~, /etc/wharfinger and /etc.",
         )
         return parser
 

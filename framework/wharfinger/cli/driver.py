@@ -46,7 +46,7 @@ class DriverList(WharfingerCommand, Lister):
 
 
 class DriverCheck(WharfingerCommand, Lister):
-    """Check that a driver implements the driver interface, and that its configuration is valid.
+    """Check that a driver implements the driver interface; check a driver instance's options, too.
 
     Prints one row per problem. Exits with 1 if there is a problem.
     """

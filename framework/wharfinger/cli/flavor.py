@@ -51,23 +51,23 @@ class FlavorCreate(ObjectShow):
             help="the unique id of the flavor; default: auto, which creates a uuid",
         )
         parser.add_argument(
-            "--vcpus", metavar="N", type=number(1), default=1, help="CPUs; default: 1"
+            "--vcpus", metavar="N", type=number(1), default=1, help="number of CPUs; default: 1"
         )
         parser.add_argument(
-            "--ram", metavar="MIB", type=number(1), default=256, help="memory; default: 256"
+            "--ram", metavar="MIB", type=number(1), default=256, help="memory in MiB; default: 256"
         )
         parser.add_argument(
-            "--disk", metavar="GIB", type=number(0), default=0, help="root disk; default: 0"
+            "--disk", metavar="GIB", type=number(0), default=0, help="root disk in GiB; default: 0"
         )
         parser.add_argument(
             "--ephemeral",
             metavar="GIB",
             type=number(0),
             default=0,
-            help="ephemeral disk; default: 0",
+            help="ephemeral disk in GiB; default: 0",
         )
         parser.add_argument(
-            "--swap", metavar="MIB", type=number(0), default=0, help="swap; default: 0"
+            "--swap", metavar="MIB", type=number(0), default=0, help="swap in MiB; default: 0"
         )
         parser.add_argument(
             "--rxtx-factor",
@@ -126,7 +126,7 @@ class FlavorCreate(ObjectShow):
         return self.shown(flavor)
 
     def _taken(self, flavor: "Flavor") -> WharfingerError | None:
-        """Return an error that names the id or name that another flavor has; None without one."""
+        """Return an error that names the taken id or name; None if neither is taken."""
         from wharfinger.objects import Flavor
 
         for kind, value, get in (

@@ -96,9 +96,9 @@ class MigrationRecover(InstanceCommand):
 
     The command confirms moves whose confirmation was in progress, and reverts all others. It only
     deletes the allocations of a move whose instance is deleted or being released. It does not
-    change live migrations, evacuations, and moves that wait to be ended. A process counts as
-    dead if it has not reported progress for service_down_time. If one move cannot be finished, the
-    command finishes the others and exits with 1.
+    change live migrations, evacuations, and moves that wait for a confirm or revert. A process
+    counts as dead if it has not reported progress for service_down_time. If one move cannot be
+    finished, the command finishes the others and exits with 1.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:

@@ -106,7 +106,7 @@ def values(one: "WharfingerObject", *names: str) -> list[Any]:
 
 
 def row(*cells: Any) -> tuple[Any, ...]:
-    """Return the cells of a table row: lists and dicts as JSON, texts with escapes."""
+    """Return the cells of a table row; lists and dicts become JSON, times become ISO 8601 texts."""
     return tuple(map(_cell, cells))
 
 

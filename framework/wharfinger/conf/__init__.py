@@ -195,8 +195,8 @@ def _unknown_sections(
 ) -> Iterator[ConfigurationFileError]:
     """Yield an error for each unknown section.
 
-    If a section has the option driver, it is known as the section of a driver instance, even if
-    that is not enabled.
+    A section with the option driver is known as that of a driver instance, even if the instance is
+    not enabled.
     """
     disabled = {one.section.lower() for one in conf.settings() if one.key == "driver"}
     read = {one.lower() for one in sections if one != DEFAULT}  # the name DEFAULT is case-sensitive

@@ -66,17 +66,18 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     cfg.StrOpt(
         "logging_context_format_string",
         default=f"{_IN_FRONT} %(levelname)s %(name)s [%(request_id)s] %(instance)s%(message)s",
-        help="Format of a line of a cycle. request_id is the id that the cycle sends to Placement.",
+        help="Format of the lines that a cycle logs. request_id is the id that the cycle sends to "
+        "Placement.",
     ),
     cfg.StrOpt(
         "logging_default_format_string",
         default=f"{_IN_FRONT} %(levelname)s %(name)s [-] %(instance)s%(message)s",
-        help="Format of lines outside cycles.",
+        help="Format of the lines that are logged outside cycles.",
     ),
     cfg.StrOpt(
         "logging_debug_format_suffix",
         default="%(funcName)s %(pathname)s:%(lineno)d",
-        help="Suffix of lines at DEBUG.",
+        help="Suffix of lines at level DEBUG.",
     ),
     cfg.StrOpt(
         "logging_exception_prefix",

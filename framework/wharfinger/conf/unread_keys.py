@@ -118,7 +118,7 @@ class Options(cfg.ConfigOpts):
                 )
 
     def effective(self, section: str) -> Iterator[Value]:
-        """Yield the value of each option of a section, with its source."""
+        """Yield the value of each registered option of a section, with its source."""
         group = None if section == DEFAULT else section
         for opt in sorted(self._by_section.get(section, ()), key=lambda opt: str(opt.dest)):
             try:
