@@ -93,10 +93,7 @@ class Relay(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection, whose call is answered now, without the usual shutdown.
-
-        A reset connection has no shutdown.
-        """
+        """Close the connection of an answered call, without a shutdown: a reset has none."""
         self._open.discard(request)
         self.close_request(request)
 

@@ -48,11 +48,11 @@ def _read(path: Path) -> str:
 def _strings(harness: object) -> Iterator[str]:
     """Yield the texts in a harness's attributes, also inside containers and objects.
 
-    Only objects of classes from the harness's package, and the kit's proxies, are searched. The
-    attribute ``placement`` is skipped, since it has the uuids that the driver has published.
+    Of the objects, search only those of the harness's package, and the kit's proxies.
     """
     package = type(harness).__module__.partition(".")[0]
     seen: set[int] = set()
+    # The attribute placement has the uuids that the driver has published.
     left: list[Any] = [one for name, one in vars(harness).items() if name != "placement"]
     while left and len(seen) < _MOST:
         one = left.pop()

@@ -13,7 +13,7 @@ from wharfinger.providers.device_function_traits import function_traits
 
 
 class BusyThings:
-    """The things that are busy now, and the contents of Placement before: ``before``.
+    """The things that are busy now. ``before`` has the contents of Placement when none was busy.
 
     Compared with ``before``, only the providers of busy things and their descendants may differ,
     and only in that all of their inventory is reserved. A driver that programs devices has two
@@ -37,16 +37,16 @@ class BusyThings:
     def make_free(self, thing: str) -> None:
         """Make a thing free, and run cycles until Placement shows it free, or the tries run out.
 
-        Raise nothing then; call ``see`` after this.
+        This does not raise; call ``see`` after it.
         """
         self._subject.harness.make_free(thing)
         self._busy.remove(thing)
         self._publishing.settle_free(lambda now: now == self.expected(now))
 
     def see(self, when: str) -> None:
-        """Raise Violation if Placement differs from ``before`` more than BusyThings describes.
+        """Raise Violation if Placement differs more from ``before`` than BusyThings describes.
 
-        ``when`` begins the message: it says what has happened.
+        The message begins with ``when``: what has happened.
         """
         now = self._subject.placement.contents()
         expected = self.expected(now)

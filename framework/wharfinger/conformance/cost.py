@@ -31,12 +31,12 @@ class DriverTime(CallObserver):
         self._began = 0.0
 
     def before(self, method: str) -> None:
-        """Start to measure, when a call to the driver begins."""
+        """Start to measure a call to the driver."""
         self.is_running = True
         self._began = time.thread_time()
 
     def after(self, method: str) -> None:
-        """Add the processor time of the call to ``seconds``, when it has ended."""
+        """Add the processor time of the call to ``seconds``."""
         self.is_running = False
         self.seconds += time.thread_time() - self._began
 

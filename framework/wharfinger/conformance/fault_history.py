@@ -178,8 +178,8 @@ def happenings(
     """Change the backend step by step; yield the text of each change and its cycle types.
 
     The caller runs cycles of these types before it asks for the next change. "polls" means polls of
-    the change feed until the change is seen. The names of new things are appended to ``things``,
-    and the names of things that become free are added to ``freed``.
+    the change feed until the change is seen. Add the names of new things to ``things``, and the
+    names of things that become free to ``freed``.
     """
     harness = subject.harness
     first, second = things[:2]
@@ -343,10 +343,9 @@ class History:
     # Cycles.
 
     def _cycle(self, cycle_type: str, case: Case | None) -> None:
-        """Run a cycle, which meets the fault of a case unless an earlier cycle has met it.
+        """Run a cycle, which meets the fault of ``case`` unless it was met; keep the problems.
 
-        Keep the problems of the cycle. If it has some while a late answer is due, deliver the
-        answer, and run the cycle again.
+        If there are some while a late answer is due, deliver the answer, and run the cycle again.
         """
         if case is None or case in self.met:
             self._problems = self._driving.run(cycle_type)
@@ -425,20 +424,15 @@ class History:
         raise self._violation(f"polls do not show the change: {found}", _AS_IN_REFERENCE)
 
     def _wanted(self, number: int) -> Contents:
-        """Return the providers that polls changed in this step of the reference.
-
-        Return {} for the reference itself, and if a poll may get a stale answer: then the feed need
-        not name a change.
-        """
         if self._reference is None or Fault.STALE in self._faults:
-            return {}
+            return {}  # after a stale answer, a feed need not name the change
         return self._comparable(self._reference.steps[number].polled)
 
     def _end(self) -> Contents:
         """Run full cycles until one has no problem, and Placement is as in the reference.
 
         Return the contents of Placement. Raise Violation after too many cycles. The reference
-        itself runs a fixed number of cycles; raise NotShown if the last one has a problem.
+        itself runs a few cycles; raise NotShown if the last one has a problem.
         """
         reference, number = self._reference, len(self.steps)
         expected: Contents | None = None
@@ -469,9 +463,8 @@ class History:
     def _see_kept(self, number: int, old: Contents, now: Contents) -> None:
         """Raise Violation if a provider is gone that the reference has throughout the step.
 
-        Raise it also if a provider is no longer reserved that the reference has reserved throughout
-        the step; freed things and plays with stale answers are exempt. ``old`` and ``now`` are the
-        contents before and after a cycle of this play.
+        The same holds for its full reservation, except for freed things and after stale answers.
+        ``old`` and ``now`` are the contents before and after a cycle of this play.
         """
         assert self._reference is not None
         all_the_while = (
@@ -493,7 +486,6 @@ class History:
                 )
 
     def _is_as_or_early(self, expected: Contents) -> bool:
-        """Return whether Placement is as ``expected``, or only has freed things unreserved."""
         now, expected = self._alike(self._subject.placement.contents()), self._comparable(expected)
         freed = self._freed_providers(now)
         return now.keys() == expected.keys() and all(
@@ -504,8 +496,8 @@ class History:
     def _freed_providers(self, contents: Contents) -> set[str]:
         """Return the names of the providers of things that were busy and are free now.
 
-        They may be free earlier than in the reference: a driver that waits for a second listing may
-        have been killed, and have forgotten that it waits.
+        They may be free earlier than in the reference: a killed driver may have forgotten that it
+        waits for a second listing.
         """
         assert self._reference is not None
         names = zip(self._things, self._reference.things, strict=False)
@@ -546,13 +538,12 @@ class History:
         return difference(self._comparable(expected), now)
 
     def _comparable(self, contents: Contents) -> Contents:
-        """Return contents of the reference in the form that ``_alike`` gives those of this play."""
         if self._reference is None or self._reference.is_repeatable:
             return contents
         return _alike(contents, {})
 
     def _alike(self, contents: Contents) -> Contents:
-        """Return contents of this play, comparable with those of the reference.
+        """Return contents of this play, comparable with those of the reference (``_comparable``).
 
         If names and uuids differ from play to play, use the names of the reference and no uuids.
         """
@@ -688,8 +679,8 @@ def try_cases(
 
     ``queues`` has the cases of each step. In one play, every ``apart``-th step meets a case;
     ``apart`` is at least two, for late answers three. If a play breaks the rule, each of its cases
-    is played alone, so that the Violation names the right case. If none of them breaks it alone,
-    raise the first Violation. With ``Subject.thorough`` every case is played alone.
+    is played alone, so that the Violation names the right case. If none breaks it alone, the
+    Violation names all. With ``Subject.thorough`` every case is played alone.
 
     After the first play, start no other one after ``seconds`` of processor time and of waiting for
     the harness, or after three times as many seconds on the clock. Return a sentence with the

@@ -33,7 +33,7 @@ _MOST: Final = 2000
 
 @dataclass(slots=True)
 class Attempt:
-    """A cycle in which one call meets a fault."""
+    """The result of a cycle in which one call meets a fault."""
 
     #: The call that met the fault; None if the cycle made fewer calls.
     call: str | None = None
@@ -69,12 +69,11 @@ class Breaking:
         self._busy: str | None = None
 
     def sweep(self) -> None:
-        """Let each backend call of two kinds of cycles meet the fault in turn.
+        """Let each backend call meet the fault in turn: after a change, and as a driver starts.
 
-        The first kind follows a change of the backend. The second is the first cycle of a new
-        driver. One thing stays busy, if the harness supports it. Raise Violation if a published
-        tree is neither the old nor the new one, or is the old one after a cycle without a problem.
-        Raise NotShown if no cycle makes a call, or no fault has an effect.
+        One thing stays busy, if the harness supports it. Raise Violation if a published tree is
+        neither the old nor the new one, or is the old one after a cycle without a problem. Raise
+        NotShown if no cycle makes a call, or no fault has an effect.
         """
         with self._subject.publishing() as publishing:
             publishing.settle()
@@ -94,9 +93,9 @@ class Breaking:
     def lasting(self) -> None:
         """For each call of a cycle, run a cycle in which the backend is down from this call on.
 
-        The call hangs until its connection breaks, and every later call meets the fault. Raise
-        Violation if the contents of Placement change, or the driver reports a provider as gone.
-        Raise NotShown if a cycle makes no calls.
+        The connection of this call breaks, and every later call meets the fault. Raise Violation if
+        the contents of Placement change, or the driver reports a provider as gone. Raise NotShown
+        if a cycle makes no calls.
         """
         with self._subject.publishing() as publishing:
             old = publishing.settle()
@@ -119,7 +118,7 @@ class Breaking:
     def attempt(
         self, cycle: Callable[[], CycleResult], at: int, then: Fault | None = None
     ) -> Attempt:
-        """Run a cycle whose call ``at`` meets the fault; return the result, and ignore its error.
+        """Run a cycle whose call ``at`` meets the fault; return the result, even if it raises.
 
         The connection of a hanging call breaks at once, and later calls meet the fault ``then``.
         Raise Violation if the cycle has not ended a minute after that.
@@ -145,10 +144,10 @@ class Breaking:
         return attempt
 
     def _while_changing(self, publishing: Publishing) -> None:
-        """Add a thing, and make another one busy if possible; let each call of the next cycle fail.
+        """Add a thing, and make another one busy if possible; one call of the next cycle fails.
 
-        Each cycle has one failing call. If a cycle publishes in spite of it, undo the change and
-        make it again. Raise Violation if a published tree is neither the old nor the new one.
+        Do this for each call. Raise Violation if a published tree is neither the old nor the new
+        one.
         """
         at: int | None = 0
         while at is not None:
@@ -226,10 +225,10 @@ def see_listing_raise_or_stay(
 ) -> None:
     """List and describe all nodes while one call meets a fault.
 
-    Raise Violation unless the driver raises, or describes the nodes as in ``before``. After an
-    exception, it must describe each node as before without a new listing, or raise again: a drift
-    cycle describes nodes in this way. ``call`` is the index and the text of the call. If the fault
-    is a missing object, the description may lack some things, but not all.
+    ``call`` is the index and the text of the call. Raise Violation unless the driver raises, or
+    describes the nodes as in ``before``. If it raises, this also holds for a description without a
+    new listing, as in a drift cycle. If the fault is a missing object, the description may lack
+    some things, but not all.
     """
     at, text = call
     harness.expect(at, fault)

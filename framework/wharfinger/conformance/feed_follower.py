@@ -39,15 +39,15 @@ class Follower:
         return self._uuids.keys()
 
     def list_all(self) -> None:
-        """List and describe all nodes. The mark stays."""
+        """List and describe all nodes; keep the mark."""
         self.described = describe(self._driver, {**self._live, **as_contents(self.described)})
         self._uuids = {one.name: one.uuid for one in listed(self._driver, refresh=False).nodes}
 
     def ask(self, mark: str | None) -> tuple[frozenset[str], str]:
         """Ask the feed which nodes have changed since a mark; return them and the next mark.
 
-        None asks for a first mark. The follower keeps its own mark. Raise Violation if the feed
-        names a node that the last listing lacks, and BackendError if the feed fails.
+        None asks for a first mark. The attribute ``mark`` stays. Raise Violation if the feed names
+        a node that the last listing lacks, and BackendError if the feed fails.
         """
         names, following = driver_calls.changed_nodes(self._driver, mark)
         if self._uuids and (others := names - self.nodes):
@@ -58,7 +58,7 @@ class Follower:
     def poll(self) -> frozenset[str]:
         """Poll the feed, describe the nodes that it names, and return their names.
 
-        Keep the new mark, unless an error occurs.
+        Set ``mark`` to the new mark, unless this raises.
         """
         names, mark = self.ask(self.mark)
         by_root = trees({**self._live, **as_contents(self.described)})

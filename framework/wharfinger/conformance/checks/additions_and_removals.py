@@ -122,9 +122,8 @@ def returned(subject: Subject) -> None:
 def not_renumbered(subject: Subject) -> None:
     """Remove one or two of at least four things, and put them back; other things may not change.
 
-    Do this four times, each time with other things. Restart the driver after each removal, since it
-    may number things when it starts. A further provider that is deleted with one removed thing must
-    not be deleted with another one.
+    Restart the driver after each removal, since it may number things when it starts. A further
+    provider that is deleted with one thing must not be deleted with another thing.
     """
     harness = subject.harness
     with subject.publishing() as publishing:
@@ -159,11 +158,10 @@ def not_renumbered(subject: Subject) -> None:
 def see_removed(
     before: Contents, after: Contents, gone: Sequence[str], others: Sequence[str]
 ) -> set[str]:
-    """Raise Violation unless the providers of ``gone`` are deleted, and no others have changed.
+    """Raise Violation unless the providers at and below ``gone`` are deleted, and others unchanged.
 
-    These providers are those at and below the things. Their ancestors and sharing providers may
-    change. A provider that is not at or below one of ``others`` may be deleted, too, since it may
-    belong to a gone thing. Return the names of such deleted providers.
+    Ancestors of ``gone`` and sharing providers may change. A provider that is not at or below one
+    of ``others`` may be deleted, too; return the names of these.
     """
     text = ", ".join(f"- {thing}" for thing in gone)
     its = {name for thing in gone for name in at_and_below(before, thing)}

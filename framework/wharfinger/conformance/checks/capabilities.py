@@ -66,8 +66,8 @@ def nests_not(subject: Subject) -> None:
 def reshapes_not(subject: Subject) -> None:
     """Raise Violation if the driver raises ReshapeNeeded when it describes its nodes.
 
-    It describes them for three contents of Placement: those of a first start, the trees that it has
-    just described, and only the roots of these trees, with all inventory.
+    It describes them for three contents of Placement: those of a first start, the described trees,
+    and only their roots, as an earlier release may have published them.
     """
     with subject.driver() as driver:
         try:
@@ -80,11 +80,7 @@ def reshapes_not(subject: Subject) -> None:
 
 
 def _on_roots(contents: Contents) -> Contents:
-    """Return only the roots, each with the inventories of its whole tree.
-
-    If several providers of a tree have a class, keep one of its inventories. An earlier release of
-    the driver may have published its nodes in this way.
-    """
+    """Return only the roots, each with one inventory of every class of its tree."""
     roots = {one.uuid: one for one in contents.values() if one.parent_uuid is None}
     for one in contents.values():
         if root := roots.get(one.root_uuid):
@@ -213,10 +209,9 @@ def programs_these(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def refuses_what_was_not_begun(subject: Subject) -> None:
-    """Program a thing; the answer to the first call breaks off. Repeat with each further call.
+    """Program a thing repeatedly, each time after a reset; another call gets half an answer.
 
-    Each time begins with a reset. Raise Violation if the driver raises ProgrammingRefused, although
-    the device then has the new function.
+    Raise Violation if the driver raises ProgrammingRefused, and the device has the new function.
     """
     at, calls = 0, 1
     while at < calls:
@@ -286,7 +281,7 @@ def cleans(subject: Subject) -> None:
 def cleaned_since(subject: Subject) -> None:
     """Ask ``is_clean`` of a free thing for times in the future; it must return False.
 
-    Ask before and after the thing is busy, if the harness can make it busy, and in a new instance.
+    Ask before and after the thing is busy, if the harness can, and in a new instance.
     """
     harness = subject.harness
     thing = harness.things()[0]

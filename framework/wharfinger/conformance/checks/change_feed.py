@@ -85,8 +85,7 @@ def feeds(subject: Subject) -> None:
     """Make a thing busy, then free; polls must publish each change within ten seconds.
 
     A driver may keep the free thing reserved for some time or some listings; the check sets the
-    clocks ahead. If things are never busy, change a thing in place, or add a thing below a node;
-    raise NotShown if neither is possible.
+    clocks ahead. If things are never busy, change a thing in place, or add a thing below a node.
     """
     harness, placement = subject.harness, subject.placement
     with subject.publishing() as publishing:
@@ -132,8 +131,8 @@ def feeds(subject: Subject) -> None:
 def _see_named_nodes_as_now(subject: Subject) -> None:
     """Remove a thing below a node, and put it back; poll after each change.
 
-    If the feed names the node within a second, raise Violation unless the driver soon describes all
-    nodes with the same inventories and traits as a new instance. Do nothing if things are nodes.
+    If the feed names the node within a second, the driver must soon describe all nodes with the
+    same inventories and traits as a new instance. Do nothing if things are nodes.
     """
     harness = subject.harness
     with subject.driver() as driver:
@@ -226,7 +225,7 @@ def feeds_what_is(subject: Subject) -> None:
     """Remove all things of a node, and poll; raise Violation if the feed names a missing node.
 
     If all things are on one node, remove only one thing. Poll until the driver has called its
-    backend, for at most ten seconds. A new listing shows which nodes are missing.
+    backend, for at most ten seconds.
     """
     with subject.driver() as driver:
         follower = Follower(subject, driver)
@@ -263,7 +262,7 @@ def feeds_what_is(subject: Subject) -> None:
 def feeds_or_raises(subject: Subject) -> None:
     """Poll while all calls fail; the feed must raise. Then poll for changes while one call fails.
 
-    Later polls must show all changes. The first part uses each kind of fault that the harness has.
+    Later polls must show all changes.
     """
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
@@ -458,7 +457,7 @@ def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:
     """Change things during three polls: after the first, the second and the last but one call.
 
     The backend executes that call before the change, and answers it after the change. Raise
-    Violation unless later polls show each change. Stop after a poll that makes too few calls.
+    Violation unless later polls show each change.
     """
     things = [subject.add() for _ in range(2 * _MIDWAY)]
     calls = 0
@@ -611,7 +610,7 @@ def _times_of_polls(subject: Subject) -> list[float]:
     """Reset the backend; return the processor times of polls with the same old mark.
 
     Before each poll, a thing has changed twice as often as before the last poll. Stop when the
-    changes take too long, when the times show quadratic growth, or after 8192 changes.
+    changes take too long or are many, or when the times show quadratic growth.
     """
     subject.begin()
     harness = subject.harness

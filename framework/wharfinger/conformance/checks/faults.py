@@ -64,14 +64,12 @@ def _see_raise(subject: Subject, driver: ComputeDriver, faults: Sequence[Fault])
 
 @dataclass(slots=True)
 class _Unanswered:
-    """The result of a listing whose first call hangs.
+    """The result of a listing whose first call hangs."""
 
-    ``names`` has the returned nodes, None if the listing raised. ``calls`` is the number of its
-    calls. ``has_ended`` is whether it has ended within the harness's patience.
-    """
-
+    #: The returned nodes, None if the listing raised.
     names: Sequence[str] | None = None
     calls: int = 0
+    #: Whether it has ended within the harness's patience.
     has_ended: bool = True
 
 

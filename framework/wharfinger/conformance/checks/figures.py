@@ -119,9 +119,9 @@ def _figures(provider: Provider) -> tuple[object, object]:
     after=("WHF-303",),
 )
 def counts_what_is_used(subject: Subject) -> None:
-    """Allocate a part of each thing, and let consumers use two things; cycles may change nothing.
+    """Allocate a part of each thing in Placement, then let consumers use two things.
 
-    Without ``Harness.use``, only allocate.
+    Cycles must change nothing. Without ``Harness.use``, only allocate.
     """
     with subject.publishing() as publishing:
         before = publishing.settle()

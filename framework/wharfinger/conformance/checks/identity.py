@@ -28,11 +28,11 @@ _ELSEWHERE: Final = "{0}-elsewhere-{0}"
     after=("WHF-302",),
 )
 def differs_on_another_host(subject: Subject) -> None:
-    """Let the driver describe two hosts; providers and nodes of both must have different uuids.
+    """Let the driver describe two hosts; different names must have different uuids.
 
-    If the harness has a ``second_host``, their names must differ, too. If not, describe the same
-    backend with another host name. Then both hosts may have equal names with equal uuids, and a
-    uuid that the backend or this machine contains: it belongs to the hardware.
+    With ``Harness.second_host``, all names must differ, too. Without it, describe the same backend
+    with another host name. Then the backend or this machine may contain an equal uuid: it belongs
+    to the hardware.
     """
     name = subject.instance_name
     with subject.driver() as driver:

@@ -117,7 +117,7 @@ def _questions(
     """Yield the questions about a thing: a text, the call to the driver, and a test of its answer.
 
     The test takes the answer and whether every call has failed; it returns whether the answer is
-    wrong. Yield nothing if the driver does not describe the thing.
+    wrong.
     """
     thing = subject.harness.things()[0]
     if thing not in described:

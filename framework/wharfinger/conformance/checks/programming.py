@@ -41,9 +41,8 @@ _MOST: Final = 20
 def says_what_is_held(subject: Subject) -> None:
     """Program a thing with two driver instances in turn, and ask the other one for the function.
 
-    ``current_function`` must return the function of the last image, or raise; the first time also
-    the old function. If ``program`` gets a function that the image does not have, that function
-    must not be returned. After a reset, the function that the device has lost must not be returned.
+    It must return the function of the last image, or raise; the first time also the old function.
+    It must never return a function that no image has, or that the device has lost by a reset.
     """
     thing = subject.harness.things()[0]
     with subject.driver() as first:
@@ -210,9 +209,9 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
     """Program a thing; return the uuids of its programming scope.
 
     Raise Violation if ``current_function`` then returns another function for the thing, or a new
-    one for a provider outside of the scope (it may raise), or if the thing has the traits of both
-    the old and the new function. Raise NotShown if the driver does not describe all things, or if
-    the thing already has the function of the harness's image.
+    one outside of the scope, or if the thing has the traits of both functions. The method may
+    raise. Raise NotShown if the driver does not describe all things, or if the thing already has
+    the function of the harness's image.
     """
     things = subject.harness.things()
     described = describe(driver, subject.placement.contents())
@@ -257,11 +256,10 @@ def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> No
 
 
 def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
-    """Reset, and program while the call ``at`` fails; return the number of calls of ``program``.
+    """Reset, and program while the call ``at`` fails, or all calls if it is None.
 
-    With ``at`` None all calls fail. If ``program`` raises, raise Violation if its instance then
-    returns the requested function, and a new instance another one. If no call has reached the
-    backend, neither instance may return it.
+    Check the functions that the instance and a new one then report. Return the number of calls of
+    ``program``.
     """
     subject.begin()
     harness = subject.harness

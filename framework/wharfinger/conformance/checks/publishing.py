@@ -130,9 +130,9 @@ def untagged(subject: Subject) -> None:
     after=("WHF-202", "WHF-203", "WHF-204"),
 )
 def published(subject: Subject) -> None:
-    """Publish; each described provider must be in Placement with its owner and all its classes.
+    """Publish; each described provider must be in Placement with all classes, and one owner.
 
-    The owner is the configured one, and there must be no other.
+    The owner is the configured one.
     """
     with subject.publishing() as publishing:
         contents = publishing.settle()

@@ -140,8 +140,8 @@ def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, Desired
 def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider]) -> None:
     """Raise Violation if the driver describes things differently when there are more of them.
 
-    ``few`` has the descriptions from when there were few things. The description of a new thing
-    must have the same resource classes, mode and reservation as one of these.
+    ``few`` has the descriptions from when there were few. Each new thing must have the resource
+    classes, mode and reservation of one of these.
     """
     before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
     if after != before:
@@ -164,9 +164,9 @@ def _form(one: DesiredProvider) -> tuple[object, ...]:
 def _costs(subject: Subject) -> tuple[list[_Cost], str]:
     """Double the things repeatedly; return the costs of a cycle for each number, and a text.
 
-    Stop when the driver raises, as it may if its backend is too slow for so many things. The text
-    then says with how many things it raised; otherwise it is empty. With at most four times
-    ``growth`` things, the error is not caught.
+    The text says with how many things the driver raised, as it may if its backend is slow; it is
+    empty if the driver did not raise. With at most four times ``growth`` things, the error is not
+    caught.
     """
     least = _TIMES * subject.harness.growth
     costs: list[_Cost] = []

@@ -153,7 +153,7 @@ def in_thread(call: Callable[[], T]) -> T:
 def see_nothing_done(subject: Subject, before: Contents, outcome: CycleResult) -> None:
     """Raise Violation if a cycle has a problem, a pending removal, or a write to Placement.
 
-    ``before`` has the contents of Placement before the cycle, ``outcome`` the result of the cycle.
+    ``before`` has the contents of Placement before the cycle.
     """
     for problem in outcome.problems:
         raise Violation(str(problem), "a cycle without a problem")
