@@ -211,10 +211,11 @@ class Reconciler:
             return self.sync(on_step=on_step)
         state = self._state()
         self._unfinished |= self._names_of(before, self._repaired_records)
-        nodes, changed = self._describe(before, self._unfinished)
-        observe = partial(self._observe_changes, changed=changed)
+        described = driver_calls.describe(self._driver, self._unfinished)
+        nodes = before.with_changes(described)
+        observe = partial(self._observe_changes, names=self._unfinished)
         result = self._run(observe, state, nodes, on_step=on_step)
-        result = result.with_problems(self._keep_rows(nodes))
+        result = result.with_problems((*described.problems, *self._keep_rows(nodes)))
         if not result.problems:
             self._unfinished = frozenset()
         self._released = self._nodes_released(state, nodes)
@@ -237,17 +238,15 @@ class Reconciler:
             self._mark = mark
             return CycleResult()
         state = self._state(snapshot_reservations=self._reservations)
-        nodes, changed = self._describe(before, wanted)
+        described = driver_calls.describe(self._driver, wanted)
+        nodes = before.with_changes(described)
 
         def observe(state: CycleState) -> CycleState:
-            found = None
-            if state.attempt == 0:
-                published = changed.with_published_uuids(state.records)
-                found = self._observer.remembered(state, published)
-            return found or self._observe_changes(state, changed)
+            found = self._observer.remembered(state, wanted) if state.attempt == 0 else None
+            return found or self._observe_changes(state, wanted)
 
         result = self._run(observe, state, nodes, on_step=on_step)
-        result = result.with_problems(self._keep_rows(changed))
+        result = result.with_problems((*described.problems, *self._keep_rows(nodes, wanted)))
         if not any(map(self._may_pass, result.problems)):
             self._mark = mark  # with the old mark, the feed would name these nodes again
             self._released = self._nodes_released(state, nodes)
@@ -319,17 +318,9 @@ class Reconciler:
         base = _with_nodes(state, nodes)
         return self._planned(self._prepared(partial(self._observer.listing, base)), {})
 
-    def _describe(self, before: NodeList, names: frozenset[str]) -> tuple[NodeList, NodeList]:
-        changed = driver_calls.describe(self._driver, names, before.without(names))
-        return before.with_changes(changed), changed
-
-    def _observe_changes(self, state: CycleState, changed: NodeList) -> CycleState:
-        return self._observer.changes(
-            state,
-            changed.with_published_uuids(state.records),
-            self._failed,
-            all_trees=state.rows.service_disabled != self._was_disabled,
-        )
+    def _observe_changes(self, state: CycleState, names: Set[str]) -> CycleState:
+        is_changed = state.rows.service_disabled != self._was_disabled
+        return self._observer.changes(state, names, self._failed, all_trees=is_changed)
 
     def _prepared(self, observe: Callable[[], CycleState]) -> CycleState:
         """Observe, and return the state with all facts that the plan of an attempt needs."""
@@ -497,13 +488,18 @@ class Reconciler:
         if state.scope is None:
             self._was_disabled = state.rows.service_disabled
 
-    def _keep_rows(self, nodes: NodeList, *, is_listing: bool = False) -> Iterator[WharfingerError]:
+    def _keep_rows(
+        self, nodes: NodeList, names: Set[str] | None = None, *, is_listing: bool = False
+    ) -> Iterator[WharfingerError]:
         """Save changed node rows that were not saved together with a tree; yield the errors.
 
-        With ``is_listing``, also delete the rows of nodes without a record.
+        With ``names``, other nodes get only their new usage. With ``is_listing``, also delete the
+        rows of nodes without a record.
         """
         records = self.store.records
         nodes = nodes.with_published_uuids(records)
+        if names is not None:
+            nodes = nodes.only(nodes.named(names))
         try:
             self._save_rows(nodes, is_listing=is_listing)
             if is_listing and not nodes.has_unknown_nodes(records):

@@ -56,7 +56,7 @@ def collect_desired(
     PlacementUnavailable, PermissionRefused, NotFound.
     """
     trees, roots = _views(state)
-    listed = state.nodes.listed
+    listed = state.every_node.listed
     sharing = {root.uuid: root for root in roots.values() if shares(root)}
     root_by_node = {
         node.name: _root_of(node, roots, listed, state.records)
@@ -64,7 +64,7 @@ def collect_desired(
     }
     root_uuids = {name: root.uuid for name, root in root_by_node.items()}
     known = known_children.known_children(state)
-    apart = _apart(trees, {*root_uuids.values(), *state.nodes.others})
+    apart = _apart(trees, {*root_uuids.values(), *(listed - state.nodes.listed)})
     is_others = partial(_is_others, state)
     desired: dict[str, DesiredProvider] = {}
     reshapes: dict[str, tuple[Allocations, Allocations]] = {}

@@ -50,13 +50,8 @@ def check_names(
     raise wrong_answer(driver.name, operation, f"a {kinds[0].__name__} of different names", found)
 
 
-def describe(
-    driver: ComputeDriver, found: Iterable[str], others: frozenset[str] = frozenset()
-) -> NodeList:
-    """Ask the driver for the nodes with these names.
-
-    The returned list also has the errors, and ``others``: the uuids of the driver's other nodes.
-    """
+def describe(driver: ComputeDriver, found: Iterable[str]) -> NodeList:
+    """Ask the driver for the nodes with these names; the returned list also has the errors."""
     nodes: list[Node] = []
     failed: list[Node] = []
     problems: list[WharfingerError] = []
@@ -75,7 +70,7 @@ def describe(
             problems.append(as_problem(driver, name, error))
             if not isinstance(error, InvalidName):  # no provider can have such a name
                 failed.append(Node(name, names.root_uuid(name)))
-    return NodeList(tuple(nodes), tuple(failed), tuple(problems), others)
+    return NodeList(tuple(nodes), tuple(failed), tuple(problems))
 
 
 def changed_nodes(driver: ComputeDriver, since: str | None) -> tuple[frozenset[str], str]:

@@ -18,8 +18,6 @@ class NodeList:
     #: Nodes that the driver could not describe, and the errors.
     failed: tuple[Node, ...] = ()
     problems: tuple[WharfingerError, ...] = ()
-    #: The uuids of all other nodes of the driver, which it was not asked to describe.
-    others: frozenset[str] = frozenset()
     #: The moment of a complete listing, None if it is not known.
     uptime: Uptime | None = None
 
@@ -30,22 +28,25 @@ class NodeList:
 
     @property
     def listed(self) -> Set[str]:
-        """The uuids of all nodes of the driver, including ``failed`` and ``others``."""
-        return self.others.union(self.roots.values())
+        """The uuids of all nodes, including ``failed``."""
+        return frozenset(self.roots.values())
 
     def only(self, uuids: Set[str]) -> "NodeList":
-        """Return a list of the described nodes with these uuids, without errors."""
+        """Return the nodes with these uuids, without ``problems``."""
         return NodeList(
             nodes=tuple(node for node in self.nodes if node.uuid in uuids),
-            others=frozenset(self.listed - uuids),
+            failed=tuple(node for node in self.failed if node.uuid in uuids),
         )
 
-    def without(self, names: Container[str]) -> frozenset[str]:
-        """Return the uuids of all nodes except the nodes with these names."""
-        return self.others.union(uuid for name, uuid in self.roots.items() if name not in names)
+    def named(self, names: Container[str]) -> frozenset[str]:
+        """Return the uuids of the nodes with these names."""
+        return frozenset(uuid for name, uuid in self.roots.items() if name in names)
 
     def with_changes(self, later: "NodeList") -> "NodeList":
-        """Return this list, with the nodes of a later description in place of their old values."""
+        """Return this list, with the nodes of a later description in place of their old values.
+
+        It has no problems of the later description.
+        """
         anew = {node.uuid for node in (*later.nodes, *later.failed)} | later.roots.keys()
 
         def others(nodes: Iterable[Node]) -> list[Node]:
@@ -54,7 +55,7 @@ class NodeList:
         return NodeList(
             nodes=(*others(self.nodes), *later.nodes),
             failed=(*others(self.failed), *later.failed),
-            problems=(*self.problems, *later.problems),
+            problems=self.problems,
         )
 
     def has_unknown_nodes(self, records: Mapping[str, Record]) -> bool:

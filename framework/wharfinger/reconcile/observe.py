@@ -13,7 +13,6 @@ from wharfinger.providers.device_function_traits import HeldFunction
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import shares
-from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import stored_figures
 
@@ -35,32 +34,33 @@ class Observer:
         return self._with_reading(replace(state, is_listing=True), reading)
 
     def changes(
-        self, state: CycleState, changed: NodeList, failed: Set[str], *, all_trees: bool
+        self, state: CycleState, names: Set[str], failed: Set[str], *, all_trees: bool
     ) -> CycleState:
         """Read Placement; return the state, limited to the trees that have to be planned.
 
-        These are the trees that other programs have changed, the trees of ``changed`` nodes and the
-        trees with ``failed`` roots; or with ``all_trees``, all trees. If nothing has changed, this
-        reads one list of providers.
+        These are the trees that other programs have changed, the trees of the nodes with these
+        ``names`` and the trees with ``failed`` roots; or with ``all_trees``, all trees. If nothing
+        has changed, this reads one list of providers.
         """
         every = state.every_node
+        changed = every.named(names)
         # The list by our instance trait lacks the roots of other owners. Only full cycles read
         # them.
-        believed = every.listed - set(changed.roots.values())
+        believed = every.listed - changed
         reading = self._reader.read(every.roots, state.records, believed, self._store.contested)
         state = self._with_reading(state, reading)
         if all_trees:
             return state
-        scope = changed_trees(state) | set(changed.roots.values()) | (failed & every.listed)
+        scope = changed_trees(state) | changed | (failed & every.listed)
         return self.within(state, frozenset(scope))
 
-    def remembered(self, state: CycleState, changed: NodeList) -> CycleState | None:
-        """Return the state of the changed nodes with the providers in our records.
+    def remembered(self, state: CycleState, names: Set[str]) -> CycleState | None:
+        """Return the state of the nodes with these names, with the providers in our records.
 
         Return None if Placement has to be read: a root may be new, an answer was lost, a
         reservation is stored, or another program writes a provider, too.
         """
-        roots = frozenset(changed.roots.values())
+        roots = state.every_node.named(names)
         live = {uuid: record.live for uuid, record in state.records.items() if record.live}
         if not live.keys() >= roots or any(
             _has_to_be_read(record)

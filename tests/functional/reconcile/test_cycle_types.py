@@ -223,6 +223,23 @@ def test_poll_of_a_node_that_keeps_failing_makes_no_requests(
     assert figures(publishing.placement)["new"] == (1, 0)
 
 
+def test_node_that_a_poll_cannot_describe_is_reported_and_published_by_the_next_drift_cycle(
+    publishing: Publishing, feed: FeedingDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(nodename: str) -> ComputeNode:
+        raise TimeoutError(nodename)
+
+    feed.nodes["a"] = reserved("a")
+    feed.changes.append("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(feed, "get_available_resource", fail)
+        [problem] = publishing.cycle.poll().problems
+    assert isinstance(problem, BackendError)
+    assert "get_available_resource(a)" in str(problem)
+
+    assert [step.name for step in publishing.cycle.drift().steps] == ["a"]
+
+
 def test_change_in_a_poll_without_placement_is_written_by_the_next_poll(
     publishing: Publishing, feed: FeedingDriver
 ) -> None:

@@ -132,10 +132,10 @@ def test_remembered_with_a_root_of_another_program_that_is_missing_reads_placeme
     generation: int | None, is_read: bool
 ) -> None:
     missing = replace(CN, generation=generation)
-    changed = NodeList((Node("cn", CN.uuid),))
-    state = state_of(nodes=changed, records={CN.uuid: Record(live=missing)})
+    nodes = NodeList((Node("cn", CN.uuid),))
+    state = state_of(nodes=nodes, records={CN.uuid: Record(live=missing)})
     observer = Observer(cast("PlacementReader", None), cast("RecordStore", None))
 
-    found = observer.remembered(state, changed)
+    found = observer.remembered(state, {"cn"})
 
     assert (found is None) is is_read
