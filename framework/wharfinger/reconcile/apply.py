@@ -38,7 +38,6 @@ from wharfinger.exceptions import (
     ProviderInUse,
     WharfingerError,
 )
-from wharfinger.objects import ComputeNode
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import Feature
 from wharfinger.placement.provider_writes import ProviderWrites
@@ -100,13 +99,11 @@ class Writer:
         trees: Sequence[TreeWrite],
         store: RecordStore,
         on_step: Callable[[Step], None] = lambda _step: None,
-        changed_nodes: Callable[[TreeWrite], Sequence[ComputeNode]] = lambda _tree: (),
     ) -> None:
         """Write trees, and keep the errors of each tree in its ``errors``.
 
-        ``on_step`` is called with each step that was sent, by one thread at a time.
-        ``changed_nodes`` returns the node rows to save with the result of a tree. If a provider is
-        in use, the tree continues without this provider. Raises PlacementUnavailable,
+        ``on_step`` is called with each step that was sent, by one thread at a time. If a provider
+        is in use, the tree continues without this provider. Raises PlacementUnavailable,
         PermissionRefused and StateError, since the next tree would fail, too. The results of
         finished requests are stored in any case.
         """
@@ -117,7 +114,8 @@ class Writer:
                 self._send_batch([tree for tree in batch if tree.plan.steps], store, on_step)
             finally:
                 for tree in batch:
-                    tree.changed_nodes = changed_nodes(tree)
+                    if tree.errors or tree.unfinished:
+                        tree.changed_nodes = ()
                 _store_results(batch, store)
 
     # Intents and results.
@@ -265,7 +263,7 @@ class Writer:
         for tree, step in batch:
             # The answer has no generations. Measured: they rise by two, or by one for no inventory.
             raised = tree.generation(step) + (2 if step.after else 1)
-            tree.now |= tree.after(step, raised)
+            tree.now[step.uuid] = tree.after(step, raised)
 
     def send(self, tree: TreeWrite, step: Step) -> None:
         """Send the request of a step, and note the provider after it."""
@@ -302,7 +300,7 @@ class Writer:
                 generation = writes.set_inventories(step.uuid, tree.generation(step), step.after)
             case _:
                 raise TypeError(f"no such step: {step!r}")
-        tree.now |= tree.after(step, generation)
+        tree.now[step.uuid] = tree.after(step, generation)
 
     def send_with_traits(self, tree: TreeWrite, step: Step) -> None:
         """Send a step; if one of its traits was deleted, create the trait and retry the step."""
@@ -325,10 +323,9 @@ class Writer:
         """
         sent = {change.uuid: (tree.generation(change), change.after) for change in step.inventories}
         left = {
-            uuid: provider
+            change.uuid: provider
             for change in step.inventories
-            for uuid, provider in tree.after(change, None).items()
-            if provider is not None
+            if (provider := tree.after(change, None))
         }
         self._writes.reshape(sent, step.allocations, step.name)
         used = {uuid for new in step.allocations.values() for uuid in new["allocations"]}

@@ -9,7 +9,7 @@ poll    publishes the nodes that the driver's change feed names
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -69,7 +69,6 @@ from wharfinger.reconcile.tree_write import TreeWrite
 from wharfinger.reconcile.unchanged_trees import UnchangedTrees
 from wharfinger.request_id import same_request
 from wharfinger.tracker.node_rows import NodeRows
-from wharfinger.tracker.reported_node import Node
 
 LOG: Final = logging.getLogger(__name__)
 #: Attempts at a tree that other processes keep changing; the longest wait between two, in seconds.
@@ -410,10 +409,9 @@ class Reconciler:
     def _apply(self, state: CycleState, plan: Plan, attempts: Attempts, on_step: OnStep) -> None:
         """Take nodes over and write the plan; note errors and remaining trees in ``attempts``."""
         not_taken = self._takeovers.take_each(state.takeovers, state.overlaid_takeovers)
-        writes = tree_writes(state, plan, self._rows.new_row)
-        nodes = {state.roots.get(node.name): node for node in state.nodes.nodes}
+        writes = tree_writes(state, plan, self._rows)
         before = {uuid: self.store.get(uuid) for tree in plan.trees for uuid in tree.records}
-        self._writer.apply(writes, self.store, on_step, partial(self._changed_rows, nodes))
+        self._writer.apply(writes, self.store, on_step)
         for uuid, known in before.items():
             if fights.has_begun(known, record := self.store.get(uuid)):
                 LOG.warning("%s", fights.description(uuid, record, self.instance))
@@ -442,21 +440,6 @@ class Reconciler:
             _waiting_for_names(plan),
         )
         self._remember(state, plan, writes)
-
-    def _changed_rows(
-        self, nodes: Mapping[str | None, Node], tree: TreeWrite
-    ) -> Sequence[ComputeNode]:
-        """Return the row of a written tree's node, if the figures of the row have changed."""
-        root = tree.plan.root_uuid
-        node, record = nodes.get(root), tree.plan.records.get(root)
-        if tree.errors or tree.unfinished or tree.new_nodes:
-            return ()
-        if node is None or record is None or record.applied is None:
-            return ()
-        row = self._rows.changed_row(node.under(root), record.applied)
-        if row is None or "hypervisor_hostname" in row.obj_what_changed():
-            return ()  # _keep_rows stores a rename, with the instances of the node
-        return [row]
 
     def _remember(self, state: CycleState, plan: Plan, writes: Sequence[TreeWrite]) -> None:
         """Note failed and unchanged trees; store the changes of device jobs and instances."""
@@ -545,7 +528,7 @@ class Reconciler:
             state = self._observer.disabled(state, due)
             plan = plan_cycle(state)
             self._unchanged.forget(due)
-            writes = tree_writes(state, plan, self._rows.new_row)
+            writes = tree_writes(state, plan, self._rows)
             self._writer.apply(writes, self.store, on_step)
             yield from plan.problems
             yield from (error for tree in writes for error in tree.errors)

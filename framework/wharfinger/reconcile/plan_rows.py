@@ -1,23 +1,18 @@
-"""Database rows to store with the plan of each tree: new nodes, reservations and their phases."""
+"""Database rows to store with the plan of each tree: nodes, reservations and their phases."""
 
 from collections.abc import Callable, Iterable, Sequence
 
 from wharfinger.objects import ComputeNode, Reservation
 from wharfinger.providers.plan import Plan, TreePlan
-from wharfinger.providers.provider import Provider
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.reservation_phases import Phases
 from wharfinger.reconcile.tree_write import TreeWrite
+from wharfinger.tracker.node_rows import NodeRows
 from wharfinger.tracker.reported_node import Node
 
 
-def tree_writes(
-    state: CycleState, plan: Plan, new_row: Callable[[Node, Provider], ComputeNode]
-) -> list[TreeWrite]:
-    """Return the trees to write, each with the database rows to store with it.
-
-    ``new_row`` returns the row of a new node with this root.
-    """
+def tree_writes(state: CycleState, plan: Plan, rows: NodeRows) -> list[TreeWrite]:
+    """Return the trees to write, each with the database rows to store with it."""
     trees = {tree.root_uuid: tree for tree in plan.trees if tree.steps or tree.records}
     phases = phases_by_tree(state, plan.trees)
     root_of = _root_finder(state, plan.trees)
@@ -29,8 +24,8 @@ def tree_writes(
         tree = trees.get(node.uuid)
         record = (tree and tree.records.get(node.uuid)) or state.records.get(node.uuid)
         if record is not None and record.applied is not None:
-            new[node.uuid] = new_row(node, record.applied)
-    return [
+            new[node.uuid] = rows.new_row(node, record.applied)
+    writes = [
         _tree_write(
             state,
             trees.get(root) or TreePlan(root_uuid=root),
@@ -40,6 +35,20 @@ def tree_writes(
         )
         for root in dict.fromkeys((*trees, *phases, *new, *lost))
     ]
+    nodes = {state.roots.get(node.name): node for node in state.nodes.nodes}
+    for write in writes:
+        write.changed_nodes = _changed_nodes(write.plan, nodes.get(write.plan.root_uuid), rows)
+    return writes
+
+
+def _changed_nodes(tree: TreePlan, node: Node | None, rows: NodeRows) -> Sequence[ComputeNode]:
+    record = tree.records.get(tree.root_uuid)
+    if node is None or record is None or record.applied is None:
+        return ()
+    row = rows.changed_row(node.under(tree.root_uuid), record.applied)
+    if row is None or "hypervisor_hostname" in row.obj_what_changed():
+        return ()  # the cycle stores a rename, with the instances of the node
+    return [row]
 
 
 def _tree_write(

@@ -33,6 +33,7 @@ class TreeWrite:
     known_reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     # Stored with the results:
+    #: The new figures of the tree's node, if all steps are done.
     changed_nodes: Sequence[ComputeNode] = ()
     changed_reservations: Sequence[Reservation] = ()
     #: Reservations to delete, each if all steps of its provider are done.
@@ -102,10 +103,10 @@ class TreeWrite:
             raise ValueError(f"{step.verb} {step.name}: the plan has no generation of the provider")
         return generation
 
-    def after(self, step: Step, generation: int | None) -> dict[str, Provider | None]:
-        """Return, by uuid, the provider as the step leaves it, with this generation."""
+    def after(self, step: Step, generation: int | None) -> Provider | None:
+        """Return the provider as the step leaves it, with this generation."""
         provider = step.result(self.now.get(step.uuid))
-        return {step.uuid: provider and replace(provider, generation=generation)}
+        return provider and replace(provider, generation=generation)
 
     def skip_result(self, error: WharfingerError) -> None:
         """Fail the tree, and store none of its results."""
