@@ -6,7 +6,7 @@ A well-formed listing may be incomplete: a proxy, a filter or a limit may hide n
 import random
 import time
 from collections.abc import Callable, Iterable, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from wharfinger.driver import ComputeDriver
@@ -39,31 +39,16 @@ class Availability:
     #: Answers in earlier attempts of the cycle. No question is asked twice.
     answers: dict[str, bool | WharfingerError]
     clock: Callable[[], float] = time.monotonic
-    _still_there: set[str] = field(default_factory=set, init=False)
 
-    @property
-    def problems(self) -> tuple[PartialListing, ...]:
-        """A PartialListing if the driver has nodes or devices that its listing lacks, else none."""
-        names = sorted(self._still_there)
-        if not names:
-            return ()
-        more = "" if len(names) <= _SOME else f" and {len(names) - _SOME} more"
-        return (
-            PartialListing(
-                instance=self.driver.name,
-                count=len(names),
-                names=tuple(names),
-                some=", ".join(names[:_SOME]) + more,
-            ),
-        )
-
-    def keep(self, uuids: Iterable[str]) -> dict[str, str]:
+    def keep(self, uuids: Iterable[str]) -> tuple[dict[str, str], list[PartialListing]]:
         """Ask about these providers; return the reasons to keep some of them, by uuid.
 
         A provider is kept if the driver still has it, or does not answer. The order is random: so
-        questions that time out do not prevent the same other questions in each cycle.
+        questions that time out do not prevent the same other questions in each cycle. Also return
+        a problem if the driver still has any of them.
         """
         reasons: dict[str, str] = {}
+        found: set[str] = set()
         listed, due = self.state.every_node.listed, sorted(uuids)
         end = self.clock() + _PATIENCE
         for uuid in random.sample(due, len(due)):
@@ -77,8 +62,16 @@ class Availability:
                 continue
             if name is not None:
                 reasons[uuid] = _STILL_THERE
-                self._still_there.add(name)
-        return reasons
+                found.add(name)
+        names = sorted(found)
+        more = "" if len(names) <= _SOME else f" and {len(names) - _SOME} more"
+        problem = PartialListing(
+            instance=self.driver.name,
+            count=len(names),
+            names=tuple(names),
+            some=", ".join(names[:_SOME]) + more,
+        )
+        return reasons, [problem] if names else []
 
     def _name_if_available(self, provider: Provider, listed: Set[str]) -> str | None:
         """Ask the driver for the provider and its node; return the name of the first that exists.

@@ -8,7 +8,6 @@ The requests of a batch have this order: create, move and tag providers; set inv
 one request; delete absent providers. Trees are independent of each other.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -53,6 +52,7 @@ from wharfinger.providers.plan import (
     UpdateProvider,
 )
 from wharfinger.reconcile import tree_write
+from wharfinger.reconcile.kernel_uptime import boottime
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.tree_write import TreeWrite
 
@@ -66,11 +66,6 @@ _Job = Callable[[], None]
 _Inventories = tuple[TreeWrite, SetInventories]
 _Step = TypeVar("_Step", bound=Step)
 _Value = TypeVar("_Value")
-
-
-def boottime() -> float:
-    """Return the seconds since the boot, including the time in suspend."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Writer:

@@ -46,10 +46,11 @@ from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, Step, UpdateProvider
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import adoption_plan, driver_calls
-from wharfinger.reconcile.apply import BATCH, Writer, boottime
+from wharfinger.reconcile.apply import BATCH, Writer
 from wharfinger.reconcile.cycle_result import Attempts, CycleResult
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
+from wharfinger.reconcile.kernel_uptime import boottime
 from wharfinger.reconcile.look_up import LookUp, allocations_of
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.observe import (

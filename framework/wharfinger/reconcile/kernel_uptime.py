@@ -12,11 +12,15 @@ from wharfinger.providers.absence_timer import Uptime
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
+def boottime() -> float:
+    """Return the seconds since the boot, including the time in suspend."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def read() -> Uptime | None:
-    """Return the uptime, including the time in suspend; None if it cannot be read."""
+    """Return the uptime; None if the boot id cannot be read."""
     try:
         boot_id = BOOT_ID.read_text("ascii").strip()
-        seconds = time.clock_gettime(time.CLOCK_BOOTTIME)
-    except (AttributeError, OSError, UnicodeError):
+    except (OSError, UnicodeError):
         return None
-    return Uptime(boot_id, seconds) if is_uuid_like(boot_id) else None
+    return Uptime(boot_id, boottime()) if is_uuid_like(boot_id) else None

@@ -98,8 +98,8 @@ class LookUp:
             refused = MassRemoval(instance=state.publisher.instance, count=len(gone), total=ours)
             return replace(state, withheld=True, other_problems=(*state.other_problems, refused))
         asked = Availability(self._driver, self._client, state, questions)
-        kept = asked.keep(gone)
-        return replace(state, kept=kept, other_problems=(*state.other_problems, *asked.problems))
+        kept, problems = asked.keep(gone)
+        return replace(state, kept=kept, other_problems=(*state.other_problems, *problems))
 
     def _functions(self, state: CycleState) -> CycleState:
         if not state.functions:
