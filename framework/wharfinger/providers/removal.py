@@ -140,7 +140,7 @@ def _counted(absence: Absence | None, facts: PlanFacts) -> tuple[Absence, str]:
     if facts.uptime is None:
         return absence or Absence(facts.now), (
             "kept, since the duration of its absence cannot be measured: the boot id "
-            "(/proc/sys/kernel/random/boot_id) or CLOCK_BOOTTIME cannot be read. Make both readable"
+            "(/proc/sys/kernel/random/boot_id) cannot be read. Make it readable"
         )
     counted = absence.seconds_until(facts.uptime) if absence else None
     if absence is None or counted is None:
