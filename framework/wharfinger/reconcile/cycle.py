@@ -51,15 +51,9 @@ from wharfinger.reconcile.cycle_result import Attempts, CycleResult
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
 from wharfinger.reconcile.kernel_uptime import boottime
-from wharfinger.reconcile.look_up import LookUp, allocations_of
+from wharfinger.reconcile.look_up import LookUp
 from wharfinger.reconcile.node_list import NodeList
-from wharfinger.reconcile.observe import (
-    Observer,
-    by_node,
-    by_provider,
-    changed_trees,
-    held_functions,
-)
+from wharfinger.reconcile.observe import Observer, by_node, by_provider, held_functions
 from wharfinger.reconcile.outdated_device_jobs import delete_jobs, supersede_functions
 from wharfinger.reconcile.plan import plan_cycle
 from wharfinger.reconcile.plan_rows import readable, tree_writes
@@ -139,7 +133,6 @@ class Reconciler:
             policy=policy,
             usage=self._rows.usage,
         )
-        self._allocations_of: Final = partial(allocations_of, client)
         self._valid_for: Final = (down_time / 2).total_seconds()
         self._writer: Final = Writer(client, valid_for=down_time / 2, reports_service=True)
         self._unchanged: Final = UnchangedTrees()
@@ -330,19 +323,14 @@ class Reconciler:
             # The completion found providers to adopt that have no instance trait of ours, so the
             # list did not have them: read again, with these.
             state = self._completed(observe())
-        if not state.is_listing:
-            return state
-        ends = {one.provider_uuid for one, phase in state.phases if phase is None}
-        ends |= {one.provider_uuid for one in state.lost}
-        changing = changed_trees(state).union(
-            state.live[uuid].root_uuid for uuid in ends if uuid in state.live
-        )
-        return replace(state, unchanged=self._unchanged.find(state, changing))
+        if state.is_listing:
+            state = replace(state, unchanged=self._unchanged.find(state))
+        return state
 
     def _completed(self, state: CycleState) -> CycleState:
         if state.scope is not None and not state.scope:
             return state  # no tree is planned
-        state = collect_desired(state, self._driver, self._allocations_of)
+        state = collect_desired(state, self._driver, self._look_up.allocations_of)
         return self._look_up.answer(state)
 
     def _planned(

@@ -101,6 +101,24 @@ class LookUp:
         kept, problems = asked.keep(gone)
         return replace(state, kept=kept, other_problems=(*state.other_problems, *problems))
 
+    def allocations_of(self, uuids: Iterable[str]) -> Allocations:
+        """Return all allocations of each consumer of these providers, in the form for drivers.
+
+        They are by consumer uuid. Raises PlacementError.
+        """
+        wanted = sorted(uuids)
+        consumers = {one for uuid in wanted for one in self._client.get_provider_allocations(uuid)}
+        found: dict[str, Any] = {}
+        for consumer in sorted(consumers):
+            held = self._client.get_allocations(consumer)
+            # The generations of the providers are part of answers, but not of requests.
+            parts = {
+                uuid: {"resources": part["resources"]} for uuid, part in held["allocations"].items()
+            }
+            if not parts.keys().isdisjoint(wanted):  # else the consumer was deleted meanwhile
+                found[consumer] = {**held, "allocations": parts}
+        return found
+
     def _functions(self, state: CycleState) -> CycleState:
         if not state.functions:
             return state
@@ -419,22 +437,3 @@ def _asked(
         raise
     except PlacementError as error:
         return state.block({root_uuid}, error), None
-
-
-def allocations_of(client: PlacementClient, uuids: Iterable[str]) -> Allocations:
-    """Return all allocations of each consumer that uses one of these providers, by consumer uuid.
-
-    They have the form that a driver edits. Raises PlacementError.
-    """
-    wanted = sorted(uuids)
-    consumers = {one for uuid in wanted for one in client.get_provider_allocations(uuid)}
-    found: dict[str, Any] = {}
-    for consumer in sorted(consumers):
-        held = client.get_allocations(consumer)
-        # The generations of the providers are part of answers, but not of requests.
-        parts = {
-            uuid: {"resources": part["resources"]} for uuid, part in held["allocations"].items()
-        }
-        if not parts.keys().isdisjoint(wanted):  # else the consumer was deleted meanwhile
-            found[consumer] = {**held, "allocations": parts}
-    return found

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from wharfinger.providers import DesiredProvider
 from wharfinger.providers.plan import Plan
 from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.observe import changed_trees
 
 
 class UnchangedTrees:
@@ -13,11 +14,16 @@ class UnchangedTrees:
     def __init__(self) -> None:
         self._desired: dict[str, list[DesiredProvider]] = {}
 
-    def find(self, state: CycleState, changing: Iterable[str]) -> frozenset[str]:
-        """Return the roots of the trees in which the driver reports the same providers as before.
+    def find(self, state: CycleState) -> frozenset[str]:
+        """Return the roots of the trees that have not changed since a full cycle.
 
-        ``changing`` are the roots of trees that may change for another reason: leave them out.
+        The driver reports the same providers as before, and nothing else changes them.
         """
+        ends = {one.provider_uuid for one, phase in state.phases if phase is None}
+        ends |= {one.provider_uuid for one in state.lost}
+        changing = changed_trees(state).union(
+            state.live[uuid].root_uuid for uuid in ends if uuid in state.live
+        )
         same = {
             root
             for root, desired in _trees(state).items()
@@ -27,7 +33,7 @@ class UnchangedTrees:
                 for wanted in desired
             )
         }
-        return frozenset(same.difference(changing))
+        return frozenset(same - changing)
 
     def forget(self, roots: Iterable[str]) -> None:
         """Forget trees that a drift cycle or poll may have changed."""
