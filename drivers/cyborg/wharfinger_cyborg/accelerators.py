@@ -17,17 +17,12 @@ _PAUSE: Final = 10
 _LONGEST_PAUSE: Final = 60
 
 
-class Source(Protocol):
-    """Interface of a client that reads accelerators from Cyborg."""
+class _Source(Protocol):  # ``Cyborg`` of the module ``client``
+    def hosts(self) -> frozenset[str]: ...
 
-    def hosts(self) -> frozenset[str]:
-        """Return the names of the hosts that have devices."""
+    def deployables(self) -> list[Deployable]: ...
 
-    def deployables(self) -> list[Deployable]:
-        """Return all deployables."""
-
-    def binding(self) -> list[AcceleratorRequest]:
-        """Return the accelerator requests that Cyborg is binding."""
+    def binding(self) -> list[AcceleratorRequest]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +68,7 @@ class Accelerators:
     the uuids of all deployables that this process has read, by provider uuid.
     """
 
-    def __init__(self, source: Source, instance: str) -> None:
+    def __init__(self, source: _Source, instance: str) -> None:
         self._source: Final = source
         self._instance: Final = instance
         self._id: Final = uuid4().hex

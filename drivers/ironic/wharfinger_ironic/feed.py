@@ -24,7 +24,7 @@ OVERLAP: Final = timedelta(seconds=10)
 
 
 class Source(Protocol):
-    """Where the latest nodes are read: an Ironic."""
+    """The part of ``Ironic`` that the feed calls."""
 
     def latest(self, limit: int) -> Latest:
         """Return the nodes with the latest updates, up to ``limit`` nodes."""

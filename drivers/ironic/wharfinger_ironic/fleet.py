@@ -15,23 +15,14 @@ from wharfinger_ironic.node import Node
 _PAUSE: Final = 10
 
 
-class Source(feed.Source, Protocol):
-    """Where the nodes are read: an Ironic."""
+class _Source(feed.Source, Protocol):  # ``Ironic`` of the module ``client``
+    def check_sees_all(self) -> None: ...
 
-    def check_sees_all(self) -> None:
-        """Raise BackendError if the credentials may not list all nodes."""
+    def has(self, uuid: str) -> bool: ...
 
-    def has(self, uuid: str) -> bool:
-        """Return whether Ironic has a node with this uuid that the options select."""
+    def last(self) -> str | None: ...
 
-    def last(self) -> str | None:
-        """Return the uuid of the node that Ironic lists last, None without nodes."""
-
-    def page(self, after: str | None) -> list[Node]:
-        """Return the page of nodes that follows this uuid in Ironic's list; [] after the last node.
-
-        None returns the first page.
-        """
+    def page(self, after: str | None) -> list[Node]: ...
 
 
 class Fleet:
@@ -42,7 +33,7 @@ class Fleet:
     pages is an error.
     """
 
-    def __init__(self, source: Source, instance: str, max_pages: int = MAX_PAGES) -> None:
+    def __init__(self, source: _Source, instance: str, max_pages: int = MAX_PAGES) -> None:
         self._source: Final = source
         self._instance: Final = instance
         self._max_pages: Final = max_pages

@@ -24,18 +24,12 @@ MAX_READINGS: Final = 8
 _T = TypeVar("_T")
 
 
-class DeviceSource(Protocol):
-    """Where the devices are read: a Connection."""
-
-    def devices(self) -> list[NodeDevice]:
-        """Return all devices; raises Vanished if one disappears meanwhile."""
+class _DeviceSource(Protocol):  # a Connection
+    def devices(self) -> list[NodeDevice]: ...
 
 
-class Source(DeviceSource, Protocol):
-    """Where devices and domains are read: a Connection."""
-
-    def domains(self) -> list[Domain]:
-        """Return all domains; raises Vanished if one disappears meanwhile."""
+class _Source(_DeviceSource, Protocol):
+    def domains(self) -> list[Domain]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +68,7 @@ def take_snapshot(uri: str, instance: str, *, with_domains: bool = False) -> Hos
         )
 
 
-def read_devices(source: DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
+def read_devices(source: _DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
     """Read the devices until two readings in a row are equal; return them sorted by name.
 
     Raises BackendError if MAX_READINGS readings have no two in a row that are equal, or if two
@@ -86,7 +80,7 @@ def read_devices(source: DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
 
 
 def read_devices_and_domains(
-    source: Source, instance: str
+    source: _Source, instance: str
 ) -> tuple[tuple[NodeDevice, ...], tuple[Domain, ...]]:
     """Read devices and domains until two readings of both in a row are equal.
 
@@ -103,7 +97,7 @@ def read_devices_and_domains(
     return devices, domains
 
 
-def _devices(source: DeviceSource) -> tuple[NodeDevice, ...]:
+def _devices(source: _DeviceSource) -> tuple[NodeDevice, ...]:
     return tuple(sorted(source.devices(), key=lambda device: device.name))
 
 

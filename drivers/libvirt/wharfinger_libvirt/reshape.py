@@ -106,7 +106,6 @@ class _Filling:
             self.take(consumer, uuid, 1)
 
     def take(self, consumer: str, uuid: str, amount: int) -> None:
-        """Move an amount to a device, limited by what the consumer has left and by free room."""
         amount = min(amount, self.left[consumer], self._room[uuid])
         if amount > 0:
             self.left[consumer] -= amount
@@ -115,7 +114,6 @@ class _Filling:
             self.moved.setdefault(consumer, Counter())[uuid] += amount
 
     def check_all_moved(self) -> None:
-        """Raise BackendError if an amount is left on the root provider."""
         for consumer, amount in self.left.items():
             if amount:
                 raise BackendError(

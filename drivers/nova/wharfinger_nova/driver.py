@@ -132,10 +132,10 @@ class NovaDriver(ComputeDriver):
         return self._driver
 
     def _uuid(self, resource: Mapping[str, Any]) -> str | None:
-        """Return the uuid of a node as nova-compute determines it, or None.
+        """Return the uuid that nova-compute gives a node; None if nova-compute gives none.
 
-        It is the uuid that nova's driver reports. Without it, the only node of a host has the uuid
-        in nova's file compute_id. After None, the framework derives a uuid from the node's name.
+        It is the uuid that nova's driver reports, or for the only node of a host the uuid in nova's
+        file compute_id.
         """
         if uuid := resource.get("uuid"):
             return str(uuid)

@@ -91,11 +91,6 @@ def local_node_uuid() -> str:
 
 
 def _configure(section: NovaSection, host: str) -> None:
-    """Configure nova, unless it is configured already.
-
-    Raises ConfigurationError if it is configured with other files or another host, or cannot read
-    the files.
-    """
     wanted = _Configured(section.name, section.nova_config, host)
     if _configured:
         [there] = _configured
@@ -150,7 +145,6 @@ def _read_files(section: NovaSection, host: str) -> None:
 
 
 def _connect_database() -> None:
-    """Connect nova's objects to nova's database: through the conductor, directly, or not at all."""
     conf = import_module("nova.conf").CONF
     base = import_module("nova.objects.base").NovaObject
     rpc = import_module("nova.rpc")

@@ -511,9 +511,8 @@ def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -
 def _contained_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str | None:
     """Return the version of a contained object for a version of the containing object.
 
-    ``pairs`` are versions of the containing and of the contained object, oldest first. Return None
-    for a version after all pairs: the contained object keeps its version. Raises LookupError for a
-    version before all pairs, since it lacks the contained object.
+    ``pairs`` are versions of the two, oldest first. Return None for a version after all pairs: the
+    contained object stays as it is. Raises LookupError for a version before all pairs.
     """
     convert = versionutils.convert_version_to_tuple
     before = None

@@ -60,7 +60,6 @@ class Field(Generic[T]):
         raise wrong(attr, value, "a value")
 
     def _coerce(self, obj: Any, attr: str, value: Any) -> T:
-        """Return a value other than None as this field stores it, or raise ValueError."""
         raise NotImplementedError
 
     def _to_primitive(self, value: T) -> Any:
@@ -71,7 +70,7 @@ class Field(Generic[T]):
 
 
 class CheckedList(list[T]):
-    """A list that checks each new element with a function."""
+    """A list that checks each new element with a function, which raises ValueError to refuse it."""
 
     def __init__(self, check: Callable[[str, Any], T], values: Iterable[Any] = ()) -> None:
         super().__init__()
@@ -79,15 +78,15 @@ class CheckedList(list[T]):
         self.extend(values)
 
     def append(self, value: Any) -> None:
-        """Append an element; raises ValueError if the check refuses it."""
+        """Append an element."""
         super().append(self._check(str(len(self)), value))
 
     def extend(self, values: Iterable[Any]) -> None:
-        """Append all elements; raises ValueError, and appends none, if the check refuses one."""
+        """Append all elements, or none if one is refused."""
         super().extend(self._checked(values, len(self)))
 
     def insert(self, index: SupportsIndex, value: Any) -> None:
-        """Insert an element; raises ValueError if the check refuses it."""
+        """Insert an element."""
         super().insert(index, self._check(str(int(index)), value))
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -109,7 +108,7 @@ class CheckedList(list[T]):
 
 
 class CheckedDict(dict[str, T]):
-    """A dict with text keys that checks each new value with a function."""
+    """A dict with text keys that checks each new value as CheckedList does."""
 
     def __init__(self, check: Callable[[str, Any], T], values: Mapping[str, Any]) -> None:
         super().__init__()
@@ -120,15 +119,12 @@ class CheckedDict(dict[str, T]):
         super().__setitem__(key, self._check(key, value))
 
     def update(self, *others: Any, **values: Any) -> None:
-        """Add all values; raises ValueError, and adds none, if the check refuses one."""
+        """Add all values, or none if one is refused."""
         new = dict(*others, **values)
         super().update({key: self._check(key, value) for key, value in new.items()})
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key; a missing key is added with the default first.
-
-        Raises ValueError if the check refuses the default.
-        """
+        """Return the value of a key; a missing key is added with the default first."""
         if key not in self:
             self[key] = default
         return self[key]
@@ -142,7 +138,7 @@ class CheckedDict(dict[str, T]):
 
 
 class List(Field[list[T]]):
-    """A field for a list; the field ``element`` checks each element, also those added later."""
+    """A field for a CheckedList; the field ``element`` checks each element."""
 
     def __init__(self, element: Field[T], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -163,10 +159,7 @@ class List(Field[list[T]]):
 
 
 class Dict(Field[dict[str, T]]):
-    """A field for a dict with text keys; the field ``element`` checks each value.
-
-    It also checks values that are added later.
-    """
+    """A field for a CheckedDict; the field ``element`` checks each value."""
 
     def __init__(self, element: Field[T], **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -266,10 +266,6 @@ def _check(one: Any, updates: Mapping[str, Any]) -> None:
 
 
 def _become(one: Any, other: Any) -> None:
-    """Copy the set fields, the context and the changed marks of another object to ``one``.
-
-    Raises TypeError if the classes differ.
-    """
     if type(other) is not type(one):
         raise TypeError(f"{other!r} is not a {one.obj_name()}")
     for name in other.fields:

@@ -179,11 +179,6 @@ def _jobs(context: Context, rows: Rows, *conditions: Mapping[str, Any]) -> list[
 def _changed(
     context: Context, kind: type[_Row], rows: Rows, where: Mapping[str, Any], known: _Revisions
 ) -> tuple[dict[str, int], list[_Row]]:
-    """Return the revisions of all matching rows by key, and objects for those not in ``known``.
-
-    ``known`` has the revisions that the caller has. Without a column for revisions, return none,
-    and all objects.
-    """
     found = rows.revisions(kind.KEY, where) if rows.has("revision") else None
     if not found:
         return {}, [] if found is not None else _objects(context, kind, rows.select(where))

@@ -99,7 +99,6 @@ class Explaining:
     def _asked(
         self, request: ResourceRequest, final: Candidates, facts: Facts, left: frozenset[str]
     ) -> Iterator[TreeStage]:
-        """Yield the stages for which Placement is asked for candidates, until no tree is left."""
         for step, less in _narrower(request):
             if not left:
                 return

@@ -95,11 +95,6 @@ def with_reach(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> F
 def _with_one_of(
     client: PlacementClient, request: ResourceRequest, root: TraitConditions
 ) -> dict[frozenset[str], frozenset[str]]:
-    """Return the uuids of the providers that have any trait of a set, by set of traits.
-
-    The sets are each required or forbidden trait, each choice of traits, and the trait of sharing
-    providers.
-    """
     conditions = [root, *(group.traits for group in request.groups)]
     choices = {frozenset([SHARES])}
     for one in conditions:

@@ -72,10 +72,10 @@ def confined(flavor: Flavor) -> dict[str, str]:
 
 
 def _is_bare_metal(request: ResourceRequest) -> bool:
-    """Return whether a whole node of Ironic is requested: one custom class and nothing else.
+    """Return whether a whole node of Ironic is requested: one custom class and no other class.
 
-    Such a request needs no owner trait, since nova's root has the class. Also, Ironic refuses to
-    deploy a node that lacks a trait which the flavor requires, such as an owner trait.
+    Nova's root has the class, so an owner trait is not needed. Ironic would refuse to deploy a node
+    that lacks it.
     """
     names = [name for group in request.groups for name in group.resources]
     return len(names) == 1 and names[0].startswith(orc.CUSTOM_NAMESPACE)

@@ -113,18 +113,12 @@ def _stages(
 
 
 def _distance(one: Miss) -> tuple[int, bool, int, float, str, str]:
-    """Return a sort key: providers that fail the fewest conditions come first.
-
-    If equal, reserved providers come first, since a reservation may end by itself; then those that
-    fail first at a later condition; then those that lack fewer units.
-    """
-    is_reserved = one.step is Step.NOT_RESERVED
+    is_reserved = one.step is Step.NOT_RESERVED  # a reservation may end by itself
     missing = sum(map(gap, one.all_reasons))
     return len(one.reasons), not is_reserved, -_ORDER[one.step], missing, one.name, one.uuid
 
 
 def _holdings(misses: Iterable[Miss]) -> Iterator[Holding]:
-    """Yield, by reason, how many providers reservations exclude; the largest number first."""
     counts: Counter[str] = Counter()
     first: dict[str, Reserved] = {}
     for one in misses:
@@ -145,7 +139,6 @@ def _since(one: Reserved) -> tuple[bool, float]:
 def _looks(
     part: Wanted, facts: Facts, may_take: MayTake | None
 ) -> Iterator[tuple[Step, Callable[[str], Reasons]]]:
-    """Yield the steps after CLASS and before AMOUNTS, each with its check of a provider."""
     group, resources = part.group, part.resources
     if resources and group.in_tree is not None:  # without resources, Placement ignores in_tree
         yield Step.TREE, partial(_tree, facts, group.in_tree)
@@ -171,10 +164,7 @@ def _tree(facts: Facts, of: str, uuid: str) -> Reasons:
 
 
 def _aggregates(facts: Facts, group: RequestGroup, uuid: str) -> Reasons:
-    """Return a reason if the aggregates of a provider do not satisfy the group, else none.
-
-    For the group without a suffix, the aggregates of a root count for its whole tree.
-    """
+    # For the group without a suffix, the aggregates of a root count for its whole tree.
     places = {uuid, facts.root(uuid)} if group.suffix == UNNUMBERED else {uuid}
     is_member = any(
         all(one in facts.members[aggregates] for aggregates in group.member_of) for one in places

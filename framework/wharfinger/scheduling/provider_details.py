@@ -224,11 +224,6 @@ def _reported(record: ProviderRecord) -> Iterator[Reserved]:
 def _reserved_by_others(
     context: Context | None, inventories: Mapping[str, Mapping[str, Inventory]]
 ) -> tuple[dict[str, frozenset[str]], set[str]]:
-    """Return, by uuid, the classes that are fully reserved, but not by a driver instance.
-
-    Also return the uuids of the providers whose full reservation ``provider release --foreign`` can
-    end.
-    """
     releasable = set()
     others = {uuid: full_reservation.foreign(live, NO_RECORD) for uuid, live in inventories.items()}
     others = {uuid: classes for uuid, classes in others.items() if classes}

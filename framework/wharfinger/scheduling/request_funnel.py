@@ -109,12 +109,6 @@ def misses(
 
 
 def _distance(one: TreeMiss) -> tuple[int, int, int, str, str]:
-    """Return a sort key that puts the trees nearest to suitable first.
-
-    The first criterion is the number of lacking parts plus the number of reasons that exclude the
-    root. If equal, the tree with more near providers for the lacking parts comes first, then the
-    tree that a later condition excludes.
-    """
     lacking = len(one.parts) + len(one.reasons)
     return lacking, -len(one.part_misses), -_ORDER[one.step], one.name, one.uuid
 
@@ -130,11 +124,7 @@ def _excluded_roots(request: ResourceRequest, facts: Facts) -> frozenset[str]:
 
 
 def _together(request: ResourceRequest) -> RequestGroup | None:
-    """Return the unnumbered group if several providers may share its required traits, else None.
-
-    This is so if the group has traits and several resource classes: each class may come from
-    another provider, and each trait must be on one of these providers.
-    """
+    # Each class of the group may come from another provider, and each trait must be on one of them.
     for group in request.groups:
         if group.suffix == UNNUMBERED and len(group.resources) > 1 and group.traits.wanted:
             return group

@@ -154,10 +154,7 @@ def _dedicated(flavor: Flavor, values: Mapping[str, str]) -> int:
 
 
 def _count_in_mask(key: str, mask: str, vcpus: int) -> int:
-    """Return how many of the CPUs 0 to ``vcpus - 1`` are in a mask; raises InvalidRequest.
-
-    It does not expand ranges, since their ends may be large numbers.
-    """
+    # Ranges are not expanded, since their ends may be large numbers.
     if mask.startswith("^"):
         mask = f"0-{vcpus - 1},{mask}"
     included: list[range] = []
