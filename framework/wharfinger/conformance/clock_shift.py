@@ -4,21 +4,26 @@ A driver may have imported a clock before (``from time import monotonic``), or k
 So the C function behind each clock is replaced. The library time-machine does the same, but its
 releases since 3.0 leave monotonic clocks alone.
 
-Timeouts do not change, since they do not use the replaced functions. ``time.localtime``, ``gmtime``
-and ``strftime`` without a time do not change, nor does ``clock_gettime``: the kit measures with it.
+Timeouts do not change, since they do not use the replaced functions. ``time.strftime``, ``ctime``
+and ``asctime`` without a time do not change, nor do the clocks of the processor's time.
 """
 
 import ctypes
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 _POINTER: Final = ctypes.c_void_p
 #: A C function that takes no arguments or a tuple, and one that takes an array and keywords.
 _PLAIN: Final = ctypes.PYFUNCTYPE(ctypes.py_object, _POINTER, _POINTER)
 _FAST: Final = ctypes.PYFUNCTYPE(ctypes.py_object, _POINTER, _POINTER, ctypes.c_ssize_t, _POINTER)
+#: As _PLAIN, for a function whose arguments ``later`` needs.
+_ASKED: Final = ctypes.PYFUNCTYPE(ctypes.py_object, _POINTER, ctypes.py_object)
 _NANOSECONDS: Final = 10**9
+#: The clocks that count the time of a processor.
+_OF_A_PROCESSOR: Final = (time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID)
 
 
 class _Definition(ctypes.Structure):
@@ -37,15 +42,19 @@ class _Builtin(ctypes.Structure):
 
 
 class _Clock:
-    """One function that returns the time. ``later`` adds seconds to its result."""
+    """One function that returns the time. ``later`` adds seconds to its result.
 
-    def __init__(self, clock: Any, kind: Any, later: Callable[[Any, int], Any]) -> None:
+    With ``kind`` _ASKED, ``later`` also takes the argument of the function, or a tuple of all.
+    """
+
+    def __init__(self, clock: Any, kind: Any, later: Callable[..., Any]) -> None:
         self._definition: Final = _Builtin.from_address(id(clock)).definition.contents
         self._real: Final = self._definition.function
         original = kind(self._real)
 
         def shifted(*arguments: Any) -> Any:
-            return later(original(*arguments), _SHIFT.seconds)
+            asked = arguments[1:] if kind is _ASKED else ()
+            return later(original(*arguments), _SHIFT.seconds, *asked)
 
         self._shifted: Final = kind(shifted)  # kept for ever, since a thread may be inside it
 
@@ -77,7 +86,7 @@ def advance(seconds: int) -> None:
 
 def real_seconds() -> float:
     """Return the seconds of a monotonic clock that ``advance`` does not set ahead."""
-    return time.clock_gettime(time.CLOCK_MONOTONIC)
+    return time.clock_gettime(time.CLOCK_MONOTONIC) - _SHIFT.seconds
 
 
 def _clocks() -> tuple[_Clock, ...]:
@@ -88,6 +97,9 @@ def _clocks() -> tuple[_Clock, ...]:
             _Clock(clock, _PLAIN, lambda now, ahead: now + ahead * _NANOSECONDS)
             for clock in (time.time_ns, time.monotonic_ns, time.perf_counter_ns)
         ),
+        _Clock(time.clock_gettime, _ASKED, partial(_clock_later, unit=1)),
+        _Clock(time.clock_gettime_ns, _ASKED, partial(_clock_later, unit=_NANOSECONDS)),
+        *(_Clock(one, _ASKED, partial(_date_later, one)) for one in (time.localtime, time.gmtime)),
         _Clock(datetime.now, _FAST, _moment_later),
         _Clock(datetime.utcnow, _PLAIN, _moment_later),
     )
@@ -95,6 +107,22 @@ def _clocks() -> tuple[_Clock, ...]:
 
 def _later(now: float, ahead: int) -> float:
     return now + ahead
+
+
+def _clock_later(now: float, ahead: int, clock: object, *, unit: int) -> float:
+    # Before Python 3.12, the function takes a tuple.
+    (number,) = clock if isinstance(clock, tuple) else (clock,)
+    return now if number in _OF_A_PROCESSOR else now + ahead * unit
+
+
+def _date_later(
+    convert: Callable[[float], time.struct_time],
+    now: time.struct_time,
+    ahead: int,
+    asked: tuple[float | None, ...],
+) -> time.struct_time:
+    # time.time is ahead, too.
+    return now if asked and asked[0] is not None else convert(time.time())
 
 
 def _moment_later(now: datetime, ahead: int) -> datetime:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from calendar import timegm
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from time import monotonic, monotonic_ns, perf_counter, time_ns
@@ -22,6 +23,10 @@ CLOCKS: dict[str, Callable[[], float]] = {
     "datetime.now of a zone": lambda: datetime.now(tz=UTC).timestamp(),
     "datetime.utcnow": lambda: datetime.utcnow().replace(tzinfo=UTC).timestamp(),
     "datetime.today": lambda: datetime.today().timestamp(),
+    "clock_gettime": lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+    "clock_gettime_ns": lambda: time.clock_gettime_ns(time.CLOCK_REALTIME) / 10**9,
+    "localtime": lambda: time.mktime(time.localtime()),
+    "gmtime": lambda: timegm(time.gmtime()),
 }
 
 
@@ -52,16 +57,22 @@ def test_advance_moves_the_clocks_of_other_threads() -> None:
     thread.start()
     thread.join()
 
-    assert seen[0] - time.clock_gettime(time.CLOCK_MONOTONIC) > DAY / 2
+    assert seen[0] - clock_shift.real_seconds() > DAY / 2
 
 
 @pytest.mark.usefixtures("ahead")
 def test_advance_twice_adds_up() -> None:
     clock_shift.advance(DAY)
-    seconds = now() - time.clock_gettime(time.CLOCK_REALTIME)
+    seconds = monotonic() - clock_shift.real_seconds()
     clock_shift.advance(-DAY)
 
     assert round(seconds / DAY, 2) == 2
+
+
+@pytest.mark.usefixtures("ahead")
+def test_advance_leaves_given_moments_and_processor_times() -> None:
+    assert time.gmtime(0).tm_year == 1970
+    assert time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) < DAY
 
 
 @pytest.mark.usefixtures("ahead")

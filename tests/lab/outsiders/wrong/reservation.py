@@ -90,6 +90,22 @@ class FreeByTheClock(RackDriver):
 
 
 @wrong("reservation", "WHF-508")
+class FreeAfterADay(RackDriver):
+    """Publishes a busy card as free a day after it was first seen busy (CLOCK_BOOTTIME)."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.until: dict[str, float] = {}
+
+    def is_busy(self, card: Facts) -> bool:
+        if not super().is_busy(card):
+            self.until.pop(card["name"], None)
+            return False
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        return now < self.until.setdefault(card["name"], now + 86400)
+
+
+@wrong("reservation", "WHF-508")
 class FreeAfterTenReadings(HostDriver):
     """Publishes a device as free from the eleventh reading in a row that shows it busy."""
 
