@@ -62,7 +62,8 @@ class _Owner:
             if attribute not in _KEPT
             and (
                 isinstance(value, _CALLABLES)
-                or ((is_class or attribute.isupper()) and isinstance(value, _CONSTANTS))
+                or (is_class and value is not None)
+                or (attribute.isupper() and isinstance(value, _CONSTANTS))
             )
         }
         return cls(name, owner, {*vars(owner)}, had)
@@ -93,19 +94,25 @@ class _Owner:
 
 
 class Patches:
-    """Remembers the attributes of shared modules and classes, and undoes later changes.
+    """Remembers shared modules, their attributes and classes, and undoes later changes.
 
     Modules that are imported later are remembered from the next ``restore`` on.
     """
 
     def __init__(self) -> None:
         self._owners: dict[int, _Owner] = {}
+        #: The shared modules by name.
+        self._named: dict[str, ModuleType] = {}
         self._modules = 0
         self._see_new()
 
     def restore(self) -> list[str]:
-        """Undo the changes of all modules and classes; return the names of the attributes."""
+        """Undo the changes of all modules and classes; return the names of what had changed."""
         found = [name for one in self._owners.values() for name in one.repair()]
+        for name, module in self._named.items():
+            if sys.modules.get(name) is not module:
+                sys.modules[name] = module
+                found.append(name)
         self._see_new()
         return found
 
@@ -115,6 +122,8 @@ class Patches:
             for name, owner in _owners():
                 if id(owner) not in self._owners:
                     self._owners[id(owner)] = _Owner.seen(name, owner)
+                if isinstance(owner, ModuleType):
+                    self._named.setdefault(name, owner)
 
 
 def _owners() -> Iterator[tuple[str, Any]]:

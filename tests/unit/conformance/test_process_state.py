@@ -14,8 +14,10 @@ import threading
 import warnings
 from collections.abc import Callable
 from http.client import HTTPConnection
+from types import ModuleType
 
 import pytest
+import urllib3
 
 from wharfinger.conformance import process_state
 from wharfinger.conformance.patches import Patches
@@ -98,6 +100,19 @@ def test_patches_of_constants_and_defaults_are_named_and_repaired() -> None:
     assert HTTPConnection.debuglevel == level
     assert not hasattr(ProviderTree, "lab")
     assert json.dumps.__kwdefaults__ == defaults
+    assert patches.restore() == []
+
+
+def test_patches_of_an_object_of_a_class_and_of_a_module_are_named_and_repaired() -> None:
+    patches = Patches()
+    attempts, module = urllib3.Retry.DEFAULT, sys.modules["json"]
+
+    urllib3.Retry.DEFAULT = urllib3.Retry(10)
+    sys.modules["json"] = ModuleType("json")
+
+    assert patches.restore() == ["urllib3.util.retry.Retry.DEFAULT", "json"]
+    assert urllib3.Retry.DEFAULT is attempts
+    assert sys.modules["json"] is module
     assert patches.restore() == []
 
 

@@ -30,9 +30,11 @@ import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
+import urllib3
 from oslo_config import cfg
 
 from tests.lab.outsiders.host import HostDriver
@@ -231,6 +233,24 @@ class PatchesWhileConnected(RackDriver):
 
     def cleanup_host(self) -> None:
         json.loads = self.original
+
+
+@wrong("process", "WHF-813", apart=True)
+class SendsAgainForAll(RackDriver):
+    """Lets all requests of the process that urllib3 sends be sent ten times more."""
+
+    def init_host(self, service: Service) -> None:
+        urllib3.Retry.DEFAULT = urllib3.Retry(10)
+
+
+@wrong("process", "WHF-813", apart=True)
+class ReplacesAModule(RackDriver):
+    """Replaces the module json for all later imports."""
+
+    def init_host(self, service: Service) -> None:
+        other = ModuleType("json")
+        vars(other).update(vars(json))
+        sys.modules["json"] = other
 
 
 @wrong("process", "WHF-813", apart=True)
