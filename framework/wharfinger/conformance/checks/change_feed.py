@@ -6,7 +6,7 @@ The framework polls the feed with the mark of its last poll (WHF-911 to 920).
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -366,11 +366,11 @@ def feeds_nothing(subject: Subject) -> None:
     after=("WHF-915",),
 )
 def feeds_no_more(subject: Subject) -> None:
-    """Change one of six nodes, then another node, then one of 24 nodes several times.
+    """Change one of six nodes, then another node, then two of 24 nodes, one of them several times.
 
-    Raise Violation if the feed names more than three nodes besides the changed node. Up to three
-    may depend on it, however many nodes there are. A driver passes if the kit cannot make it list
-    six nodes.
+    Raise Violation if the feed names more than three further nodes for each changed node. Up to
+    three may depend on it, however many nodes there are. A driver passes if the kit cannot make it
+    list six nodes.
     """
     changes = Changes(subject)
     most = _NODES // 2
@@ -383,16 +383,23 @@ def feeds_no_more(subject: Subject) -> None:
         for thing, nodes in ((first, _NODES), (last, _NODES), (second, 4 * _NODES)):
             _have_nodes(subject, follower, nodes)
             _see_quiet(follower)
-            node = follower.node_of(thing)
-            changes.make(thing, follower.described[thing])
+            things = [thing]
+            if thing == second:
+                others = {first, second, last}
+                things += [one for one in subject.harness.things() if one not in others][-1:]
+            changed = {*map(follower.node_of, things)}
+            for one in things:
+                changes.make(one, follower.described[one])
             if can_be_busy(subject) and thing == second:
                 for _ in range(_EVENTS):
                     subject.harness.make_free(thing)
                     subject.harness.make_busy(thing)
-            named = _named_until(follower, node)
-            if len(named - {node}) > most:
-                text = f"only {node} of {len(follower.nodes)} nodes has changed; the feed names "
-                raise Violation(text + ", ".join(sorted(named)), f"{node}, and at most {most} more")
+            named = _named_until(follower, changed)
+            if len(named - changed) > most * len(changed):
+                those = " and ".join(sorted(changed))
+                text = f"only {those} of {len(follower.nodes)} nodes changed; the feed names "
+                expected = f"{those}, and at most {most * len(changed)} more"
+                raise Violation(text + ", ".join(sorted(named)), expected)
 
 
 def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
@@ -408,14 +415,14 @@ def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
         follower.list_all()
 
 
-def _named_until(follower: Follower, node: str) -> set[str]:
+def _named_until(follower: Follower, nodes: Set[str]) -> set[str]:
     named: set[str] = set()
 
-    def is_named() -> bool:
+    def are_named() -> bool:
         named.update(follower.poll())
-        return node in named
+        return nodes <= named
 
-    _soon(is_named)
+    _soon(are_named)
     return named
 
 
@@ -578,8 +585,8 @@ def feeds_all(subject: Subject) -> str:
     """Change as many things as a few seconds allow; polls must show all changes.
 
     Then change one thing repeatedly, if it can be busy, and poll with an old mark; the processor
-    time of a poll must grow linearly with the number of changes. Return a text on the number of
-    changed things.
+    time of a poll must grow linearly with the number of changes. Polls must then show a change of
+    another thing. Return a text on the number of changed things.
     """
     changes = Changes(subject)
     with subject.driver() as driver:
@@ -609,27 +616,39 @@ def feeds_all(subject: Subject) -> str:
 def _times_of_polls(subject: Subject) -> list[float]:
     """Reset the backend; return the processor times of polls with the same old mark.
 
-    Before each poll, a thing has changed twice as often as before the last poll. Stop when the
-    changes take too long or are many, or when the times show quadratic growth.
+    Before each poll, the first thing has changed more often than before the last one. After all of
+    these changes, the last thing changes. Raise Violation unless polls show that change.
     """
     subject.begin()
-    harness = subject.harness
-    thing = harness.things()[0]
-    times: list[float] = []
+    changes = Changes(subject)
+    thing, *_, last = subject.harness.things()
     with subject.driver() as driver:
-        driver.get_available_nodes(refresh=True)
-        _, mark = driver.changed_nodes(None)
-        count, made = _FEWEST_TIMED, 0
-        while count <= _MOST_TIMED and not takes_quadratic_time(times):
-            began, end = seconds_run(), time.monotonic() + _MAKING
-            for _ in range(count - made):
-                harness.make_busy(thing)
-                harness.make_free(thing)
-                if time.monotonic() > end and seconds_run() - began > _MAKING:
-                    return times
-            made = count
-            times.append(processor_time_of(subject, lambda: driver.changed_nodes(mark), _RUNS))
-            count *= 2
+        follower = Follower(subject, driver)
+        follower.list_all()
+        times = _times_while_changing(subject, thing, partial(driver.changed_nodes, follower.mark))
+        changes.make(last, follower.described[last])
+        _see_changes(follower, changes, [last], f"{thing} has changed many times before: ")
+    return times
+
+
+def _times_while_changing(subject: Subject, thing: str, poll: Callable[[], object]) -> list[float]:
+    """Return the processor times of polls; before each one, a thing changes twice as often.
+
+    Stop when the changes take too long or are many, or when the times show quadratic growth.
+    """
+    harness = subject.harness
+    times: list[float] = []
+    count, made = _FEWEST_TIMED, 0
+    while count <= _MOST_TIMED and not takes_quadratic_time(times):
+        began, end = seconds_run(), time.monotonic() + _MAKING
+        for _ in range(count - made):
+            harness.make_busy(thing)
+            harness.make_free(thing)
+            if time.monotonic() > end and seconds_run() - began > _MAKING:
+                return times
+        made = count
+        times.append(processor_time_of(subject, poll, _RUNS))
+        count *= 2
     return times
 
 

@@ -44,6 +44,15 @@ class NamesAllAfterAFewEvents(RackDriver):
         return {*self.nodes} if is_many else changed, mark
 
 
+@wrong("feed", "WHF-916")
+class NamesAllForTwo(RackDriver):
+    """Names all nodes in a poll if two or more of them have changed."""
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        changed, mark = super().changed_nodes(since)
+        return {*self.nodes} if len(changed) > 1 else changed, mark
+
+
 @wrong("feed", "WHF-912")
 class NamesAllInTheFirstPoll(RackDriver):
     """Names all nodes in the first poll after the first mark."""
@@ -169,6 +178,20 @@ class FirstTenEvents(RackDriver):
             return super().changed_nodes(None)
         answer = self.request("GET", f"/events?since={since}")
         changed = {*answer["nodes"][:10]} & self.nodes.keys()
+        for node in changed:
+            self.cards[node] = self.pages("cards", node=node)
+        return changed, str(answer["last"])
+
+
+@wrong("feed", "WHF-919")
+class FirstPageOfEvents(RackDriver):
+    """Names only the nodes of the first 200 events in a poll, and skips the other events."""
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        if since is None:
+            return super().changed_nodes(since)
+        answer = self.request("GET", f"/events?since={since}")
+        changed = {*answer["nodes"][:200]} & self.nodes.keys()
         for node in changed:
             self.cards[node] = self.pages("cards", node=node)
         return changed, str(answer["last"])
