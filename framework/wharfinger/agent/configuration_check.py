@@ -106,7 +106,7 @@ class ProcessCheck:
         return self._new
 
     def end(self) -> None:
-        """Kill all processes of the check's session; log an error if its first does not end."""
+        """Kill the check's process and its session; log an error if the process does not end."""
         self._answer.close()
         if child_process.kill_session(self._process.pid):
             self._process.wait()

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def check(conf: "Options") -> tuple[list[str], list[WharfingerError]]:
-    """Check the whole configuration, including the drivers and request filters that it names.
+    """Check the whole configuration, and the drivers and request filters that it enables.
 
-    Return its sections and problems, each once. The check connects to no service.
+    Return the sections that are read, and the problems, each once. The check connects to no
+    service.
     """
     from wharfinger.conf import SchedulingSection
     from wharfinger.placement import session

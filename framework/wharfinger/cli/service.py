@@ -137,7 +137,7 @@ class ServiceEnable(ObjectCommand):
 
 
 class ServiceDelete(ObjectCommand):
-    """Delete the record of a service that no longer runs; its providers stay in Placement."""
+    """Delete the record of a service that is down; its providers stay in Placement."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = _takes_service(super().get_parser(prog_name))
