@@ -185,8 +185,9 @@ class Breaking:
     ) -> tuple[list[_Seen], int | None]:
         """Run a cycle repeatedly; each time the next call fails, beginning with call ``first``.
 
-        Stop when a cycle publishes something in spite of the fault, or has no more calls. Return
-        the contents of Placement of each attempt, and the index of the next call or None.
+        Stop when a cycle publishes something in spite of the fault, or makes too few calls. Return
+        the contents of Placement during and after the cycles, and the index of the next call; None
+        if there are no more calls.
         """
         seen: list[_Seen] = []
         attempts: list[Attempt] = []

@@ -163,14 +163,14 @@ def see_removed(
     Ancestors of ``gone`` and sharing providers may change. A provider that is not at or below one
     of ``others`` may be deleted, too; return the names of these.
     """
-    text = ", ".join(f"- {thing}" for thing in gone)
+    removals = ", ".join(f"- {thing}" for thing in gone)
     its = {name for thing in gone for name in at_and_below(before, thing)}
     if its & after.keys():
-        raise Violation(difference(before, after), text)
+        raise Violation(difference(before, after), removals)
     may_differ = concerned(before, after, *gone)
     kept = {name for thing in others for name in at_and_below(before, thing)}
     further = before.keys() - after.keys() - may_differ - kept
     may_differ |= further
     if without(before, may_differ) != without(after, may_differ):
-        raise Violation(difference(before, after), f"{text}, and no other difference")
+        raise Violation(difference(before, after), f"{removals}, and no other difference")
     return further

@@ -246,7 +246,7 @@ def feeds_what_is(subject: Subject) -> None:
         _soon(has_asked)
         if gone := named - {node.name for node in listed(driver).nodes}:
             found = f"the feed names nodes that are gone: {', '.join(sorted(gone))}"
-            raise Violation(found, "only existing nodes")
+            raise Violation(found, "only names of existing nodes")
 
 
 @rule(
@@ -609,7 +609,7 @@ def feeds_all(subject: Subject) -> str:
         if takes_quadratic_time(times):
             costs = ", ".join(f"{one:.0f}" for one in times[-3:])
             text = f"processor times of three polls, each after twice as many changes: {costs}"
-            raise Violation(text, "linear growth")
+            raise Violation(text, "a time that grows linearly")
     return f"of {len(changed)} changes at once"
 
 

@@ -46,7 +46,7 @@ def raises(subject: Subject) -> None:
     if unanswered.names is not None and unanswered.calls == 1:
         names = shown(unanswered.names)
         found = f"the only call is never answered, and get_available_nodes returns {names}"
-        raise Violation(found, "an error")
+        raise Violation(found, "an error from get_available_nodes")
 
 
 def _see_raise(subject: Subject, driver: ComputeDriver, faults: Sequence[Fault]) -> None:
@@ -59,7 +59,7 @@ def _see_raise(subject: Subject, driver: ComputeDriver, faults: Sequence[Fault])
         finally:
             subject.harness.expect()
         found = f"every call meets {fault}, and get_available_nodes returns {shown(names)}"
-        raise Violation(found, "an error")
+        raise Violation(found, "an error from get_available_nodes")
 
 
 @dataclass(slots=True)

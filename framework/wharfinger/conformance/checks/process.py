@@ -92,7 +92,7 @@ def _see_none(subject: Subject, kinds: Iterable[Misuse], expected: str) -> None:
     ]
     if texts:
         more = f"; and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
-        raise Violation("; ".join(texts[:_NAMED]) + more, expected)
+        raise Violation(f"misuse of the process: {'; '.join(texts[:_NAMED])}{more}", expected)
 
 
 for _id, _leaks, _says, _because in (
@@ -122,9 +122,9 @@ for _id, _leaks, _says, _because in (
 
     @rule(_id, Level.MUST, _says, _because, after=("WHF-203",))
     def leaks_nothing(subject: Subject, kind: Kind = _leaks) -> None:
-        """Repeat each kind of call, and raise Violation if this resource grows without end."""
+        """Repeat each kind of call; raise Violation if this resource grows or files are left."""
         if found := leaks(subject).get(kind):
-            raise Violation(found, "no growth")
+            raise Violation(found, "no growth, and no file left behind")
 
 
 @rule(
@@ -141,4 +141,4 @@ def is_imported_quietly(subject: Subject) -> None:
     The import of the driver must neither change the process, nor print, nor start a thread.
     """
     if found := done_by_import(subject.name):
-        raise Violation("; ".join(found[:_NAMED]), "an import without side effects")
+        raise Violation(f"the import has side effects: {'; '.join(found[:_NAMED])}", "none")

@@ -94,7 +94,7 @@ def reserved_at_first(subject: Subject) -> None:
     for kind, one in sorted(found.inventories.items()) if found else ():
         if not one.is_fully_reserved:
             text = f"{thing} is busy, and {one.reserved} of {one.total} {kind} are reserved"
-            raise Violation(text, "all reserved")
+            raise Violation(text, f"all inventory of {thing} reserved")
 
 
 @rule(
@@ -149,7 +149,7 @@ def reserved_for_as_long(subject: Subject) -> None:
             again = describe(publishing.driver, subject.placement.contents(), refresh=False)
             if thing not in again or not _is_reserved(again[thing]):
                 found = f"{thing} is busy, and not reserved when the driver describes it again"
-                raise Violation(found, "all reserved")
+                raise Violation(found, f"all inventory of {thing} reserved")
         subject.placement.add_trait(subject.placement.contents()[thing].uuid, _OTHERS)
         sound(cycle.drift())
         _see_reserved(subject, thing, "after another owner has added a trait, and a drift cycle")
@@ -221,4 +221,4 @@ def _see_reserved(subject: Subject, thing: str, when: str) -> None:
     for kind, one in sorted(provider.inventories.items()):
         if not one.is_fully_reserved:
             found = f"{when}: {thing} {kind} {one.reserved} of {one.total} reserved"
-            raise Violation(found, "all reserved")
+            raise Violation(found, f"all inventory of {thing} reserved")

@@ -304,4 +304,4 @@ def _see_moved_alike(consumer: str, moved: _Moved, again: _Moved) -> None:
     }
     if all(amount <= capacities.get(one, 0) for one, amount in used.items()):
         found = f"consumer {consumer} has {before} after one reshape, and {after} after another"
-        raise Violation(found, "the same each time")
+        raise Violation(found, "allocations of the same providers each time")

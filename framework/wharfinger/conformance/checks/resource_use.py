@@ -34,7 +34,7 @@ def in_memory(subject: Subject) -> None:
                 driver.get_problems()
         if harness.calls:
             text = f"{len(harness.calls)} calls to the backend: {', '.join(harness.calls[:3])}"
-            raise Violation(text, "no calls")
+            raise Violation(text, "no calls to the backend")
         if seen:
             raise Violation(f"descriptions have side effects: {', '.join(seen[:3])}", "none")
 

@@ -75,7 +75,7 @@ def linear(subject: Subject) -> str:
     ):
         for three in zip(figures, figures[1:], figures[2:], strict=False):
             if is_quadratic([cost for _, cost in three], _INCREASE, _SLACK[what]):
-                raise Violation(_message(what, three), "linear growth")
+                raise Violation(_message(what, three), "a cost that grows linearly")
     # Other programs may have disturbed the measurements. So measure again.
     if takes_quadratic_time(_times(costs)):
         subject.begin()
@@ -84,7 +84,7 @@ def linear(subject: Subject) -> str:
             text = _message(
                 "processor time", [(one.things, round(one.time or 0)) for one in again[-3:]]
             )
-            raise Violation(text, "linear growth")
+            raise Violation(text, "a time that grows linearly")
     if refused and (not costs or costs[-1].things < _ENOUGH):
         raise Unproven(refused)
     return refused or (f"up to {costs[-1].things} things" if costs else "")

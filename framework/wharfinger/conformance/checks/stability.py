@@ -72,7 +72,7 @@ def _see_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
                 for its, others in ((one, other), (other, one))
             )
         if one != other:
-            raise Violation(f"{name}: first {one}, then {other}", "the same each time")
+            raise Violation(f"{name}: first {one}, then {other}", "the same description each time")
 
 
 @rule(
