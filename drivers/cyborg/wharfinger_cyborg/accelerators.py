@@ -105,7 +105,7 @@ class Accelerators:
         """Return the uuids of the providers that have changed since a mark, and the next mark.
 
         For a mark of another process, return all providers. First read all accelerators again,
-        unless the pause after the last reading lasts still: ten times as long as the reading took,
+        unless the pause after the last reading still lasts: ten times as long as that reading took,
         at most 60 seconds. Raises BackendError.
         """
         if monotonic() >= self._pause_ends:

@@ -85,9 +85,9 @@ class Cyborg:
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, section: CyborgSection) -> Self:
-        """Return a client for the Cyborg that a configuration section describes.
+        """Find the endpoint of the Cyborg that a section configures, and return a client for it.
 
-        Ask Keystone for the endpoint. Raises BackendError, ConfigurationError.
+        Raises BackendError, ConfigurationError.
         """
         adapter = keystone.load_adapter(conf, section.name)
         try:

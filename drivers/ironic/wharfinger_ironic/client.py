@@ -94,9 +94,9 @@ class Ironic:
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, section: FleetSection) -> Self:
-        """Return a client for the Ironic that a configuration section describes.
+        """Find the endpoint of the Ironic that a section configures, and return a client for it.
 
-        Ask Keystone for the endpoint. Raises BackendError, ConfigurationError.
+        Raises BackendError, ConfigurationError.
         """
         adapter = keystone.load_adapter(conf, section.name)
         try:

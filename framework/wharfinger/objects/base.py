@@ -538,5 +538,5 @@ def _unknown(subject: str) -> InvalidObject:
     return InvalidObject(
         subject=subject,
         problem="this process does not know this kind of object.",
-        remedy="Send only objects that the release of this process has.",
+        remedy="Upgrade this process, or send it no such object.",
     )

@@ -113,7 +113,8 @@ class CandidateSearch:
             with _naming_filter(name):
                 request = one.apply(request)
             if not isinstance(request, ResourceRequest):
-                raise RequestFilterError(name=name, reason=f"apply returned {shown(request)}")
+                reason = f"apply returned {shown(request)} instead of a ResourceRequest"
+                raise RequestFilterError(name=name, reason=reason)
         return request
 
     def _checked(

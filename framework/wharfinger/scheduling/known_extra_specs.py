@@ -1,9 +1,8 @@
-"""The extra specs that nova 34 knows, in three tables.
+"""The extra specs that nova 34 knows: translated to a request, without meaning for it, or refused.
 
-``ungrouped_extra_specs`` translates them. Each extra spec that nova validates
-(``nova.api.validation.extra_specs``) is in one table, and so are the few that nova reads without
-validating them. A placeholder, such as ``{num}``, stands for a part of the key that the author of a
-flavor chooses.
+Each extra spec that nova validates (``nova.api.validation.extra_specs``) is in one of these three
+tables, and so are the few that nova reads without validating them. A placeholder, such as
+``{num}``, stands for a part of the key that the author of a flavor chooses.
 """
 
 import re

@@ -101,7 +101,8 @@ def _log(gate: Gate, off: int) -> None:
     if gate.is_on:
         LOG.info(
             "The gate of %s is on: all %d services of this owner tag their providers. Requests "
-            "for this owner get only providers with its trait.",
+            "for this owner get providers without an owner trait only if they share through an "
+            "aggregate, or with [scheduling] untagged = allow.",
             gate.owner,
             gate.services,
         )

@@ -47,7 +47,8 @@ def before_asking(
 def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Within:
     """Return, by root, the suitable providers of each part that are in its tree or share with it.
 
-    Trees without any such provider are omitted.
+    For the group without a suffix, trees that it excludes have none. Trees without any such
+    provider are omitted.
     """
     found: dict[str, list[set[str]]] = {}
     barred = _excluded_roots(request, facts)

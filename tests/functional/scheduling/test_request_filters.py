@@ -147,7 +147,7 @@ def test_filter_that_raises_ends_the_search_before_candidates_are_requested(
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("def apply(self, request): return None", "request filter mine: apply returned None"),
+        ("def apply(self, request): return None", "request filter mine: apply returned None "),
         ("def apply(self, request): return 1 / 0", "ZeroDivisionError: division by zero"),
         ("def objection(self, request, candidate): raise SystemExit(0)", "SystemExit: 0"),
         ("def objection(self, request, candidate): return [].pop()", "IndexError: pop from"),

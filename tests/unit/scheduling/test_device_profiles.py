@@ -101,7 +101,7 @@ def test_profile_without_resources_is_refused(
 ) -> None:
     with pytest.raises(DeviceProfileError) as caught:
         asked(*groups)
-    assert str(caught.value) == "device profile fast: it requests no resources."
+    assert str(caught.value) == "device profile fast: the profile requests no resources."
 
 
 @pytest.mark.parametrize(
