@@ -218,7 +218,6 @@ class CyborgHarness(ServiceHarness):
         self.placement.client.delete_provider(provider)
 
     def _have_hardware(self, *devices: Part) -> None:
-        """Let Cyborg discover exactly these devices; raise LabError with its log if it does not."""
         self._cyborg.set_hardware(*devices)
         self._cyborg.discover()
         known = {one["name"] for one in self._cyborg.deployables() if one["rp_uuid"]}

@@ -2,9 +2,9 @@
 
 Usage: `cyborg_service.py DIRECTORY PORT [--reports-every SECONDS]`. An optional `cyborg.conf` in
 the directory overrides the options of this module. Tables are created in an empty database. The
-API listens on 127.0.0.1; port 0 means a free port. When it answers, the file `port` has the port,
-and systemd is notified if it started this process. The file `cyborg.log` is Cyborg's log. There is
-no keystone: a request has an administrator's rights unless its headers have other roles.
+API listens on PORT of 127.0.0.1. When it answers, systemd is notified if it started this process.
+The file `cyborg.log` is Cyborg's log. There is no keystone: a request has an administrator's rights
+unless its headers have other roles.
 
 If [placement] has an endpoint_override, an agent runs for each host in hardware.json; see
 cyborg_hardware.py. Placement must already have a root provider for each host. The agents report
@@ -334,8 +334,6 @@ def main(directory: Path, port: int, reports_every: float | None) -> None:
 
     Exit with a message at once if an agent finds no root provider of its host in Placement.
     """
-    said = directory / "port"
-    said.unlink(missing_ok=True)
     install_hardware(directory)
     configure(directory, port)
     deliver_at_once()
@@ -363,7 +361,6 @@ def main(directory: Path, port: int, reports_every: float | None) -> None:
         }
     )
     server = make_server("127.0.0.1", port, application, _ThreadingServer, _QuietHandler)
-    said.write_text(str(server.server_port))
     systemd.notify_once()
     server.serve_forever()
 

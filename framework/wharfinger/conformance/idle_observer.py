@@ -46,7 +46,8 @@ class IdleObserver:
     """Finds the lines in which calls to a driver wait while no call to the backend is in progress.
 
     Four kinds of waits do not count: while a child process runs that the calling thread has
-    started, in ``cleanup_host``, in the methods whose names are in ``free``, and while ``is_off``.
+    started, in ``cleanup_host``, in the methods whose names are in ``free``, and while ``is_off``
+    is set.
     """
 
     def __init__(self, backend: BackendFrames, free: Set[str]) -> None:

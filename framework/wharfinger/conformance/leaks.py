@@ -137,7 +137,6 @@ class _Search:
 
     @contextmanager
     def _unobserved(self) -> Iterator[None]:
-        """Remove the observers and log handlers in the block, since they may keep objects."""
         observers, handlers = self._subject.observers, logging.root.handlers
         kept, kept_handlers = [*observers], [*handlers]
         observers.clear()

@@ -123,7 +123,7 @@ class _Exercise:
     def _fail(self) -> None:
         """For each kind of fault, call the driver's methods while every backend call meets it.
 
-        Then call them twice without the fault. In the last of these calls, they may not sleep.
+        Then call them twice without the fault; the second time they may not sleep.
         """
         harness = self._subject.harness
         for fault in _FAULTS:

@@ -1,6 +1,7 @@
 """The report of a run, as JSON for programs and as Markdown for people.
 
-Both have the same facts: the versions, the options, the verdicts and the result of each rule.
+Both have the versions, the verdicts and the results of the rules. Only the JSON has all options,
+what each broken rule expects, and the rules that were not asked for.
 """
 
 import json
@@ -65,7 +66,7 @@ def as_json(facts: Mapping[str, Any]) -> str:
 
 
 def as_markdown(facts: Mapping[str, Any]) -> str:
-    """Return the facts as the text of a Markdown file."""
+    """Return the facts that people need as the text of a Markdown file."""
     return "\n".join(_markdown(facts)) + "\n"
 
 

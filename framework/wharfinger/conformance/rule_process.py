@@ -1,7 +1,7 @@
 """Start the process in which the rules run, and wait for its results.
 
-A driver may end or block that process. The waiting process goes on, and a result that does not
-arrive is a failure of the rule.
+A driver may end or block that process. The waiting process goes on. If a result does not arrive,
+the rule has failed; if the harness is to blame, the rule was not run.
 """
 
 import json
