@@ -37,7 +37,7 @@ class BusyThings:
     def make_free(self, thing: str) -> None:
         """Make a thing free, and run cycles until Placement shows it free, or the tries run out.
 
-        This does not raise; call ``see`` after it.
+        In the latter case, ``see`` raises Violation.
         """
         self._subject.harness.make_free(thing)
         self._busy.remove(thing)

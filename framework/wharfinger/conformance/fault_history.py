@@ -595,9 +595,9 @@ _REFERENCES: Final[WeakKeyDictionary[Subject, Reference]] = WeakKeyDictionary()
 
 
 def reference_of(subject: Subject) -> Reference:
-    """Play the history without faults; return the result. Do this once for each subject.
+    """Return the result of the play without faults. Play only once for each subject.
 
-    Then run a first cycle again after a reset: it shows whether names and uuids are the same.
+    Another first cycle, after a reset, then shows whether names and uuids are the same again.
     """
     if subject not in _REFERENCES:
         reference = History(subject, Here(subject)).play()

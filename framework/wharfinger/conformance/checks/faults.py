@@ -77,7 +77,7 @@ _UNANSWERED: Final[WeakKeyDictionary[Subject, _Unanswered]] = WeakKeyDictionary(
 
 
 def _unanswered(subject: Subject) -> _Unanswered:
-    """Let the first call of a listing hang; return the result. Do this once for each subject."""
+    """Return the result of a listing whose first call hangs. List only once for each subject."""
     if subject not in _UNANSWERED:
         found = _UNANSWERED[subject] = _Unanswered()
         with subject.driver() as driver:

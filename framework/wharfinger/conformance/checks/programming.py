@@ -84,11 +84,11 @@ def says_what_is_held(subject: Subject) -> None:
     after=("WHF-922", "WHF-925"),
 )
 def says_no_failure(subject: Subject) -> None:
-    """Let ``program`` fail: all its calls, then one of the first 20 calls at a time.
+    """Let calls of ``program`` fail: all of them, then one of the first 20 at a time.
 
-    Then ask this instance and a new one for the function. Raise Violation if they disagree on
-    whether the device has the requested function, or report it although no call reached the
-    backend.
+    If ``program`` raises, ask its instance and a new one for the function. Raise Violation if its
+    instance reports the requested function and the new one another, or if one of them reports it
+    although no call reached the backend.
     """
     for fault in _NOT_DONE:
         _see_failed(subject, None, fault)
@@ -258,8 +258,7 @@ def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> No
 def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
     """Reset, and program while the call ``at`` fails, or all calls if it is None.
 
-    Check the functions that the instance and a new one then report. Return the number of calls of
-    ``program``.
+    Raise Violation as in ``says_no_failure``. Return the number of calls of ``program``.
     """
     subject.begin()
     harness = subject.harness
