@@ -55,7 +55,7 @@ class LibvirtDriver(ComputeDriver):
 
     @classmethod
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> Iterable[str]:
-        """Return the sections of the enabled mdev types."""
+        """Return the names of the sections for the enabled mdev types."""
         return [section_of(name, type_id) for type_id in enabled_type_ids(conf, name)]
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:

@@ -73,7 +73,7 @@ def load(section: NovaSection, host: str) -> Any:
 
 @contextmanager
 def translated_errors(instance: str, operation: str) -> Iterator[None]:
-    """Translate nova's errors to errors of the framework: ReshapeNeeded, or BackendError."""
+    """Translate a NovaException of the block to ReshapeNeeded or BackendError of the framework."""
     exception = import_module("nova.exception")
     try:
         yield

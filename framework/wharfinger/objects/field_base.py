@@ -78,15 +78,15 @@ class CheckedList(list[T]):
         self.extend(values)
 
     def append(self, value: Any) -> None:
-        """Append an element."""
+        """Check and append an element."""
         super().append(self._check(str(len(self)), value))
 
     def extend(self, values: Iterable[Any]) -> None:
-        """Append all elements, or none if one is refused."""
+        """Check and append all elements, or none if one is refused."""
         super().extend(self._checked(values, len(self)))
 
     def insert(self, index: SupportsIndex, value: Any) -> None:
-        """Insert an element."""
+        """Check and insert an element."""
         super().insert(index, self._check(str(int(index)), value))
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -119,7 +119,7 @@ class CheckedDict(dict[str, T]):
         super().__setitem__(key, self._check(key, value))
 
     def update(self, *others: Any, **values: Any) -> None:
-        """Add all values, or none if one is refused."""
+        """Check and add all values, or none if one is refused."""
         new = dict(*others, **values)
         super().update({key: self._check(key, value) for key, value in new.items()})
 
