@@ -65,10 +65,8 @@ def _main(driver: str) -> None:
 
 
 def _libraries(driver: str) -> Sequence[str]:
-    """Return the modules of other packages that a driver imports; none if the import fails.
-
-    A child process imports the driver to find them, since this process must not import it yet.
-    """
+    """Return the modules of other packages that a driver imports; none if the import fails."""
+    # A child process imports the driver to find them: this process must not import it yet.
     reader, writer = os.pipe()
     if not os.fork():
         try:

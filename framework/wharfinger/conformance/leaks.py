@@ -121,9 +121,8 @@ class _Search:
         return self._found
 
     def _is_left(self, path: Path) -> bool:
-        """Return whether a path exists in a directory that programs share.
+        """Return whether a path exists in the temporary, the home or the working directory.
 
-        These are the directory of temporary files, the home directory and the working directory.
         Paths in the configuration do not count, nor does Python's compiled code.
         """
         shared = (Path(tempfile.gettempdir()), Path.home(), Path.cwd())
@@ -137,6 +136,7 @@ class _Search:
 
     @contextmanager
     def _unobserved(self) -> Iterator[None]:
+        # Observers and log handlers may keep objects.
         observers, handlers = self._subject.observers, logging.root.handlers
         kept, kept_handlers = [*observers], [*handlers]
         observers.clear()

@@ -98,15 +98,12 @@ class ProcessObserver:
             self.note(Misuse.PATCH, name, f"{method}, or before")
 
     def _see_seed(self, seed: tuple[Any, Any], method: str, *, was_alone: bool) -> None:
-        """Restore the state of the module random; record a call that sets a fixed seed.
-
-        Calls begin with different states. So if a call ends in the same state as an earlier call,
-        both have set the same seed.
-        """
+        """Restore the state of the module random; record a call that sets a fixed seed."""
         kept, began = seed
         ended = random.getstate()
         random.setstate(kept)
         if was_alone and ended != began:
+            # Calls begin with different states. Two that end in the same one have set a seed.
             state = hash(ended)
             if state in self._states:
                 self.note(Misuse.STATE, "the seed of random", method)

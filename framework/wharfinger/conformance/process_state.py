@@ -108,10 +108,7 @@ def _counts(aspect: Aspect, before: Any, after: Any) -> bool:
 
 
 def _is_for_all(warning_filter: Any) -> bool:
-    """Return whether a warning filter covers warnings of all modules.
-
-    Its category is then one of Python's own, and it names no message and no module.
-    """
+    """Return whether a warning filter covers warnings of all modules."""
     _action, message, category, module, _line = warning_filter
     return category.__module__ == "builtins" and message is None and module is None
 
