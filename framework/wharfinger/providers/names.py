@@ -1,7 +1,7 @@
 """Checks of names of traits, resource classes, providers and aggregates.
 
 They report a driver's mistake when the driver makes it. Otherwise Placement would answer 400 after
-a part of the tree has been written.
+a part of the tree has been written. The argument ``where`` names the provider in errors.
 """
 
 import re
@@ -30,31 +30,22 @@ _ROOTS: Final = uuid_module.UUID("6f0f2b6e-2c4e-5a53-9a60-7b6a3c1f7d0e")
 
 
 def check_trait(name: str, where: str = "") -> str:
-    """Return the name if it is a standard or CUSTOM_ trait, else raise InvalidName.
-
-    ``where`` names the provider in the error.
-    """
-    return _check(_kind("trait", where), name, _STANDARD_TRAITS, "os-traits")
+    """Return the name if it is a standard or CUSTOM_ trait, else raise InvalidName."""
+    return _check("trait", name, _STANDARD_TRAITS, "os-traits", where)
 
 
 def check_resource_class(name: str, where: str = "") -> str:
-    """Return the name if it is a standard or CUSTOM_ resource class, else raise InvalidName.
-
-    ``where`` names the provider in the error.
-    """
-    kind = _kind("resource class", where)
-    return _check(kind, name, _STANDARD_CLASSES, "os-resource-classes")
+    """Return the name if it is a standard or CUSTOM_ resource class, else raise InvalidName."""
+    return _check("resource class", name, _STANDARD_CLASSES, "os-resource-classes", where)
 
 
 def check_provider_name(name: str) -> str:
     """Return the name if Placement accepts it for a provider, else raise InvalidName."""
     name = plain(name)
     if not isinstance(name, str) or not 0 < len(name) <= MAX_PROVIDER_NAME:
-        raise InvalidName(
-            kind="provider", name=name, problem=f"must have 1 to {MAX_PROVIDER_NAME} characters"
-        )
+        raise _invalid("provider", name, f"must have 1 to {MAX_PROVIDER_NAME} characters")
     if not name.isprintable():
-        raise InvalidName(kind="provider", name=name, problem="must not contain control characters")
+        raise _invalid("provider", name, "must not contain control characters")
     return name
 
 
@@ -62,11 +53,8 @@ def check_reason(reason: str, where: str = "") -> str:
     """Return the reason of a reservation; raise InvalidName if it is empty or unprintable."""
     reason = plain(reason)
     if not isinstance(reason, str) or not reason or not reason.isprintable():
-        raise InvalidName(
-            kind=_kind("reservation reason", where),
-            name=reason,
-            problem="must be printable text, and not empty",
-        )
+        problem = "must be printable text, and not empty"
+        raise _invalid("reservation reason", reason, problem, where)
     return reason
 
 
@@ -75,12 +63,12 @@ def check_uuid(value: str, kind: str = "uuid") -> str:
     try:
         return _canonical_uuid(plain(value))
     except (ValueError, AttributeError, TypeError):
-        raise InvalidName(kind=kind, name=value, problem="is not a uuid") from None
+        raise _invalid(kind, value, "is not a uuid") from None
 
 
 def check_aggregates(aggregates: Iterable[str], where: str = "") -> frozenset[str]:
     """Return aggregate uuids in their canonical form; raise InvalidName for anything else."""
-    kind = _kind("aggregate", where)
+    kind = f"{where}: aggregate" if where else "aggregate"
     return frozenset(check_uuid(aggregate, kind) for aggregate in several(aggregates, kind))
 
 
@@ -91,7 +79,7 @@ def several(names: Iterable[str], kind: str) -> frozenset[str]:
             return frozenset(map(plain, names))
     except TypeError:
         pass  # not iterable, or with elements that cannot be in a set
-    raise InvalidName(kind=f"{kind}s", name=names, problem="must be a list or set of names")
+    raise _invalid(f"{kind}s", names, "must be a list or set of names")
 
 
 def plain(name: str) -> str:
@@ -119,20 +107,19 @@ def _canonical_uuid(value: str) -> str:
     return str(uuid_module.UUID(value))
 
 
-def _kind(kind: str, where: str) -> str:
-    return f"{where}: {kind}" if where else kind
-
-
-def _check(kind: str, name: str, standard: frozenset[str], source: str) -> str:
+def _check(kind: str, name: str, standard: frozenset[str], source: str, where: str) -> str:
     # A driver that is not type-checked may pass a value of another type.
     name = plain(name)
     if isinstance(name, str) and (
         name in standard or (_CUSTOM.match(name) and len(name) <= MAX_NAME)
     ):
         return name
-    raise InvalidName(
-        kind=kind,
-        name=name,
-        problem=f"is neither in {source} nor of the form CUSTOM_[A-Z0-9_]+ "
-        f"with at most {MAX_NAME} characters",
+    problem = (
+        f"is neither in {source} nor of the form CUSTOM_[A-Z0-9_]+ "
+        f"with at most {MAX_NAME} characters"
     )
+    raise _invalid(kind, name, problem, where)
+
+
+def _invalid(kind: str, name: object, problem: str, where: str = "") -> InvalidName:
+    return InvalidName(kind=f"{where}: {kind}" if where else kind, name=name, problem=problem)

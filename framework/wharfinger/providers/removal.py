@@ -15,7 +15,6 @@ from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import PendingRemoval
 from wharfinger.providers.plan_draft import REPLACED, PlanFacts, TreeDraft
 from wharfinger.providers.provider import Provider, PublishingMode
-from wharfinger.providers.provider_record import Record
 
 #: One cycle may remove up to _FEW providers, or up to 1 / _FRACTION of all.
 _FEW: Final = 4
@@ -58,20 +57,12 @@ def remove(draft: TreeDraft) -> None:
     for uuid in sorted(
         draft.absent, key=lambda uuid: (-_depth(draft.live, uuid), draft.live[uuid].name)
     ):
-        live, record = draft.live[uuid], draft.record(uuid)
-        absence, has = record.absence, ""
+        live, absence, has = draft.live[uuid], draft.record(uuid).absence, ""
         if not facts.is_listing:
             draft.keep_absent(live, absence, replaced.get(uuid, ""))
             continue
-        if draft.standing(live) is Standing.FOREIGN:
-            others = ", ".join(sorted(ownership.owners(live.traits) - {facts.publisher.owner}))
-            draft.leave(uuid)
-            draft.wait(live, f"it belongs to {others} now, which has to delete it")
-            continue
-        if record.mode is PublishingMode.OVERLAY:
-            reason = "another program publishes it, and has to delete it"
-        elif others := _others(draft, live, record):
-            reason = f"{others}, so it may not be ours"
+        if reason := _not_ours(draft, live):
+            absence = None
         elif live.parent_uuid and facts.children_may_be_elsewhere:
             reason = "it may have moved to a node that could not be read"
         elif not live.parent_uuid and facts.roots_may_be_elsewhere:
@@ -106,29 +97,33 @@ def _replaced(draft: TreeDraft) -> Iterator[str]:
     """
     grown = frozenset[str]().union(*(step.grown for step in draft.inventories))
     for uuid, live in draft.absent.items():
-        record = draft.record(uuid)
         if (
             live.parent_uuid is not None
             and not grown.isdisjoint(live.inventories)
             and uuid not in draft.facts.kept
-            and record.mode is PublishingMode.OWN
-            and draft.is_ours(live)
-            and not _others(draft, live, record)
+            and not _not_ours(draft, live)
         ):
             yield uuid
 
 
-def _others(draft: TreeDraft, live: Provider, record: Record) -> str:
-    """Return why an absent provider may belong to another program; empty if it does not."""
-    publisher = draft.facts.publisher
+def _not_ours(draft: TreeDraft, live: Provider) -> str:
+    """Return why an absent provider is, or may be, another program's; empty if it is ours."""
+    publisher, record = draft.facts.publisher, draft.record(live.uuid)
     marks = set(filter(ownership.is_instance_trait, live.traits)) - publisher.traits
+    if draft.standing(live) is Standing.FOREIGN:
+        others = ", ".join(sorted(ownership.owners(live.traits) - {publisher.owner}))
+        return f"it belongs to {others} now, which has to delete it"
+    if record.mode is PublishingMode.OVERLAY:
+        return "another program publishes it, and has to delete it"
     if marks:
-        return f"it has the trait of another instance ({', '.join(sorted(marks))})"
-    if record.applied is None and not publisher.traits <= live.traits:
-        return "it lacks our traits, and no record shows that its creation was completed"
-    if ownership.instance_trait(publisher.instance) not in live.traits:
-        return "it has lost the trait of this instance: another program may have replaced it"
-    return ""
+        doubt = f"it has the trait of another instance ({', '.join(sorted(marks))})"
+    elif record.applied is None and not publisher.traits <= live.traits:
+        doubt = "it lacks our traits, and no record shows that its creation was completed"
+    elif ownership.instance_trait(publisher.instance) not in live.traits:
+        doubt = "it has lost the trait of this instance: another program may have replaced it"
+    else:
+        return ""
+    return f"{doubt}, so it may not be ours"
 
 
 def _counted(absence: Absence | None, facts: PlanFacts) -> tuple[Absence, str]:
