@@ -163,13 +163,11 @@ class PlacementClient:
 
         The microversion is at most ``newest``. An error names the ``subject``, if there is one.
         """
-        answer = self._request(method, path, body, newest, subject)
+        request, answer = self._request(method, path, body, newest, subject)
         try:
             return msgspec.json.decode(answer.content, type=kind)
         except model.UNDECODABLE as error:
-            raise error_mapping.unexpected(
-                _named(method, path, subject), answer, str(error)
-            ) from error
+            raise error_mapping.unexpected(request, answer, str(error)) from error
 
     def command(
         self,
@@ -184,13 +182,10 @@ class PlacementClient:
 
         Raise UnexpectedAnswer if the answer has neither status 201 nor 204.
         """
-        answer = self._request(method, path, body, newest, subject)
+        request, answer = self._request(method, path, body, newest, subject)
         if answer.status_code not in (HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):
-            raise error_mapping.unexpected(
-                _named(method, path, subject),
-                answer,
-                f"expected status 201 or 204, not {answer.reason or 'this'}",
-            )
+            detail = f"expected status 201 or 204, not {answer.reason or 'this'}"
+            raise error_mapping.unexpected(request, answer, detail)
 
     def _find_traits(self, condition: str) -> frozenset[str]:
         path = f"/traits?{query_features.encoded([('name', condition)])}"
@@ -206,8 +201,9 @@ class PlacementClient:
 
     def _request(
         self, method: str, path: str, body: object, newest: Microversion | None, subject: str = ""
-    ) -> requests.Response:
-        request = _named(method, path, subject)
+    ) -> tuple[str, requests.Response]:
+        """Return the name of the request, for errors, and its answer."""
+        request = f"{method} {path} ({subject})" if subject else f"{method} {path}"
         content = {}
         if body is not None:
             content = {
@@ -233,14 +229,14 @@ class PlacementClient:
         self._count(method, response.status_code)
         if response.status_code >= 400:
             raise error_mapping.from_response(request, response)
-        return response
+        return request, response
 
     def _count(self, method: str, status: int) -> None:
         with self._counting:  # several threads may send requests
             self.counts[method, status] += 1
 
     def _negotiate(self) -> Microversion:
-        answer = self._request("GET", "/", None, None)
+        request, answer = self._request("GET", "/", None, None)
         kind = model.answer_with("versions", list[model.Version])
         try:
             versions = msgspec.json.decode(answer.content, type=kind).versions
@@ -249,7 +245,7 @@ class PlacementClient:
             )
         except (*model.UNDECODABLE, TypeError, ValueError) as error:
             raise error_mapping.unexpected(
-                "GET /",
+                request,
                 answer,
                 f"the answer does not come from Placement ({error}); check that the endpoint in "
                 "the catalog, or [placement] endpoint_override, belongs to Placement",
@@ -259,7 +255,7 @@ class PlacementClient:
                 f"the server's newest microversion is {newest}, but full reservations need "
                 f"{LOWEST}: upgrade Placement to OpenStack Rocky or later."
             )
-            raise MicroversionUnsupported(request="GET /", detail=detail)
+            raise MicroversionUnsupported(request=request, detail=detail)
         return min(newest, HIGHEST)
 
 
@@ -272,7 +268,3 @@ def provider_path(uuid: str, part: str = "") -> str:
 def consumer_path(uuid: str) -> str:
     """Return the URL path of the allocations of a consumer."""
     return f"/allocations/{quote(uuid, safe='')}"
-
-
-def _named(method: str, path: str, subject: str) -> str:
-    return f"{method} {path} ({subject})" if subject else f"{method} {path}"
