@@ -56,15 +56,10 @@ class ProviderWrites:
             "POST", "/resource_providers", body, model.ProviderSummary, subject=name
         )
 
-    def update_provider(
-        self, uuid: str, name: str, parent_uuid: str | None
-    ) -> model.ProviderSummary:
-        """Set the name and the parent of a provider; return the provider.
-
-        A change of its parent needs microversion 1.37.
-        """
+    def update_provider(self, uuid: str, name: str, parent_uuid: str | None) -> None:
+        """Set the name and the parent of a provider. A new parent needs microversion 1.37."""
         body = {"name": name, "parent_provider_uuid": parent_uuid}
-        return self._client.send("PUT", provider_path(uuid), body, model.ProviderSummary)
+        self._client.send("PUT", provider_path(uuid), body, model.ProviderSummary)
 
     def delete_provider(self, uuid: str) -> None:
         """Delete a provider; raise ProviderInUse if it has allocations or children."""

@@ -159,14 +159,6 @@ class TreeDraft:
                 SetInventories(**target, before=here.inventories, after=after.inventories)
             )
 
-    def keep_record(self, uuid: str) -> None:
-        """Keep the record of a child that is not in Placement: a later child needs the same uuid.
-
-        The kept record does not prove that a later provider with this uuid is ours.
-        """
-        record = self.record(uuid)
-        self.records[uuid] = Record(intended=record.applied or record.intended, mode=record.mode)
-
     def note_missing(self, uuid: str, record: Record) -> None:
         """Keep the record of a provider that another program has to create again.
 
@@ -191,10 +183,6 @@ class TreeDraft:
         self.gone.add(live.uuid)
         self.deletions.append(DeleteProvider(**step_target(live)))
         self.records[live.uuid] = None
-
-    def wait(self, live: Provider, reason: str) -> None:
-        """Note why the removal of an absent provider waits."""
-        self.pending.append(PendingRemoval(uuid=live.uuid, name=live.name, reason=reason))
 
     def leave(self, uuid: str) -> None:
         """Leave a provider in Placement as it is. Its record keeps what we have set."""

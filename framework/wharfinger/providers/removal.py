@@ -83,7 +83,7 @@ def remove(draft: TreeDraft) -> None:
             children[live.parent_uuid].discard(uuid)
             draft.delete(live, is_replaced=uuid in replaced)
             continue
-        draft.wait(live, reason)
+        draft.pending.append(PendingRemoval(uuid=uuid, name=live.name, reason=reason))
         reserved = f"gone, and it has {has}" if has else replaced.get(uuid, "")
         draft.keep_absent(live, absence, reserved)
 

@@ -202,7 +202,9 @@ def _leave_others(draft: TreeDraft) -> None:
     for uuid in lost:
         draft.records[uuid] = None
     for uuid in kept:
-        draft.keep_record(uuid)
+        record = draft.record(uuid)
+        # This does not prove that a later provider with the same uuid is ours.
+        draft.records[uuid] = Record(intended=record.applied or record.intended, mode=record.mode)
     for uuid in roots:  # the record has the name of the child's node
         draft.note_missing(uuid, draft.record(uuid))
 
