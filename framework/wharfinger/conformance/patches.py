@@ -1,7 +1,8 @@
 """Find and undo the changes that a driver makes in shared modules and their classes.
 
-These are replaced functions, methods, classes and constants; functions with changed code or
-defaults; and methods and constants that were added to a class.
+These are replaced modules; replaced functions, classes and constants of a module; replaced
+attributes of a class; functions with changed code or defaults; and methods and constants that were
+added to a class.
 """
 
 import contextlib

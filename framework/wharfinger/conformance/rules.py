@@ -144,8 +144,8 @@ def are_kept_so_far(subject: "Subject", ids: Iterable[str]) -> bool:
 def can_be_busy(subject: "Subject") -> bool:
     """Return whether the harness can make things busy, and the driver reserves busy things.
 
-    The driver is believed to do so until a check has found one of the rules about this broken.
-    Return False without a harness.
+    Without a harness, return False. The driver is taken to reserve them until a check has found one
+    of the rules about this broken.
     """
     return (
         subject.declared is not None
