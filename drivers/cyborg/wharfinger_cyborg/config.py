@@ -24,12 +24,12 @@ OPTIONS: Final = (
         choices=[
             (
                 "overlay",
-                "Cyborg's conductor creates the providers. The driver adds the owner trait, "
+                "Cyborg's conductor does. The driver adds the owner trait, "
                 "reservations and the trait of the function that a device was programmed with.",
             ),
-            ("own", "The driver creates and removes the providers."),
+            ("own", "The driver does. Use it only if no other program publishes them."),
         ],
-        help="Which program publishes the accelerators.",
+        help="Which program creates and removes the providers of the accelerators.",
     ),
     cfg.IntOpt(
         "program_timeout",

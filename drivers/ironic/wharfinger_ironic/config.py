@@ -22,22 +22,24 @@ MAX_PAGES: Final = 10_000
 OPTIONS: Final = (
     cfg.StrOpt(
         "conductor_group",
-        help="Only the nodes of this conductor group; an empty value is the default group. "
+        help="Publish only the nodes of this conductor group; an empty value is the default group. "
         "Default: the nodes of all groups.",
     ),
     cfg.StrOpt(
         "shard",
-        help="Only the nodes of this shard (needs Ironic's API 1.82). Default: all shards.",
+        help="Publish only the nodes of this shard, or of several with commas between them (needs "
+        "Ironic's API 1.82). Default: the nodes of all shards.",
     ),
     cfg.StrOpt(
         "node_owner",
-        help="Only the nodes whose owner in Ironic is this project (its id). Credentials that may "
-        "list only the nodes of that project are then enough. Default: the nodes of all owners.",
+        help="Publish only the nodes whose owner in Ironic is this project (its id). Credentials "
+        "that may list only the nodes of that project are then enough. Default: the nodes of all "
+        "owners.",
     ),
     cfg.StrOpt(
         "resource_class",
-        help="Only the nodes of this resource class, written as in Ironic. Default: the nodes of "
-        "all classes.",
+        help="Publish only the nodes of this resource class, written as in Ironic. Default: the "
+        "nodes of all classes.",
     ),
     cfg.IntOpt(
         "max_pages",

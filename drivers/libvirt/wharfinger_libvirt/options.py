@@ -31,8 +31,8 @@ INSTANCE: Final = (
     cfg.StrOpt(
         "connection_uri",
         default="qemu:///system",
-        help="The connection URI of libvirt. The driver opens a connection for each refresh, and "
-        "closes it after that.",
+        help="The connection URI of libvirt. The driver opens a connection for each reading of the "
+        "host, and closes it after that.",
     ),
     cfg.Opt(
         "timeout",
