@@ -28,7 +28,7 @@ def see_figures(subject: Subject, contents: Contents) -> None:
         raise NotShown(f"the harness expects things that do not exist: {', '.join(sorted(others))}")
     for thing, one in expected.items():
         if thing not in contents:
-            raise Violation(f"{thing} is not in Placement", f"+ {thing}")
+            raise Violation(f"{thing} is not in Placement", f"a provider {thing}")
         _see(contents[thing], one)
 
 

@@ -52,7 +52,7 @@ class Follower:
         names, following = driver_calls.changed_nodes(self._driver, mark)
         if self._uuids and (others := names - self.nodes):
             found = f"the feed names nodes that do not exist: {', '.join(sorted(others))}"
-            raise Violation(found, "only names of existing nodes")
+            raise Violation(found, "a feed that names only existing nodes")
         return names, following
 
     def poll(self) -> frozenset[str]:

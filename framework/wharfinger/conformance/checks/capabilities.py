@@ -193,7 +193,7 @@ def programs_these(subject: Subject) -> None:
             scope = {*driver.programming_scope(uuid)}
             if uuid not in scope or not scope <= known:
                 found = f"the programming scope of {thing} is {sorted(scope)}"
-                raise Violation(found, f"{uuid}, and only uuids of described providers")
+                raise Violation(found, f"a scope with {uuid}, and only with described providers")
             check_trait(driver.function_trait(uuid, harness.image(thing)[1]), thing)
 
 
@@ -232,7 +232,9 @@ def refuses_what_was_not_begun(subject: Subject) -> None:
             subject.harness.expect()
             if refused and held_function(driver, uuid) == function:
                 found = f"program raises ProgrammingRefused, but {thing} has {function} now"
-                raise Violation(found, "another error, such as BackendError")
+                raise Violation(
+                    found, "another error than ProgrammingRefused, such as BackendError"
+                )
         at += 1
 
 

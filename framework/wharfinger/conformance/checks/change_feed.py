@@ -158,7 +158,9 @@ def _see_named_nodes_as_now(subject: Subject) -> None:
 
             if not _soon(is_as_expected):
                 text = f"{thing} is {what}, and a poll names {node}. Then the driver describes: "
-                raise Violation(text + difference(expected, now), "what a new instance describes")
+                raise Violation(
+                    text + difference(expected, now), "the description of a new instance"
+                )
 
 
 def _figures_of(subject: Subject, driver: ComputeDriver, *, refresh: bool = False) -> Contents:
@@ -209,7 +211,7 @@ def feeds_again(subject: Subject) -> None:
 
         if not first or not _soon(are_named_again):
             found = f"the feed names {sorted(first)}, then {sorted(second)} for the same mark"
-            raise Violation(found, "the changed node, and the same nodes again")
+            raise Violation(found, "the changed node, and the same nodes for the same mark")
 
 
 @rule(
@@ -246,7 +248,7 @@ def feeds_what_is(subject: Subject) -> None:
         _soon(has_asked)
         if gone := named - {node.name for node in listed(driver).nodes}:
             found = f"the feed names nodes that are gone: {', '.join(sorted(gone))}"
-            raise Violation(found, "only names of existing nodes")
+            raise Violation(found, "a feed that names only existing nodes")
 
 
 @rule(
@@ -682,7 +684,7 @@ def feeds_cheaply(subject: Subject) -> str:
                 return f"a listing takes {listing.total()} calls"
     text = ", ".join([*listing][:3])
     found = f"each poll makes all calls of a listing: {text}"
-    raise Violation(found, "a poll that makes only some of these calls")
+    raise Violation(found, "a poll that leaves out some calls of a listing")
 
 
 def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], when: str) -> None:
@@ -708,7 +710,7 @@ def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], wh
         text = f"{when}polls do not show the change of {', '.join(lost[:3])}" + (
             f" and {len(lost) - 3} more" * (len(lost) > 3)
         )
-        raise Violation(text, f"all changes within {_WITHIN:g} s")
+        raise Violation(text, f"polls that show all changes within {_WITHIN:g} s")
 
 
 def _see_quiet(follower: Follower) -> None:
@@ -729,7 +731,7 @@ def _see_quiet(follower: Follower) -> None:
             else ", ".join(sorted(named))
         )
         found = f"the feed names unchanged nodes again and again: {text}"
-        raise Violation(found, f"no node after {_QUIET:g} s without a change")
+        raise Violation(found, f"a feed that names no node {_QUIET:g} s after a change")
 
 
 def _soon(holds: Callable[[], bool]) -> bool:

@@ -100,8 +100,10 @@ def _see_first_figures_again(subject: Subject) -> None:
     for name in sorted(found.keys() & expected.keys()):
         if _figures(found[name]) != _figures(expected[name]):
             both = ({name: one[name]} for one in (expected, found))
-            text = "after a reset, the driver still describes figures from before it"
-            raise Violation(f"{text}: {difference(*both)}", "what a new instance describes")
+            raise Violation(
+                f"after a reset, the driver still describes old figures: {difference(*both)}",
+                "the figures that a new instance describes",
+            )
 
 
 def _figures(provider: Provider) -> tuple[object, object]:

@@ -64,7 +64,7 @@ def versions_declared(subject: Subject) -> None:
         resources = [driver.get_available_resource(node.name) for node in listed(driver).nodes]
     for kind in sorted({kind for one in resources for kind in _kinds(one)} - declared.keys()):
         found = f"the driver returns a {kind}, but object_versions has no version of it"
-        raise Violation(found, f"a version, such as {{{kind!r}: '1.0'}}")
+        raise Violation(found, f"a version of it, such as {{{kind!r}: '1.0'}}")
 
 
 def _migration_away(host: str, node: str) -> Migration:

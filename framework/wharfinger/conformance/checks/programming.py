@@ -233,7 +233,7 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
         is_known = UNKNOWN not in (held, expected)
         if is_known and held != expected and not is_of_device:
             found = f"{thing} has got {function}: current_function of {name} returns {shown(held)}"
-            raise Violation(found, f"{shown(expected)}, or an error")
+            raise Violation(found, f"the function {shown(expected)}, or an error")
     old = before[thing]
     if isinstance(old, str):
         both = {driver.function_trait(uuids[thing], one) for one in (old, function)}
@@ -300,7 +300,7 @@ def _see(text: str, driver: ComputeDriver, uuid: str, right: Sequence[object]) -
     held = held_function(driver, uuid)
     if held is not UNKNOWN and held not in right:
         found = f"{text}: current_function returns {shown(held)}"
-        raise Violation(found, f"{right[0]}, or an error")
+        raise Violation(found, f"the function {right[0]}, or an error")
 
 
 def _see_another(text: str, held: object, function: str) -> None:

@@ -140,7 +140,7 @@ def published(subject: Subject) -> None:
         reported = _stated(describe(publishing.driver, contents))
     for name, one in reported.items():
         if name not in contents:
-            raise Violation(f"{name} is not in Placement", f"+ {name}")
+            raise Violation(f"{name} is not in Placement", f"a provider {name}")
         found = owners(contents[name].traits)
         if found != {owner}:
             text = f"{name} has the owner traits {', '.join(sorted(found)) or '(none)'}"

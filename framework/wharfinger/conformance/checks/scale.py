@@ -153,8 +153,10 @@ def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider])
     for name, one in many.items():
         if _form(one) not in usual:
             text = difference({}, {name: one.provider})
-            expected = "the resource classes, mode and reservation of one of the first things"
-            raise Violation(f"with {len(many)} things, one has another form: {text}", expected)
+            raise Violation(
+                f"with {len(many)} things, one has another form: {text}",
+                "the resource classes, mode and reservation of one of the first things",
+            )
 
 
 def _form(one: DesiredProvider) -> tuple[object, ...]:
