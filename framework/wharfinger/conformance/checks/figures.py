@@ -62,7 +62,7 @@ def follows_changes(subject: Subject) -> None:
     """Change the last thing, then the first; each time a provider of the thing must change.
 
     Its ancestors and sharing providers may change, all other providers must not. A restart of the
-    driver must change nothing.
+    driver must change nothing. After a reset of the backend, no old figures may stay.
     """
     harness = subject.harness
     with subject.publishing() as publishing:
