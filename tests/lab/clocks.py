@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from wharfinger.providers.absence_timer import Uptime
+from wharfinger.providers.provider_record import Uptime
 
 
 class Clock:

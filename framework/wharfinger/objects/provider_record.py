@@ -31,9 +31,9 @@ class ProviderRecord(RowObject):
     - ``absent_since``: when a complete list of the driver first lacked the provider, in seconds
       since the epoch; None while it is listed.
     - ``absence``: the same moment in uptime of the host, which measures how long the provider has
-      been missing: JSON text of a ``wharfinger.providers.absence_timer.Absence``. It is valid only
-      if its ``since`` equals ``absent_since``: an old release writes only ``absent_since``. None if
-      the uptime is unknown.
+      been missing: JSON text of a ``wharfinger.providers.provider_record.Absence``. It is valid
+      only if its ``since`` equals ``absent_since``: an old release writes only ``absent_since``.
+      None if the uptime is unknown.
     - ``undone``: the values that another program has undone, with counts: JSON text of a map from
       names to ``wharfinger.providers.fights.Undone``. None if no value was undone.
     - ``revision``: how often it was written; 0 if only releases before version 1.3 wrote it. Such a

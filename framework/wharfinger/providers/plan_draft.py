@@ -9,7 +9,6 @@ from typing import Final
 
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import full_reservation
-from wharfinger.providers.absence_timer import Absence, Uptime
 from wharfinger.providers.ownership import Publisher, Standing, standing
 from wharfinger.providers.plan import (
     CreateProvider,
@@ -25,7 +24,7 @@ from wharfinger.providers.plan import (
     UpdateProvider,
 )
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
-from wharfinger.providers.provider_record import NO_RECORD, Record
+from wharfinger.providers.provider_record import NO_RECORD, Absence, Record, Uptime
 
 #: The reason of the reservation of an absent provider while it waits for its removal.
 REPLACED: Final = "absent, and another provider offers its resources"

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from wharfinger.providers import ownership
-from wharfinger.providers.absence_timer import Absence
 from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import PendingRemoval
 from wharfinger.providers.plan_draft import REPLACED, PlanFacts, TreeDraft
 from wharfinger.providers.provider import Provider, PublishingMode
+from wharfinger.providers.provider_record import Absence
 
 #: One cycle may remove up to _FEW providers, or up to 1 / _FRACTION of all.
 _FEW: Final = 4

@@ -11,12 +11,11 @@ from dataclasses import replace
 
 from wharfinger.exceptions import InvalidTree, ProviderMissing
 from wharfinger.providers import fights, ownership, publish_checks
-from wharfinger.providers.absence_timer import Absence
 from wharfinger.providers.plan import Step, TreePlan
 from wharfinger.providers.plan_draft import PlanFacts, TreeDraft
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
 from wharfinger.providers.provider_merge import merge
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider_record import Absence, Record
 from wharfinger.providers.removal import orphan, remove
 from wharfinger.providers.reshape import AllocationChange
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from oslo_utils.uuidutils import is_uuid_like
 
-from wharfinger.providers.absence_timer import Uptime
+from wharfinger.providers.provider_record import Uptime
 
 #: The file in which Linux has the boot id; a container has the boot id of its host.
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")

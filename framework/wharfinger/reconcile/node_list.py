@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from wharfinger.exceptions import WharfingerError
-from wharfinger.providers.absence_timer import Uptime
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider_record import Record, Uptime
 from wharfinger.tracker.reported_node import Node
 
 

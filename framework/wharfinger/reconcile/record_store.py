@@ -14,10 +14,10 @@ from wharfinger.objects import (
     RecordBatch,
     Reservation,
 )
-from wharfinger.providers.absence_timer import Absence
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.provider_record import (
     NO_RECORD,
+    Absence,
     Record,
     decode,
     decode_absence,

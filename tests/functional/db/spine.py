@@ -8,9 +8,8 @@ import sqlalchemy as sa
 from tests.functional.db.databases import Place
 from tests.lab.samples import uuid
 from wharfinger.providers import Inventory, Provider
-from wharfinger.providers.absence_timer import Absence
 from wharfinger.providers.provider import PublishingMode
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider_record import Absence, Record
 
 ROOT, GPU, OTHERS, NEW = (uuid(name) for name in ("root", "gpu", "others", "new"))
 

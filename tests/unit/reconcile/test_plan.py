@@ -21,7 +21,6 @@ from wharfinger.objects.base import WharfingerObject
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import DesiredProvider, Inventory, Provider, ProviderTree
-from wharfinger.providers.absence_timer import Absence, Uptime
 from wharfinger.providers.plan import (
     CreateProvider,
     DeleteProvider,
@@ -31,6 +30,7 @@ from wharfinger.providers.plan import (
     SetTraits,
     TreePlan,
 )
+from wharfinger.providers.provider_record import Absence, Uptime
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
 from wharfinger.reconcile.driver_calls import list_nodes

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.lab import samples
-from wharfinger.providers.absence_timer import Absence, Uptime
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider_record import Absence, Record, Uptime
 from wharfinger.reconcile import record_store
 
 SECONDS = st.floats(0, 2**40)
