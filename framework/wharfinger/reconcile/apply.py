@@ -106,7 +106,8 @@ class Writer:
             batch = trees[start : start + BATCH]
             self._store_intents(batch, store)
             try:
-                self._send_batch([tree for tree in batch if tree.plan.steps], store, on_step)
+                intended = [tree for tree in batch if tree.plan.steps and not tree.skips_result]
+                self._send_batch(intended, store, on_step)
             finally:
                 for tree in batch:
                     if tree.errors or tree.unfinished:
@@ -141,8 +142,6 @@ class Writer:
     def _send_batch(
         self, trees: Sequence[TreeWrite], store: RecordStore, on_step: Callable[[Step], None]
     ) -> None:
-        if not trees:
-            return
         self._prepare(trees)
         run = _Run(self, store, on_step)
         # Identity steps may be slow. Trees without them do not wait: their inventories come first.
@@ -173,8 +172,6 @@ class Writer:
             {name for _traits, classes in needed for name in classes},
         )
         for tree, (traits, classes) in zip(trees, needed, strict=True):
-            if tree.failed is not None:
-                continue
             try:
                 self._require_features(tree.plan.steps)
             except PlacementError as error:
@@ -217,33 +214,33 @@ class Writer:
 
     def _set_together(self, run: "_Run", inventories: Sequence[_Inventories]) -> None:
         batch = [(tree, step) for tree, step in inventories if run.goes_on(tree, step)]
-        if len(batch) > 1 and self._may_batch():
-            try:
-                self._send_together(batch)
-            except PlacementUnavailable:
+        if len(batch) <= 1 or not self._may_batch():
+            for tree, step in batch:
+                run.send_steps(tree, [step])
+            return
+        try:
+            self._send_together(batch)
+        except PlacementUnavailable:
+            raise
+        except PermissionRefused as error:
+            if error.status != HTTPStatus.FORBIDDEN:
                 raise
-            except PermissionRefused as error:
-                if error.status != HTTPStatus.FORBIDDEN:
-                    raise
-                self._may_reshape = False
-                LOG.info(
-                    "inventories are written one provider at a time, which is slower, since "
-                    "Placement refuses to write them together: %s",
-                    error,
-                )
-            except (IntentExpired, PlacementError) as error:
-                # One provider makes Placement refuse the batch. Halving the batch finds it.
-                LOG.debug("Placement refused a batch of %d inventories: %s", len(batch), error)
-                middle = len(batch) // 2
-                self._set_together(run, batch[:middle])
-                self._set_together(run, batch[middle:])
-                return
-            else:
-                for tree, step in batch:
-                    run.done(tree, step)
-                return
-        for tree, step in batch:
-            run.send_steps(tree, [step])
+            self._may_reshape = False
+            LOG.info(
+                "inventories are written one provider at a time, which is slower, since "
+                "Placement refuses to write them together: %s",
+                error,
+            )
+            self._set_together(run, batch)
+        except (IntentExpired, PlacementError) as error:
+            # One provider makes Placement refuse the batch. Halving the batch finds it.
+            LOG.debug("Placement refused a batch of %d inventories: %s", len(batch), error)
+            middle = len(batch) // 2
+            self._set_together(run, batch[:middle])
+            self._set_together(run, batch[middle:])
+        else:
+            for tree, step in batch:
+                run.done(tree, step)
 
     def _may_batch(self) -> bool:
         return self._may_reshape and self._client.microversion >= Feature.RESHAPE.value
@@ -396,8 +393,6 @@ class _Run:
 
         The failure may last. Nothing may be allocated from these providers meanwhile.
         """
-        if tree.skips_result:
-            return
         for step in _steps(tree, SetInventories):
             now = tree.now.get(step.uuid)
             is_unwritten = now is not None and now.inventories == step.before

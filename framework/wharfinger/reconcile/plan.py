@@ -127,8 +127,8 @@ def _records_of_blocked(state: CycleState) -> Mapping[str, Mapping[str, Record |
             found.setdefault(root, {})[uuid] = None
     for node in (*state.nodes.nodes, *state.nodes.failed):
         known = state.records.get(node.uuid)
-        is_back = known and known.absent_since is not None and node.uuid in state.live
-        if node.uuid in state.blocked and known and is_back:
+        stays = node.uuid in state.blocked and node.uuid in state.live
+        if stays and known and known.absence:
             found.setdefault(node.uuid, {}).setdefault(node.uuid, replace(known, absence=None))
     return found
 
