@@ -20,10 +20,10 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Z0-9]+")
 
 
 def function_trait(function: str, vendor: str = "") -> str:
-    """Return the trait for a function, and replace characters that traits do not allow.
+    """Return the trait for a function: in capitals, with "_" in place of other characters.
 
     A uuid loses its dashes. ``vendor`` becomes a prefix, since vendors may use the same names.
-    Raises InvalidName if no character remains, or if the trait is too long.
+    Raises InvalidName if no letter or digit of the function remains, or if the trait is too long.
     """
     named = function.replace("-", "") if is_uuid_like(function) else function
     words = [_NOT_IN_NAMES.sub("_", word.upper()).strip("_") for word in (vendor, named)]
@@ -60,8 +60,10 @@ def reported_since(
 ) -> frozenset[str]:
     """Return the traits of other functions that the device has got since the job programmed it.
 
-    The driver reports such a function, or another program has set its trait in Placement. Functions
-    from before the job do not count: such a report is outdated.
+    On a provider of ours, these are the traits that another program has set in Placement, and those
+    that the driver reports, except the traits of earlier functions: such a report is outdated. On
+    an overlaid provider, these are the traits in Placement, except the traits of earlier functions
+    that this instance has set.
     """
     known = {held.trait} if held.trait else set[str]()
     newer = function_traits(live.traits) - known if live else frozenset[str]()
@@ -76,8 +78,8 @@ def with_function(
 ) -> DesiredProvider:
     """Return a device's desired provider with the trait of the job's function.
 
-    If the function is ``superseded``, remove the trait. Also remove the traits of earlier
-    functions; from another program's provider, only traits that this instance has set.
+    If the function is ``superseded``, remove the trait. In both cases, remove the traits of earlier
+    functions; from an overlaid provider, only those that this instance has set.
     """
     mine = wanted.provider
     known = {held.trait} if held.trait else set[str]()
@@ -96,12 +98,13 @@ def with_functions(
     records: Mapping[str, Record],
     our_trait: str,
 ) -> tuple[Mapping[str, DesiredProvider], frozenset[str]]:
-    """Return the desired providers with function traits, and the uuids with superseded functions.
+    """Return the desired providers with function traits, and the uuids whose jobs are superseded.
 
     ``functions`` are the functions that jobs have loaded. All mappings are by provider uuid. The
-    function of a job is superseded if the device has got another function since, which it did not
-    have before the job; or if the device was replaced: its new provider lacks the instance trait
-    ``our_trait``.
+    trait of such a function is left out if a provider of the device has got another function since
+    the job (see ``reported_since``), or if the device was replaced: its new provider lacks the
+    instance trait ``our_trait``. The job is superseded, too, unless each new trait is that of an
+    earlier function.
     """
     mine = {
         uuid: held
@@ -131,9 +134,10 @@ def with_functions(
 def with_claims(
     records: Mapping[str, Record], held: Mapping[str, HeldFunction]
 ) -> Mapping[str, Record]:
-    """Return the records; their ``applied`` also has the function traits that jobs have set.
+    """Return the records, with the function traits that jobs have set in ``applied``.
 
-    So the planner removes these traits when they are no longer desired.
+    So the planner removes these traits when they are no longer desired. A record without
+    ``applied`` stays as it is.
     """
     claimed = {
         uuid: replace(record, applied=replace(applied, traits=applied.traits | {function.trait}))

@@ -24,9 +24,9 @@ def note_undone(
 ) -> Mapping[str, Undone]:
     """Return the values that another program has undone, with new counts, for the record.
 
-    A value is undone if our last write set it, ``after`` has it again, and Placement has another
-    value now. The count ends when a full cycle finds the wanted value, unless a drift cycle or poll
-    has found the value undone since the last full cycle.
+    A value is undone if our last write left it, ``after`` has the same value, and Placement has
+    another one now. A count ends when ``after`` lacks the value, or when a full cycle finds the
+    value in Placement, unless a drift cycle or poll has found it undone since the last full cycle.
     """
     left = record.live
     if left is None or (left is live and not record.undone):
@@ -84,7 +84,8 @@ def description(uuid: str, record: Record, instance: str) -> str:
         f"{provider.name if provider else 'provider'} ({uuid}): driver instance {instance} and "
         f"{writer} fight over this provider. The writes of the instance were undone in {CYCLES} "
         f"cycles in a row: {values}. While this lasts, the instance writes the provider only in "
-        f"full cycles, and `wharfinger status` shows the fight. {remedy}"
+        "full cycles, except to reserve or disable it, and `wharfinger status` shows the fight. "
+        f"{remedy}"
     )
 
 

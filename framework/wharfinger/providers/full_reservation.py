@@ -35,7 +35,8 @@ def foreign(live: Mapping[str, Inventory], record: Record) -> frozenset[str]:
 def releasable(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
     """Return the ``reserved`` figures that end another program's full reservation, by class.
 
-    These are the figures that the driver reports. Classes that we do not publish are left out.
+    These are the figures that the driver reported last. Classes that we do not publish are left
+    out.
     """
     ours = record.applied.inventories if record.applied else {}
     return {name: ours[name].reserved for name in foreign(live, record) & ours.keys()}
@@ -49,9 +50,10 @@ def release_command(uuid: str) -> str:
 def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
     """Return the ``reserved`` figures to restore after our reservation, by class.
 
-    The record has these figures. But a live figure below the total counts instead: another program
-    has written it since the reservation. (This does not hold if our reshape has left the inventory
-    like that.) Classes that another program has fully reserved are left out.
+    For a fully reserved class, that is the figure in the record, or the live figure if the record
+    has none. For any other class, it is the live figure, which another program has written since;
+    but if our reshape has left the inventory like that, the figure in the record counts. Classes
+    that another program has fully reserved are left out.
     """
     others, left = foreign(live, record), record.left
     return {
@@ -79,7 +81,10 @@ def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventor
 
 
 def disputed(records: Collection[Record]) -> frozenset[str]:
-    """Return the classes for which records of one provider have different figures to restore."""
+    """Return the classes for which the records of one provider differ in the figure to restore.
+
+    A record without a figure differs from a record with one.
+    """
     return frozenset(
         name
         for record in records
@@ -89,9 +94,9 @@ def disputed(records: Collection[Record]) -> frozenset[str]:
 
 
 def without(record: Record, classes: Collection[str]) -> Record:
-    """Return the record without these classes.
+    """Return the record as if this instance had never written these classes.
 
-    If such a class is fully reserved, this counts as another program's reservation, and stays.
+    So a full reservation of such a class counts as another program's, and stays.
     """
 
     def kept(values: Mapping[str, _Value]) -> dict[str, _Value]:

@@ -65,7 +65,7 @@ class Inventory:
 
     @property
     def is_fully_reserved(self) -> bool:
-        """Return whether no unit can be allocated."""
+        """Return whether all units are reserved."""
         return self.reserved >= self.total
 
     @property
@@ -80,7 +80,10 @@ class Inventory:
 
     @classmethod
     def from_mapping(cls, record: Mapping[str, Any]) -> Self:
-        """Return the inventory in a dict, as nova's drivers return it; ``total`` is required."""
+        """Return the inventory in a dict, as nova's drivers return it.
+
+        Raises InvalidInventory if ``total`` is missing, a key is unknown, or a figure is invalid.
+        """
         unknown = sorted(map(str, set(record) - _FIELDS))
         if unknown:
             raise _invalid(f"unknown {', '.join(unknown)}; there are {', '.join(sorted(_FIELDS))}")
@@ -104,9 +107,9 @@ def check_inventories(
 ) -> dict[str, Inventory]:
     """Return the valid inventories of a provider by resource class; plain dicts are converted.
 
-    ``there`` are the provider's present inventories, which another program may have written:
-    inventories that are equal to these are not checked. Raises InvalidInventory or InvalidName with
-    the provider (``where``) and the class.
+    ``there`` are the provider's present inventories, which another program may have written: an
+    inventory that is equal to the present one may contradict itself. Raises InvalidInventory or
+    InvalidName with the provider (``where``) and the class.
     """
     if not isinstance(inventories, Mapping):
         raise InvalidInventory(

@@ -17,7 +17,7 @@ from oslo_utils.uuidutils import is_uuid_like
 from wharfinger.exceptions import InvalidName
 
 #: The limits of Placement's schemas: names with CUSTOM_ have upper case letters, digits and
-#: underscores, at most 255 characters; provider names have 1 to 200 characters.
+#: underscores, at most 255 characters; provider names have at most 200.
 MAX_NAME: Final = 255
 MAX_PROVIDER_NAME: Final = 200
 _CUSTOM: Final = re.compile(r"CUSTOM_[A-Z0-9_]+\Z")
@@ -40,12 +40,12 @@ def check_resource_class(name: str, where: str = "") -> str:
 
 
 def check_provider_name(name: str) -> str:
-    """Return the name if Placement accepts it for a provider, else raise InvalidName."""
+    """Return the name if it has 1 to 200 printable characters, else raise InvalidName."""
     name = plain(name)
     if not isinstance(name, str) or not 0 < len(name) <= MAX_PROVIDER_NAME:
         raise _invalid("provider", name, f"must have 1 to {MAX_PROVIDER_NAME} characters")
     if not name.isprintable():
-        raise _invalid("provider", name, "must not contain control characters")
+        raise _invalid("provider", name, "must have only printable characters")
     return name
 
 
@@ -73,7 +73,7 @@ def check_aggregates(aggregates: Iterable[str], where: str = "") -> frozenset[st
 
 
 def several(names: Iterable[str], kind: str) -> frozenset[str]:
-    """Return names as a set; raise InvalidName if they are not a list, set or similar."""
+    """Return names as a set; raise InvalidName for a text or dict, or if they cannot form a set."""
     try:
         if not isinstance(names, str | bytes | Mapping):
             return frozenset(map(plain, names))
@@ -92,7 +92,7 @@ def plain(name: str) -> str:
 def root_uuid(name: str) -> str:
     """Return the uuid for a root whose driver gives no uuid.
 
-    If the name is a uuid, return the name; otherwise derive a uuid from the name.
+    If the name is a uuid, return it in its canonical form; otherwise derive a uuid from the name.
     """
     return _canonical_uuid(name) if is_uuid_like(name) else str(uuid_module.uuid5(_ROOTS, name))
 

@@ -89,9 +89,10 @@ def owners(traits: Iterable[str]) -> frozenset[str]:
 def standing(provider: Provider, publisher: Publisher, record: Record) -> Standing:
     """Return the relation of a provider to a driver instance with this record of the provider.
 
-    Without another owner's trait, a provider is ours if it has our instance trait, or if the record
-    shows that we published it. If the record only shows that we intended to create the provider, it
-    is ours as long as it is new and empty.
+    Without another owner's trait, a provider is OURS if it has our instance trait, or if the record
+    shows that we have written it. If the record only shows that we intended to write it, it is OURS
+    as long as it is new and empty. Otherwise it is UNPROVEN. With another owner's trait, it is
+    FOREIGN; but if we set that trait, and the provider has our instance trait, it is OURS_BEFORE.
     """
     found, mark = owners(provider.traits), instance_trait(publisher.instance)
     if not found <= {publisher.owner}:
@@ -109,8 +110,8 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
 def is_published(traits: Collection[str], record: Record) -> bool:
     """Return whether any driver instance publishes the provider with these traits.
 
-    ``record`` is the record of the provider by a driver instance, or an empty record. If the
-    provider has an owner trait that this instance has not set, return False.
+    ``record`` is a driver instance's record of the provider, or an empty record. If this instance
+    has written the provider, return False for an owner trait that it has not set.
     """
     if record.applied is None and not any(map(is_instance_trait, traits)):
         return False
@@ -118,7 +119,10 @@ def is_published(traits: Collection[str], record: Record) -> bool:
 
 
 def has_fallen(known: Provider | None, live: Provider) -> bool:
-    """Return whether a provider has a lower generation than we know: it was created anew."""
+    """Return whether a provider has a lower generation than we know: it was created anew.
+
+    Return False if a generation is unknown.
+    """
     if known is None or known.generation is None or live.generation is None:
         return False
     return live.generation < known.generation
@@ -128,7 +132,8 @@ def without_lost(record: Record, live: Provider | None, publisher: Publisher) ->
     """Return the record without its claims if another program has created the provider anew.
 
     Generations never fall. A provider with a lower generation than we know was deleted and created
-    again with the same uuid; by another program if it lacks our instance trait.
+    again with the same uuid; by another program if it lacks our instance trait. Return any other
+    record as it is, also the record of an overlaid provider.
     """
     if (
         live is None
@@ -154,8 +159,8 @@ def adopts(
 ) -> bool:
     """Return whether a driver instance adopts a provider that it did not create.
 
-    The configuration or the operator must allow the adoption. The provider must not have the trait
-    of another owner or instance, and it must match the report of the driver.
+    The configuration or the operator must allow the adoption, the provider must not have the trait
+    of another owner or instance, and ``obstacles`` (see there for ``dropped``) must find none.
     """
     return (
         (publisher.adopts_matching or live.uuid in publisher.adopts)
@@ -171,7 +176,7 @@ def is_overlaid(record: Record) -> bool:
 
 
 def is_others(live: Provider, publisher: Publisher, record: Record) -> bool:
-    """Return whether another program has created a provider and still publishes it.
+    """Return whether a provider is another program's: we only overlay it, or it is not ours.
 
     Return False if the operator has named the provider for adoption.
     """
@@ -183,9 +188,9 @@ def is_others(live: Provider, publisher: Publisher, record: Record) -> bool:
 def is_adoption(
     publisher: Publisher, live: Provider, wanted: DesiredProvider, record: Record
 ) -> bool:
-    """Return whether the publishing of a provider is an adoption: another program created it.
+    """Return whether the driver wants as its own a provider that another program created.
 
-    A provider with our instance trait is already ours, even if the record is lost.
+    That is a provider whose standing is UNPROVEN, or that this instance has only overlaid so far.
     """
     if wanted.mode is not PublishingMode.OWN:
         return False
@@ -197,10 +202,11 @@ def explains_reserved(live: Provider, wanted: DesiredProvider, *, is_allocated: 
     """Return whether an adopted provider's full reservation may end: its reason is known.
 
     Either the driver has a reason for the reservation now, or nova's IronicDriver has written it.
-    That driver sets ``reserved`` of each node in each period, and reserves nodes that are in use,
-    in maintenance or in cleaning. So an operator's figure cannot survive there. An old nova sets no
-    owner trait; then an allocation shows that the node was in use. On other providers, an operator
-    may have set ``reserved``: for example, nova keeps such a figure on PCI devices.
+    Its providers are roots with CUSTOM_ classes of total 1, and have OWNER_NOVA, or an allocation:
+    an old nova sets no owner trait. That driver sets ``reserved`` of each node in each period, and
+    reserves nodes that are in use, in maintenance or in cleaning. So an operator's figure cannot
+    survive there. On other providers, an operator may have set ``reserved``: for example, nova
+    keeps such a figure on PCI devices.
     """
     is_bare_metal = live.parent_uuid is None and all(
         name.startswith(orc.CUSTOM_NAMESPACE) and inventory.total == 1

@@ -1,7 +1,4 @@
-"""Facts of a cycle for the planner, and the draft of the plan of one tree.
-
-The planner, the removals and the reshape add steps to the draft.
-"""
+"""Facts of a cycle for the planner, and the draft of the plan of one tree."""
 
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
@@ -110,7 +107,7 @@ class TreeDraft:
         return self.known.get(uuid, NO_RECORD)
 
     def stays_root(self, uuid: str) -> bool:
-        """Return whether an operator has detached this child, and it stays a root for now."""
+        """Return whether Placement has this detached child, which then stays a root for now."""
         return uuid in self.facts.detached and uuid in self.live
 
     def proven(self, uuid: str) -> Record:
@@ -130,11 +127,11 @@ class TreeDraft:
         return standing(live, self.facts.publisher, self.record(live.uuid))
 
     def is_ours(self, live: Provider) -> bool:
-        """Return whether a provider belongs to this driver instance."""
+        """Return whether a provider is OURS or OURS_BEFORE."""
         return self.standing(live) in (Standing.OURS, Standing.OURS_BEFORE)
 
     def change(self, before: Provider | None, after: Provider, record: Record) -> None:
-        """Add the steps that change a provider from ``before`` to ``after``, and its new record.
+        """Store a provider's new record, and add the steps from ``before`` to ``after``, if any.
 
         If ``before`` is None, create the provider.
         """
@@ -159,7 +156,7 @@ class TreeDraft:
             )
 
     def note_missing(self, uuid: str, record: Record) -> None:
-        """Keep the record of a provider that another program has to create again.
+        """Note that another program has to create a provider again, and keep our record of it.
 
         ``record.absence`` has the time since which the provider is missing.
         """
@@ -175,7 +172,8 @@ class TreeDraft:
     def delete(self, live: Provider, *, is_replaced: bool) -> None:
         """Add the deletion of a provider and of its record.
 
-        If the provider was replaced, first reserve it: deletions come last.
+        Deletions are the last steps. If another provider has replaced this one (``is_replaced``),
+        an earlier step reserves it fully.
         """
         if is_replaced:
             self.keep_absent(live, None, REPLACED)
@@ -184,13 +182,21 @@ class TreeDraft:
         self.records[live.uuid] = None
 
     def leave(self, uuid: str) -> None:
-        """Leave a provider in Placement as it is. Its record keeps what we have set."""
+        """Plan no change of a provider, and store its present state in our record.
+
+        The record keeps what we have set, unless the standing is UNPROVEN. Do nothing if Placement
+        lacks the provider.
+        """
         if uuid in self.live:
             record, live = self.proven(uuid), self.live[uuid]
             self.records[uuid] = replace(_seen(record, live), absence=None)
 
     def keep_absent(self, live: Provider, absence: Absence | None, reason: str = "") -> None:
-        """Keep an absent provider; reserve it fully if it is held, or if there is a ``reason``."""
+        """Keep an absent provider, and store its ``absence``.
+
+        Reserve it fully if there is a ``reason``, which becomes the only reason in its record; or
+        if it is ours and has a stored reservation.
+        """
         known, after = self.record(live.uuid), live
         record = replace(_seen(known, live), absence=absence)
         if reason or (live.uuid in self.facts.held and self.is_ours(live)):
@@ -219,7 +225,7 @@ class TreeDraft:
 
 
 def foreign_reservation(provider: Provider, record: Record) -> ForeignReservation | None:
-    """Return another program's full reservation of a provider, if any."""
+    """Return another program's full reservation of a provider, None without one."""
     classes = full_reservation.foreign(provider.inventories, record)
     if not classes:
         return None

@@ -90,7 +90,8 @@ class Record:
     #: The time since which each reason exists, in seconds since the epoch.
     reserved_since: Mapping[str, float] = field(default_factory=dict)
     mode: PublishingMode = PublishingMode.OWN
-    #: Set if the last complete listing of the backend lacked the provider.
+    #: Set if the last complete listing of the backend lacked the provider, or if Placement lacks it
+    #: although the driver wants it.
     absence: Absence | None = None
     #: The values that another program has undone, by name (see ``fights``).
     undone: Mapping[str, Undone] = field(default_factory=dict)
@@ -107,12 +108,12 @@ class Record:
 
     @property
     def absent_since(self) -> float | None:
-        """Return when a complete listing first lacked the provider, in seconds since the epoch."""
+        """Return since when the provider is absent, in seconds since the epoch, or None."""
         return self.absence.since if self.absence else None
 
     @property
     def left(self) -> Mapping[str, Inventory]:
-        """Return the inventories that a reshape left, until the provider is read again."""
+        """Return the inventories as our reshape should have left them; {} after a later read."""
         return self.live.inventories if self.live and self.live.generation is None else {}
 
     @property

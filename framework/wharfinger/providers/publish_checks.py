@@ -135,8 +135,8 @@ def misuse(
 ) -> InvalidTree | None:
     """Return an error if the driver breaks the rules of owner traits, or None.
 
-    The driver may not add owner or instance traits. Only an instance that publishes as OWNER_NOVA
-    may publish a root with VCPU.
+    The driver may not add owner or instance traits, other than those of its instance. Only an
+    instance that publishes as OWNER_NOVA may publish or overlay a root with VCPU.
     """
     mine = wanted.provider
     there = live.inventories if live and wanted.mode is PublishingMode.OVERLAY else {}
@@ -154,8 +154,8 @@ def misuse(
     ):
         reason = (
             f"nova schedules to roots with VCPU, so they need {ownership.NOVA}, but this instance "
-            f"publishes as {publisher.owner}. Set its owner option to {ownership.NOVA}, or let "
-            "nova publish the root"
+            f"publishes as {publisher.owner}. Set its owner option to {ownership.NOVA}, or leave "
+            "the root to nova"
         )
     else:
         return None

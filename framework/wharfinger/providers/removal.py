@@ -1,8 +1,8 @@
 """Removal of providers that their backend no longer has: conditions, and reasons to wait.
 
-A provider is removed if all of this holds: two complete listings, at least ``removal_delay`` apart,
-lack the provider; the driver does not have it either when asked for it alone; it has no
-allocations and no children; our records have it.
+A provider is removed only if two complete listings, at least ``removal_delay`` apart, lack the
+provider; the driver does not have it either when asked for it alone; it has no allocations and no
+children; and our records have it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,12 +31,18 @@ class RemovalPolicy:
     allow_mass: bool = False
 
     def allows(self, gone: int, providers: int) -> bool:
-        """Return whether one cycle may remove this number of all ``providers`` of the instance."""
+        """Return whether one cycle may remove ``gone`` of an instance's ``providers``, as numbers.
+
+        Up to four, and up to a fifth of all, are always allowed.
+        """
         return self.allow_mass or gone <= _FEW or gone * _FRACTION <= providers
 
 
 def orphan(uuid: str, name: str) -> PendingRemoval:
-    """Return the report on a provider that has our trait, but is neither desired nor recorded."""
+    """Return a report on a provider that has our trait, but is neither desired nor recorded.
+
+    No cycle removes such a provider.
+    """
     return PendingRemoval(
         uuid=uuid,
         name=name,
@@ -48,8 +54,8 @@ def orphan(uuid: str, name: str) -> PendingRemoval:
 def remove(draft: TreeDraft) -> None:
     """Plan the removal of absent providers, children first, or note why a removal waits.
 
-    Without a complete listing, all absent providers stay. Call this after the desired providers are
-    planned: when a child moves away, its former parent can be removed.
+    Without a complete listing, all absent providers stay, and nothing is noted. Call this after the
+    desired providers are planned: when a child moves away, its former parent can be removed.
     """
     facts = draft.facts
     children = _children(draft) if draft.absent else {}
@@ -89,11 +95,11 @@ def remove(draft: TreeDraft) -> None:
 
 
 def _replaced(draft: TreeDraft) -> Iterator[str]:
-    """Yield the absent children that other providers of the tree probably replace.
+    """Yield the uuids of absent children that other providers of the tree probably replace.
 
-    The inventories of the other providers grow in the same resource classes: the device may have a
-    new name, for example. Such a child is reserved before the other providers grow, so that no
-    resource is offered twice.
+    An inventory of another provider grows in a resource class of the child: the device may have a
+    new name, for example. Such a child is reserved before the inventory grows, so that no resource
+    is offered twice.
     """
     grown = frozenset[str]().union(*(step.grown for step in draft.inventories))
     for uuid, live in draft.absent.items():
@@ -129,8 +135,8 @@ def _not_ours(draft: TreeDraft, live: Provider) -> str:
 def _counted(absence: Absence | None, facts: PlanFacts) -> tuple[Absence, str]:
     """Return the absence of a provider that is not removed yet, and why the removal waits.
 
-    If the earlier moment cannot be compared with the uptime, for example after a reboot, the
-    absence begins again.
+    If the present uptime is unknown, the absence stays as it was recorded. If the recorded uptime
+    cannot be compared with the present one, for example after a reboot, the absence begins again.
     """
     if facts.uptime is None:
         return absence or Absence(facts.now), (

@@ -66,7 +66,7 @@ def test_provider_names_have_1_to_200_characters() -> None:
 
 @pytest.mark.parametrize("name", ["a\nb", "a\tb", "\x00", "a\x1b[0m"])
 def test_provider_names_have_no_control_characters(name: str) -> None:
-    with pytest.raises(InvalidName, match="must not contain control characters"):
+    with pytest.raises(InvalidName, match="must have only printable characters"):
         names.check_provider_name(name)
 
 

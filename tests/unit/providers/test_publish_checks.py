@@ -193,7 +193,7 @@ def test_root_with_vcpu_is_refused_to_owners_other_than_nova(mode: PublishingMod
     assert error is not None
     assert "so they need OWNER_NOVA" in error.problem
     assert "publishes as CUSTOM_OWNER_ACME" in error.problem
-    assert "Set its owner option to OWNER_NOVA, or let nova publish the root" in error.problem
+    assert "Set its owner option to OWNER_NOVA, or leave the root to nova" in error.problem
     assert misuse(US, want, there) is None
 
 

@@ -218,9 +218,9 @@ CASES = (
     child("name-empty", "", "''", "1 to 200 characters"),
     child("name-nothing", None, "None", "1 to 200 characters"),
     child("name-number", 7, "7", "1 to 200 characters"),
-    child("name-newline", "a\nb", "a\\nb", "control characters"),
-    child("name-escape", "\x1b[31mred", "\\x1b[31mred", "control characters"),
-    child("name-nul", "a\0b", "a\\x00b", "control characters"),
+    child("name-newline", "a\nb", "a\\nb", "only printable characters"),
+    child("name-escape", "\x1b[31mred", "\\x1b[31mred", "only printable characters"),
+    child("name-nul", "a\0b", "a\\x00b", "only printable characters"),
     child("name-surrogate", "a\udc80", "a\\udc80", "characters"),
     child("name-right-to-left", "a\u202eb", "a\\u202eb", "characters"),
     Case(
