@@ -78,7 +78,7 @@ class UpdateProvider(_Change):
     after: Identity
 
     def result(self, provider: Provider | None) -> Provider | None:
-        """Return the provider with its new name, parent and root; None if there is none."""
+        """Return the provider with its new name, parent and root."""
         return provider and replace(
             provider,
             name=self.after.name,

@@ -27,7 +27,7 @@ class Uptime:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The moment of the first complete listing that lacked a provider."""
+    """The moment from which a provider counts as absent, from its backend or from Placement."""
 
     #: For display, in seconds since the epoch.
     since: float
@@ -46,9 +46,10 @@ class Absence:
         return now.seconds - first.seconds if first.seconds <= now.seconds else None
 
     def has_lasted(self, delay: float, now: Uptime | None) -> bool:
-        """Return whether the provider has been absent for ``delay``, since an earlier listing.
+        """Return whether the provider has been absent for at least ``delay`` seconds.
 
-        ``delay`` is in seconds. Return False if the moments cannot be compared.
+        Even with a delay of 0, some time must have passed, so a second listing is needed. Return
+        False if the moments cannot be compared.
         """
         lasted = self.seconds_until(now)
         return lasted is not None and lasted > 0 and lasted >= delay
