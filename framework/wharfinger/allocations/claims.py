@@ -199,8 +199,8 @@ class AllocationClaims:
     def repair(self, uuid: str) -> Claimed:
         """Restore the allocation of an instance after another program has deleted the allocation.
 
-        The providers stay fully reserved until the allocation is complete. If the instance still
-        has its allocation, change nothing. Raises ObjectNotFound; and AllocationRefused if the
+        The providers stay fully reserved until the allocation is complete. If the instance has its
+        allocation, only end their reservations. Raises ObjectNotFound; and AllocationRefused if the
         allocation cannot be restored: then the instance is unchanged.
         """
         uuid = names.check_uuid(uuid, "instance")
@@ -386,7 +386,10 @@ class AllocationClaims:
             )
 
     def _add(self, wanted: Instance) -> bool:
-        """Store an instance; return whether it is new."""
+        """Store an instance; return False if the same instance is stored already.
+
+        Raises AllocationRefused if the stored instance has another flavor, project or user.
+        """
         try:
             wanted.create()
         except ObjectExists:
@@ -406,7 +409,7 @@ class AllocationClaims:
         return True
 
     def _claim_new(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Claim resources for a new instance; delete the instance if the claim fails."""
+        """Claim resources for a new instance; if the claim fails, call ``_forget``."""
         try:
             return self._claim(attempt, suits)
         except (ConcurrentSave, ConcurrentUpdate):  # another process also claims this instance
@@ -450,7 +453,10 @@ class AllocationClaims:
             raise
 
     def _stop(self, attempt: _Attempt, error: WharfingerError) -> None:
-        """End a failed claim: delete an instance without a node, else reset its task state."""
+        """End a failed claim: delete an instance without a node, or reset its task state.
+
+        After an error of Placement, an instance without a node stays, too.
+        """
         if isinstance(error, ConcurrentSave) or is_unsure(error):
             return  # another process is working on it, or Placement may still allocate
         if attempt.instance.node is None and not isinstance(error, PlacementError):

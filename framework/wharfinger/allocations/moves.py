@@ -242,7 +242,6 @@ class Moves:
         migration.save()
 
     def _undo(self, migration: Migration) -> None:
-        """End a move that could not be started; if that fails, log what to do."""
         try:
             self.recover(migration)
         except WharfingerError as error:

@@ -190,10 +190,6 @@ class _Work:
     is_ours: bool = True
 
     def do(self, wait_for_idle: float) -> DeviceJob:
-        """Reserve the device, wait for it to be idle, load the image, and release the device.
-
-        Return the finished job. Raises the errors of ``program``.
-        """
         try:
             self._reserve()
             self._await_idle(wait_for_idle)
@@ -352,7 +348,10 @@ class _Work:
             self._release()
 
     def _give_up(self, error: BaseException) -> None:
-        """Store that the job has failed, and release the unchanged device."""
+        """Store that the job has failed, and release the unchanged device.
+
+        After JobUnresolved, do nothing: an operator has resolved the job.
+        """
         if not isinstance(error, JobUnresolved):
             self._save(state="failed", problem=_words(error))
             self._release()
@@ -413,7 +412,10 @@ class _Work:
             ) from error
 
     def _unresolved(self, problem: str) -> JobUnresolved:
-        """Store that the outcome of the job is unknown; return the error to raise."""
+        """Store that the outcome of the job is unknown; return the error to raise.
+
+        Store nothing if another process has resolved the job. If storing fails, log a warning.
+        """
         if self.is_ours:
             try:
                 self._save(state="unknown", problem=problem)

@@ -19,9 +19,9 @@ _LEAST: Final = timedelta(seconds=3)
 
 
 def is_at_work(job: DeviceJob, down_time: timedelta, now: datetime) -> bool:
-    """Return whether the process of a job is working on it: it has reported within ``down_time``.
+    """Return whether a job is in progress, and its process has reported within ``down_time``.
 
-    A ``down_time`` below 3 s counts as 3 s.
+    A ``down_time`` below 3 s counts as 3 s. A job with an unknown outcome is not in progress.
     """
     is_recent = now - job.seen_at <= max(down_time, _LEAST)
     return job.is_unfinished and job.state != "unknown" and is_recent
@@ -48,7 +48,7 @@ def resolve(
     ``provider_uuid`` is the uuid of any provider of the device. ``programmed`` is whether the
     device has the image of the job; otherwise the device is unchanged. ``trait`` is the function
     trait of the image; None: the trait in the job. Return the reasons why the device is still
-    reserved. If the device no longer exists, delete the job and return None.
+    reserved; none: it is free. If the device no longer exists, delete the job and return None.
 
     Raises JobRefused if there is nothing to resolve, or if the process of the job has reported
     within ``down_time``; PlacementError, ObjectError and StateError.
@@ -126,7 +126,6 @@ def _note_held(
 
 
 def _find(context: Context, provider_uuid: str) -> DeviceJob | None:
-    """Return the unfinished job of a device, or else its last job, or None."""
     jobs = [
         one
         for one in DeviceJobList.get_by_filters(context)

@@ -41,11 +41,12 @@ class Availability:
     clock: Callable[[], float] = time.monotonic
 
     def keep(self, uuids: Iterable[str]) -> tuple[dict[str, str], list[PartialListing]]:
-        """Ask about these providers; return the reasons to keep some of them, by uuid.
+        """Ask the driver about these providers; return the reasons to keep some, by uuid.
 
-        A provider is kept if the driver still has it, or does not answer. The order is random: so
-        questions that time out do not prevent the same other questions in each cycle. Also return
-        a problem if the driver still has any of them.
+        A provider is kept if the driver still has it or its unlisted node, does not answer, or was
+        not asked within 300 s. The order is random: so questions that time out do not prevent the
+        same other questions in each cycle. The list has one problem, with the names of all that the
+        driver still has, or is empty.
         """
         reasons: dict[str, str] = {}
         found: set[str] = set()
@@ -74,11 +75,11 @@ class Availability:
         return reasons, [problem] if names else []
 
     def _name_if_available(self, provider: Provider, listed: Set[str]) -> str | None:
-        """Ask the driver for the provider and its node; return the name of the first that exists.
+        """Return the name of the provider's node, or else of the provider, if the driver has it.
 
-        Return None if it has neither. Do not ask for a node if another listed node has its name:
-        the driver would answer for the listed node, so the other node counts as gone. Raises
-        BackendError and PlacementError.
+        Return None if the driver has neither. Do not ask for a listed node; nor for a node whose
+        name a listed node has, since the driver would answer for that node. Nor ask for the root as
+        a provider. Raises WharfingerError.
         """
         driver, root = self.driver, provider.root_uuid
         if root not in listed:

@@ -1,4 +1,4 @@
-"""Plan of an adoption: the part of a full cycle's plan that is about the named providers."""
+"""Plan of an adoption: the part of a full cycle's plan that is about the providers to adopt."""
 
 from collections.abc import Set
 from dataclasses import replace
@@ -56,7 +56,8 @@ def _refusal(state: CycleState, plan: Plan, uuid: str) -> str:
     if any(uuid in step.touched and len(step.touched) > 1 for step in plan.steps):
         return (
             f"{live.name} ({uuid}): the driver moves inventories between it and other providers. "
-            "Only `wharfinger sync` can apply such a move."
+            "Only a full cycle can apply such a move: set `adopt = matching` for the driver "
+            "instance, and run `wharfinger sync`."
         )
     records = {key: record for tree in plan.trees for key, record in tree.records.items()}
     record = records.get(uuid, state.records.get(uuid))

@@ -71,9 +71,9 @@ _Value = TypeVar("_Value")
 class Writer:
     """Writes trees through one client, with one concurrent request for each connection of it.
 
-    No request is sent later than ``valid_for`` after the intents were stored. With
-    ``reports_service``, storing intents also reports the service of this host as up: other hosts
-    take over its nodes only after twice ``valid_for`` without a report.
+    No provider is written later than ``valid_for`` after its intent. With ``reports_service``,
+    storing intents also reports the service of this host as up: other hosts take over its nodes
+    only after twice ``valid_for`` without a report.
     """
 
     def __init__(
@@ -258,7 +258,11 @@ class Writer:
             tree.now[step.uuid] = tree.after(step, raised)
 
     def send(self, tree: TreeWrite, step: Step) -> None:
-        """Send the request of a step, and note the provider after it."""
+        """Send the requests of a step, and note in ``tree.now`` how they leave the provider.
+
+        A delete of a provider that is gone already succeeds. A create that meets another provider
+        with the uuid or name is noted in ``withdrawn``. Raises PlacementError, IntentExpired.
+        """
         self._check_valid(tree, step)
         writes = self._writes
         match step:
@@ -295,7 +299,7 @@ class Writer:
         tree.now[step.uuid] = tree.after(step, generation)
 
     def send_with_traits(self, tree: TreeWrite, step: Step) -> None:
-        """Send a step; if one of its traits was deleted, create the trait and retry the step."""
+        """Send a step; if Placement lacks one of its custom traits, create it and retry once."""
         try:
             self.send(tree, step)
         except PlacementError as error:
@@ -365,7 +369,11 @@ class _Run:
         return not self.stop.is_set() and tree.goes_on_with(step)
 
     def send_steps(self, tree: TreeWrite, steps: Iterable[Step]) -> None:
-        """Send steps of one tree in this order; skip steps that an earlier error prevents."""
+        """Send steps of one tree in this order; skip steps that an earlier error prevents.
+
+        The tree keeps the errors, also a reshape that is forbidden. PlacementUnavailable and other
+        PermissionRefused are raised.
+        """
         for step in steps:
             if not self.goes_on(tree, step):
                 continue
@@ -389,7 +397,7 @@ class _Run:
                 self.done(tree, step)
 
     def reserve_failed(self, tree: TreeWrite) -> None:
-        """Fully reserve the providers of a failed tree for which the plan has a full reservation.
+        """Fully reserve published providers of a failed tree, if that was planned and not written.
 
         The failure may last. Nothing may be allocated from these providers meanwhile.
         """

@@ -97,9 +97,9 @@ class Reconciler:
     that another process changes during the cycle is read and planned again, a few times.
 
     A cycle raises BackendError if the driver cannot list its nodes; PlacementError if Placement
-    does not answer or refuses our credentials; ObjectError or StateError if the database cannot be
-    used. It calls ``on_plan`` with each plan before it applies the plan, and ``on_step`` with each
-    step that it has sent.
+    does not answer, or refuses our credentials or owner trait; ObjectError or StateError if the
+    database cannot be used. It calls ``on_plan`` with each plan before it applies the plan, and
+    ``on_step`` with each step that it has sent.
 
     A host whose service has not reported for ``down_time`` is down: other hosts take over its
     nodes.
@@ -162,7 +162,10 @@ class Reconciler:
 
     @same_request()
     def plan(self) -> Plan:
-        """Return the plan of a full cycle; write nothing."""
+        """Return the plan of a full cycle, and log which nodes it would take over; write nothing.
+
+        Takeovers are not in the plan.
+        """
         state, plan = self._dry_run()
         for row in state.takeovers:
             LOG.warning(
@@ -220,7 +223,7 @@ class Reconciler:
 
         Without such nodes, the poll reads neither Placement nor the database. A driver without a
         change feed names no nodes. If there is no earlier list of nodes, run a full cycle instead.
-        After a lasting failure, the next drift cycle writes the node.
+        The next poll tries again after a temporary failure, and the next drift cycle after another.
         """
         before = self._nodes
         if before is None:
@@ -249,7 +252,7 @@ class Reconciler:
 
     @same_request()
     def plan_adoption(self) -> tuple[Plan, tuple[ComputeNode, ...]]:
-        """Return the plan of ``adopt``, and the nodes that it takes over first; write nothing.
+        """Return the plan of ``adopt``, and rows of nodes that it takes over first; write nothing.
 
         Raises AdoptionRefused if one of the providers cannot be adopted.
         """
@@ -258,9 +261,9 @@ class Reconciler:
 
     @same_request()
     def adopt(self, on_plan: OnPlan = _ignore) -> CycleResult:
-        """Adopt the providers in ``Publisher.adopts``, all or none, and write nothing else.
+        """Adopt the providers in ``Publisher.adopts``, and write nothing else.
 
-        Raises AdoptionRefused if one of the providers cannot be adopted.
+        Raises AdoptionRefused, and adopts none, if one of the providers cannot be adopted.
         """
         state = self._state()
         nodes = driver_calls.list_nodes(self._driver)
@@ -273,7 +276,10 @@ class Reconciler:
     def _state(
         self, attempt: int = 0, snapshot_reservations: Set[tuple[str, int]] = frozenset()
     ) -> CycleState:
-        """Return a state with the database rows that a cycle needs, read in one transaction."""
+        """Return a state with the database rows that a cycle needs, read in one transaction.
+
+        Also bring our copies of the records and of the node rows up to date.
+        """
         read_at = boottime()
         rows = HostState.get(
             self._context,
@@ -305,7 +311,6 @@ class Reconciler:
         )
 
     def _dry_run(self) -> tuple[CycleState, Plan]:
-        """Return the state and the plan of a full cycle; write nothing."""
         state = self._state()
         nodes = driver_calls.list_nodes(self._driver)
         base = _with_nodes(state, nodes)
@@ -336,7 +341,10 @@ class Reconciler:
     def _planned(
         self, state: CycleState, questions: dict[str, bool | WharfingerError]
     ) -> tuple[CycleState, Plan]:
-        """Return the state and its plan, made again if removals had to be confirmed or refused."""
+        """Return the state and its plan, made again if the plan has removals: ask about these.
+
+        ``questions`` keeps the driver's answers for the later attempts of the cycle.
+        """
         plan = plan_cycle(state)
         confirmed = self._look_up.confirm_removals(state, plan, questions)
         return confirmed, plan if confirmed is state else plan_cycle(confirmed)
@@ -351,11 +359,12 @@ class Reconciler:
         on_plan: OnPlan = _ignore,
         restrict: Callable[[CycleState, Plan], tuple[CycleState, Plan]] | None = None,
     ) -> CycleResult:
-        """Plan and apply; repeat both, up to a limit, for trees that could not be written.
+        """Plan and apply; repeat both, up to a limit, for the trees that ``_apply`` leaves.
 
-        ``observe`` adds the observed providers to the state of an attempt. After half of
-        ``down_time``, a conflict ends the cycle: another process may have published newer facts
-        about the nodes. The next cycle lists the nodes again.
+        ``observe`` adds the observed providers to the state of an attempt, and ``restrict`` leaves
+        out parts of the plan. After half of ``down_time``, a conflict ends the cycle: another
+        process may have published newer facts about the nodes. The next cycle lists the nodes
+        again.
         """
         attempts, expires = Attempts(), state.read_at + self._valid_for
         self._nodes = nodes
@@ -396,7 +405,11 @@ class Reconciler:
         return attempts.result()
 
     def _apply(self, state: CycleState, plan: Plan, attempts: Attempts, on_step: OnStep) -> None:
-        """Take nodes over and write the plan; note errors and remaining trees in ``attempts``."""
+        """Take nodes over and write the plan; note errors and remaining trees in ``attempts``.
+
+        Remaining are trees that another process changed, that were taken over now, or that wait
+        for a name.
+        """
         not_taken = self._takeovers.take_each(state.takeovers, state.overlaid_takeovers)
         writes = tree_writes(state, plan, self._rows)
         before = {uuid: self.store.get(uuid) for tree in plan.trees for uuid in tree.records}
@@ -525,19 +538,17 @@ class Reconciler:
             yield error
 
     def _changes(self) -> tuple[frozenset[str], str | None]:
-        """Return the nodes that the change feed names, and its next position."""
         if not self._driver.capabilities.supports("change_feed"):
             return frozenset(), None
         return driver_calls.changed_nodes(self._driver, self._mark)
 
     def _nodes_released(self, state: CycleState, nodes: NodeList) -> frozenset[str]:
-        """Return the nodes that the next poll has to ask for: those released since the snapshot."""
+        """Return the names of nodes released since the snapshot; none without a change feed."""
         if not self._driver.capabilities.supports("change_feed"):
             return frozenset()
         return self._names_of(nodes, released_since(state))
 
     def _names_of(self, nodes: NodeList, uuids: Set[str]) -> frozenset[str]:
-        """Return the names of the nodes whose trees contain any of these providers."""
         records = self.store.records
         roots = {records[uuid].root_uuid for uuid in uuids & records.keys()}
         return frozenset(node.name for node in nodes.nodes if node.uuid in roots)
@@ -556,7 +567,7 @@ def _with_nodes(state: CycleState, nodes: NodeList) -> CycleState:
 
 
 def _waiting_for_names(plan: Plan) -> set[str]:
-    """Return the roots of trees that need a name that another provider gives up in this plan."""
+    """Return the roots of trees that need a taken name, if this plan renames any provider."""
     renames = any(
         isinstance(step, UpdateProvider) and step.before.name != step.after.name
         for step in plan.steps

@@ -30,7 +30,7 @@ class CycleResult:
 class Attempts:
     """Attempts of one cycle to write its trees.
 
-    The first plans all trees; each later one plans those that are not written yet.
+    The first attempt plans each tree of the cycle; a later one only those in ``remaining``.
     """
 
     #: The latest plan of each tree, and the errors of its write, by root uuid.
@@ -50,7 +50,7 @@ class Attempts:
     conflicts: int = 0
 
     def add(self, plan: Plan) -> None:
-        """Add the plan of an attempt; it replaces earlier plans of the same trees."""
+        """Add the plan of an attempt; drop older plans and failures of ``remaining`` trees."""
         self.conflict = None
         if self.remaining is None:
             self.orphans = plan.orphans

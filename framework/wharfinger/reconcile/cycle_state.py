@@ -103,7 +103,7 @@ class CycleState(PlanFacts):
         return wanted if wanted and wanted.stated else None
 
     def block(self, roots: Set[str], *problems: WharfingerError) -> Self:
-        """Return the state in which the trees with these roots stay as they are.
+        """Return the state in which the trees with these roots stay as they are; add ``problems``.
 
         If such a root is now below another root, the tree of the other root stays, too.
         """

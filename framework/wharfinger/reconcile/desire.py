@@ -50,10 +50,10 @@ def collect_desired(
 ) -> CycleState:
     """Return the state with the trees that the driver reports.
 
-    For each node, the driver edits the tree that Placement has. If that fails, only the tree of
-    this node is blocked. If the service of this host is disabled, the roots get
-    COMPUTE_STATUS_DISABLED; if its status is unknown, the roots keep this trait. Raises
-    PlacementUnavailable, PermissionRefused, NotFound.
+    For each node, the driver edits the tree that Placement has. If that fails, the tree of this
+    node is blocked, and so are roots that trees share and no other node reports. If the service of
+    this host is disabled, the roots get COMPUTE_STATUS_DISABLED; if its status is unknown, roots
+    that have this trait from us keep it. Raises PlacementUnavailable, PermissionRefused, NotFound.
     """
     trees, roots = _views(state)
     listed = state.every_node.listed
@@ -129,8 +129,8 @@ def _add(
 ) -> None:
     """Add the desired providers of a node; ``node.uuid`` is its root's uuid in Placement.
 
-    A sharing provider is in the trees of several nodes. It counts as reported if the driver reports
-    it in one of them.
+    A sharing provider is in the trees of several nodes. The driver has to report it in one of them
+    only; the reservation reasons of all these trees count.
     """
     for wanted in of_node:
         uuid = wanted.provider.uuid
@@ -158,9 +158,9 @@ def _with_service_status(state: CycleState) -> CycleState:
 
 
 def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Provider]]:
-    """Return the live providers as the driver knows them.
+    """Return the live providers in the scope of the cycle as the driver knows them.
 
-    They lack our full reservations and COMPUTE_STATUS_DISABLED, and have the names that we gave
+    They lack our full reservations and our COMPUTE_STATUS_DISABLED, and have the names that we gave
     them. The first mapping has the providers of each tree by root uuid, the second the roots by
     name and by uuid.
     """
@@ -186,7 +186,7 @@ def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Prov
 def _root_of(
     node: Node, roots: Mapping[str, Provider], listed: Set[str], records: Mapping[str, Record]
 ) -> Provider:
-    """Return the root of a node in Placement, or else a new root."""
+    """Return the root with a node's uuid, or else with its name; if there is none, a new root."""
     by_uuid, by_name = roots.get(node.uuid), roots.get(node.name)
     if by_name is not None and by_name.uuid in listed:
         by_name = None  # two nodes may swap names: this is still the root of another node
@@ -228,7 +228,7 @@ def _reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
 
 
 def _is_others(state: CycleState, uuid: str) -> bool:
-    """Return whether a provider belongs to another program, even if it has been deleted."""
+    """Return whether a provider belongs to another program, or did before it was deleted."""
     live, record = state.live.get(uuid), state.record(uuid)
     if live is None:
         return ownership.is_overlaid(record)
@@ -278,7 +278,8 @@ def _with_children(
 ) -> list[Provider]:
     """Return the providers of a node, with its known children in ``apart`` and all below them.
 
-    The driver sees each below the parent under which this instance has published it.
+    The driver sees each below the parent under which this instance has published it, or below the
+    root if that parent is not there.
     """
     known = {uuids[0] for uuids in children.values()}
     found: dict[str, Provider] = {}
@@ -304,7 +305,7 @@ def _update(
     allocations: Callable[[], Allocations],
     migrations: Sequence[Migration],
 ) -> tuple[Allocations, Allocations] | None:
-    """Let the driver edit the tree; return the allocations before and after if it reshapes."""
+    """Let the driver edit the tree; return None, or the allocations before and after a reshape."""
     moves = {"migrations": list(migrations)} if takes_migrations(type(driver)) else {}
     reshape: tuple[Allocations, Allocations] | None = None
     within = set(tree.get_provider_uuids())
@@ -346,7 +347,8 @@ def _check(
 ) -> list[DesiredProvider]:
     """Return the desired providers of a node; ``node.uuid`` is its root's uuid in Placement.
 
-    ``taken`` has the names and uuids of earlier nodes; those of this node are added.
+    ``taken`` has the names and uuids of earlier nodes; those of this node are added. Raises
+    InvalidTree if the root is missing, or if another node has one of these for another provider.
     """
     if not (tree.exists(node.name) and tree.exists(node.uuid)):
         raise InvalidTree(

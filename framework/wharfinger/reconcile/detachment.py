@@ -25,7 +25,7 @@ class FormerRoot(NamedTuple):
 
     @property
     def holder(self) -> str:
-        """The holder of the reservation that marks the provider as detached."""
+        """The ``holder`` of the reservation that marks a provider as detached from this root."""
         return f"detached from {self.name} ({self.uuid})"
 
 
@@ -46,10 +46,10 @@ def former_roots(reservations: Mapping[str, tuple[Reservation, ...]]) -> dict[st
 
 
 def detached(state: CycleState) -> tuple[dict[str, str], list[Reservation]]:
-    """Return the holders of detached providers that stay roots, and the marks of the others.
+    """Return the holders for detached providers that stay roots, and reservations that end.
 
-    The holders are by provider uuid. The other providers move below a new root of their node, so
-    the reservations that mark them as detached end.
+    The holders are by provider uuid. The other detached providers move below a new root of their
+    node, so the reservations that mark them as detached end.
     """
     roots = former_roots(state.reservations)
     leaving = {uuid for uuid, former in roots.items() if _has_new_root(state, uuid, former)}
@@ -59,7 +59,7 @@ def detached(state: CycleState) -> tuple[dict[str, str], list[Reservation]]:
 
 
 def _has_new_root(state: CycleState, uuid: str, former: FormerRoot) -> bool:
-    """Return whether the driver reports a detached provider below a new root.
+    """Return whether the driver reports a detached provider below a new root in Placement.
 
     A root with the former uuid is new if it was deleted meanwhile: it was absent, or its generation
     has fallen.

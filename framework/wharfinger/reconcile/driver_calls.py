@@ -29,7 +29,10 @@ LOG: Final = logging.getLogger(__name__)
 
 
 def list_nodes(driver: ComputeDriver) -> NodeList:
-    """Return all nodes of a driver, from a new snapshot; raise BackendError if this fails."""
+    """Return all nodes of a driver, from a new snapshot, and the errors of single nodes.
+
+    Raises BackendError if the driver cannot list its nodes.
+    """
     operation = "get_available_nodes"
     listed = guarded(driver.name, operation, lambda: driver.get_available_nodes(refresh=True))
     nodes = describe(driver, check_names(driver, operation, listed))
@@ -51,7 +54,10 @@ def check_names(
 
 
 def describe(driver: ComputeDriver, found: Iterable[str]) -> NodeList:
-    """Ask the driver for the nodes with these names; the returned list also has the errors."""
+    """Describe the nodes with these names; return those that fail in ``failed``, with the errors.
+
+    A node with an invalid name is only in the errors, since no provider can have such a name.
+    """
     nodes: list[Node] = []
     failed: list[Node] = []
     problems: list[WharfingerError] = []
@@ -68,15 +74,15 @@ def describe(driver: ComputeDriver, found: Iterable[str]) -> NodeList:
             nodes.append(node)
         except WharfingerError as error:
             problems.append(as_problem(driver, name, error))
-            if not isinstance(error, InvalidName):  # no provider can have such a name
+            if not isinstance(error, InvalidName):
                 failed.append(Node(name, names.root_uuid(name)))
     return NodeList(tuple(nodes), tuple(failed), tuple(problems))
 
 
 def changed_nodes(driver: ComputeDriver, since: str | None) -> tuple[frozenset[str], str]:
-    """Return the nodes that have changed since a mark of the driver's change feed, and a new mark.
+    """Return the names of nodes changed since a mark of the driver's change feed, and a new mark.
 
-    Raises BackendError.
+    With None, the driver only has to return a first mark. Raises BackendError.
     """
     operation = "changed_nodes"
     answer = guarded(driver.name, operation, lambda: driver.changed_nodes(since))

@@ -46,8 +46,8 @@ class Instance:
 def check(conf: Options) -> tuple[list[str], list[WharfingerError]]:
     """Check the whole configuration, including the options of the drivers that it enables.
 
-    Return the names of all sections that are read, and all problems. If several drivers read a
-    section with a problem, they all report it.
+    This creates the drivers, but does not connect them. Return the names of all sections that are
+    read, and all problems. If several drivers read a section with a problem, they all report it.
     """
     sections = list(configuration.OWN)
     for group in configuration.SERVICES:
@@ -91,7 +91,7 @@ def _make(conf: Options, name: str) -> Instance:
             key="enabled_drivers",
             value=", ".join(default.enabled_drivers),
             problem=f"there is no driver instance {name!r}.",
-            remedy="Use one of these names, or add this one to them.",
+            remedy=f"Use one of these names, or add {name} to them.",
         )
     section = InstanceSection.read(conf, name)
     kind = loader.load(section.driver)

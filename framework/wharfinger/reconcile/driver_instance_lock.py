@@ -25,8 +25,8 @@ def exclusive(directory: Path, instance: str) -> Iterator[None]:
 
     This keeps a process from writing records that another process has loaded. The lock is a file in
     the state directory (``directory``). The file contains the process id. Raises StateError at once
-    if another process has the lock, or if the file is not a lock file of ours: such a file stays as
-    it is.
+    if another process has the lock, if the file cannot be opened, or if it is not a lock file of
+    ours: such a file stays as it is.
     """
     path = directory / f"{instance}.lock"
     try:

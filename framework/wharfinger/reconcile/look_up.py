@@ -87,8 +87,9 @@ class LookUp:
     ) -> CycleState:
         """Return the state in which the removals of a plan are confirmed or refused.
 
-        The policy has to allow their number, and the driver is asked for each provider; its answers
-        in all attempts of the cycle are in ``questions``. Without removals, return the same state.
+        If the policy does not allow their number, all wait. Otherwise the driver is asked for each
+        provider; its answers in all attempts of the cycle are in ``questions``. Without removals,
+        return the same state.
         """
         gone = frozenset().union(*(tree.gone for tree in plan.trees))
         if not gone:
@@ -430,7 +431,10 @@ class LookUp:
 def _asked(
     state: CycleState, root_uuid: str, question: Callable[..., _Answer], *arguments: Any
 ) -> tuple[CycleState, _Answer | None]:
-    """Return the state and the answer to a question about a tree; block the tree if it fails."""
+    """Return the state and the answer to a question about a tree.
+
+    If the question fails, block the tree and answer None.
+    """
     try:
         return state, question(*arguments)
     except (PlacementUnavailable, PermissionRefused, NotFound):

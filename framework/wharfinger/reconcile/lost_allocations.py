@@ -137,7 +137,7 @@ class LostAllocations:
 
         The reservation ends (None) if the instance has an allocation again, unless a process still
         works on the instance (``unclear``). If the instance was deleted while the reservation was
-        being stored, the provider may still have to be cleaned.
+        being stored, the provider has to be cleaned ("released"), or the reservation ends, too.
         """
         settled: dict[str, str | None] = {}
         unknown: dict[str, list[str]] = {}

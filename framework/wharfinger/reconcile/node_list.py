@@ -42,9 +42,10 @@ class NodeList:
         return frozenset(uuid for name, uuid in self.roots.items() if name in names)
 
     def with_changes(self, later: "NodeList") -> "NodeList":
-        """Return this list, with the nodes of a later description in place of their old values.
+        """Return this list with the nodes of a later description.
 
-        It has no problems of the later description.
+        They replace nodes with the same uuid or name. The problems stay those of this list, and the
+        result has no uptime.
         """
         anew = {node.uuid for node in (*later.nodes, *later.failed)} | later.roots.keys()
 

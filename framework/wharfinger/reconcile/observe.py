@@ -38,9 +38,9 @@ class Observer:
     ) -> CycleState:
         """Read Placement; return the state, limited to the trees that have to be planned.
 
-        These are the trees that other programs have changed, the trees of the nodes with these
-        ``names`` and the trees with ``failed`` roots; or with ``all_trees``, all trees. If nothing
-        has changed, this reads one list of providers.
+        These are the ``changed_trees``, the trees of the nodes with these ``names``, and the trees
+        with ``failed`` roots; or with ``all_trees``, all trees. If nothing has changed, this reads
+        one list of providers.
         """
         every = state.every_node
         changed = every.named(names)
@@ -77,7 +77,6 @@ class Observer:
             return None
         state = replace(state, live=live, is_read=False)
         if any(shares(provider) for provider in live.values()):
-            # A change of a shared provider concerns all nodes.
             return replace(state, snapshot_reservations=frozenset())
         return self.within(state, roots)
 
@@ -98,7 +97,10 @@ class Observer:
         )
 
     def within(self, state: CycleState, scope: frozenset[str]) -> CycleState:
-        """Return the state, limited to trees with these roots unless trees share providers."""
+        """Return the state, limited to trees with these roots; unlimited if trees share providers.
+
+        A change of a shared provider concerns all nodes.
+        """
         if scope and any(shares(provider) for provider in state.live.values()):
             return state
         return replace(state, scope=scope, nodes=state.nodes.only(scope))
@@ -137,7 +139,10 @@ class Observer:
 
 
 def changed_trees(state: CycleState) -> set[str]:
-    """Return the roots of trees that differ from our records, or that a reservation changes."""
+    """Return the roots of trees that differ from our records, or that a cycle has to complete.
+
+    A cycle completes unfinished intents, and the begin or end of reservations. Blocked trees count.
+    """
     live = state.live
     found = {record.root_uuid for uuid, record in state.records.items() if uuid not in live}
     for uuid, provider in live.items():

@@ -73,7 +73,10 @@ _R = TypeVar("_R")
 def retry_on(
     *errors: type[WharfingerError], attempts: int = 5, wait: wait_base = _WAIT
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Return a decorator that repeats a call, up to a limit, if it raises one of these errors."""
+    """Return a decorator that repeats a call that raises one of these errors.
+
+    After the last of ``attempts`` calls, the error is raised.
+    """
     return retry(
         retry=retry_if_exception_type(errors),
         stop=stop_after_attempt(attempts),
@@ -104,7 +107,7 @@ class _Stored:
 
     @property
     def own_record(self) -> Record:
-        """The stored record of the driver instance that publishes the provider."""
+        """The stored record of the driver instance that publishes the provider, or an empty one."""
         return self.store.get(self.live.uuid)
 
     @property
@@ -132,8 +135,8 @@ class Reservations:
     If a provider cannot be written within half of ``down_time``, it is read again first: another
     host may have taken it over.
 
-    Methods raise PlacementError, ObjectError and StateError, and ReservationRefused for a provider
-    that no driver instance publishes.
+    Methods raise PlacementError, ObjectError and StateError. Methods that reserve raise
+    ReservationRefused for a provider that no driver instance publishes.
     """
 
     def __init__(
@@ -235,7 +238,8 @@ class Reservations:
     def release_one(self, uuid: str) -> tuple[str, ...]:
         """End the reservation with this uuid.
 
-        Return the same as ``release``. Raises ObjectNotFound if the reservation has already ended.
+        Return the same as ``release``; nothing if the provider no longer exists. Raises
+        ObjectNotFound if the reservation has already ended.
         """
         for held in self._held(uuid=uuid):
             for provider in self._client.list_providers(uuid=held.provider_uuid):
@@ -316,8 +320,8 @@ class Reservations:
         ``allocations`` are all allocations of the consumer, in the format of POST /reshaper. One
         request lowers ``reserved`` by the amounts and allocates them, so no other consumer can take
         the amounts. Afterwards ``keep`` has to reserve the provider fully again. Raises
-        ReservationRefused if the provider lacks the capacity even without the reservation, and
-        PermissionRefused without the role for reshapes.
+        ReservationRefused if no driver instance publishes the provider, or if it lacks the capacity
+        even without the reservation; and PermissionRefused without the role for reshapes.
         """
         stored = self._read(provider)
         if not stored.is_published:
@@ -361,7 +365,8 @@ class Reservations:
     ) -> None:
         """Replace the function traits of a device's provider by one trait, or by none.
 
-        Also store the trait in the provider's record, so that later cycles may remove it. Raises
+        If Placement has exactly this trait already, write nothing. Otherwise also store the trait
+        in the record of a published provider, so that later cycles may remove it. Raises
         ReservationRefused if the provider no longer has exactly the owner traits ``owners``.
         """
         there = self._client.get_traits(provider.uuid)
@@ -489,7 +494,10 @@ class Reservations:
             remedy = "Ask the publisher of the provider."
         elif parent is None:
             problem = "it is a root provider already"
-            remedy = "When its node has a new root, sync moves the provider below that root."
+            remedy = (
+                "If it was detached before, `wharfinger sync` moves it below the new root of its "
+                "node, as soon as there is one."
+            )
         elif parent != provider.root_provider_uuid:
             problem = "its parent is not the root"
             remedy = f"Detach the parent: `wharfinger provider detach {parent}`."

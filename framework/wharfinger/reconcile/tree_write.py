@@ -104,7 +104,7 @@ class TreeWrite:
         return generation
 
     def after(self, step: Step, generation: int | None) -> Provider | None:
-        """Return the provider as the step leaves it, with this generation."""
+        """Return the provider as the step leaves it, with this generation; None if it is gone."""
         provider = step.result(self.now.get(step.uuid))
         return provider and replace(provider, generation=generation)
 

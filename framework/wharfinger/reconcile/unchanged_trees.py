@@ -36,7 +36,7 @@ class UnchangedTrees:
         return frozenset(same - changing)
 
     def forget(self, roots: Iterable[str]) -> None:
-        """Forget trees that a drift cycle or poll may have changed."""
+        """Forget trees that a cycle may have changed since the last listing."""
         for root in roots:
             self._desired.pop(root, None)
 
