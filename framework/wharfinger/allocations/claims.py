@@ -292,7 +292,6 @@ class AllocationClaims:
         return held
 
     def _undo_repair(self, instance: Instance, lost: Iterable[Reservation]) -> None:
-        """Delete the allocations of a failed repair; if that fails, log when to repair again."""
         try:
             for one in lost:  # reserve before the deletion, so that no consumer takes the units
                 self._reservations.keep(one.uuid, one.provider_uuid)
@@ -409,7 +408,6 @@ class AllocationClaims:
         return True
 
     def _claim_new(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Claim resources for a new instance; if the claim fails, call ``_forget``."""
         try:
             return self._claim(attempt, suits)
         except (ConcurrentSave, ConcurrentUpdate):  # another process also claims this instance
@@ -453,10 +451,6 @@ class AllocationClaims:
             raise
 
     def _stop(self, attempt: _Attempt, error: WharfingerError) -> None:
-        """End a failed claim: delete an instance without a node, or reset its task state.
-
-        After an error of Placement, an instance without a node stays, too.
-        """
         if isinstance(error, ConcurrentSave) or is_unsure(error):
             return  # another process is working on it, or Placement may still allocate
         if attempt.instance.node is None and not isinstance(error, PlacementError):

@@ -348,10 +348,6 @@ class _Work:
             self._release()
 
     def _give_up(self, error: BaseException) -> None:
-        """Store that the job has failed, and release the unchanged device.
-
-        After JobUnresolved, do nothing: an operator has resolved the job.
-        """
         if not isinstance(error, JobUnresolved):
             self._save(state="failed", problem=_words(error))
             self._release()

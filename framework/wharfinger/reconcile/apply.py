@@ -117,7 +117,6 @@ class Writer:
     # Intents and results.
 
     def _store_intents(self, batch: Sequence[TreeWrite], store: RecordStore) -> None:
-        """Store the intents of each tree. A tree whose rows another process has changed fails."""
         intending = [
             tree for tree in batch if tree.plan.steps or tree.new_nodes or tree.new_reservations
         ]
@@ -208,7 +207,7 @@ class Writer:
             yield partial(self._set_in_batches, run, together)
 
     def _set_in_batches(self, run: "_Run", inventories: Sequence[_Inventories]) -> None:
-        """Set inventories in the given order: in a tree, some shrink before others grow."""
+        # Batch after batch: in a tree, some inventories have to shrink before others grow.
         for start in range(0, len(inventories), BATCH):
             self._set_together(run, inventories[start : start + BATCH])
 
@@ -436,8 +435,6 @@ class _Run:
 
 
 def _store_results(batch: Sequence[TreeWrite], store: RecordStore) -> None:
-    """Store the results of trees, without rows that another process has changed."""
-
     def write(trees: Sequence[TreeWrite]) -> None:
         # The intents have checked the other trees; no other process may change those until now.
         unchecked = [tree for tree in trees if not tree.plan.steps]

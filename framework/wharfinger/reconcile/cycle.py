@@ -321,7 +321,6 @@ class Reconciler:
         return self._observer.changes(state, names, self._failed, all_trees=is_changed)
 
     def _prepared(self, observe: Callable[[], CycleState]) -> CycleState:
-        """Observe, and return the state with all facts that the plan of an attempt needs."""
         named = self.store.contested | self._publisher.adopts
         state = self._completed(observe())
         if state.is_listing and not self.store.contested <= named:
@@ -543,7 +542,6 @@ class Reconciler:
         return driver_calls.changed_nodes(self._driver, self._mark)
 
     def _nodes_released(self, state: CycleState, nodes: NodeList) -> frozenset[str]:
-        """Return the names of nodes released since the snapshot; none without a change feed."""
         if not self._driver.capabilities.supports("change_feed"):
             return frozenset()
         return self._names_of(nodes, released_since(state))

@@ -431,10 +431,6 @@ class LookUp:
 def _asked(
     state: CycleState, root_uuid: str, question: Callable[..., _Answer], *arguments: Any
 ) -> tuple[CycleState, _Answer | None]:
-    """Return the state and the answer to a question about a tree.
-
-    If the question fails, block the tree and answer None.
-    """
     try:
         return state, question(*arguments)
     except (PlacementUnavailable, PermissionRefused, NotFound):

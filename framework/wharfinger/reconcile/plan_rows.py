@@ -117,10 +117,6 @@ def phases_by_tree(state: CycleState, trees: Iterable[TreePlan]) -> dict[str, Ph
 
 
 def _root_finder(state: CycleState, trees: Iterable[TreePlan]) -> Callable[[str], str]:
-    """Return a function from a provider's uuid to its root in the plan, or else in Placement.
-
-    A provider that has neither counts as its own root.
-    """
     planned = {uuid: tree.root_uuid for tree in trees for uuid in tree.records}
 
     def root_of(uuid: str) -> str:

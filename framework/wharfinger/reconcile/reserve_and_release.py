@@ -425,7 +425,6 @@ class Reservations:
 
     @retry_on(*_CONFLICTS)
     def _end(self, uuid: str, provider: ProviderSummary) -> tuple[str, ...]:
-        """End a reservation; return the reasons why the provider is still reserved, as texts."""
         try:
             stored = self._read(provider)
         except NotFound:

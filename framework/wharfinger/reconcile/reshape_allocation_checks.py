@@ -40,7 +40,6 @@ def edited(
 
 
 def _providers(given: Any) -> dict[str, dict[str, dict[str, int]]]:
-    """Check a consumer's allocations; return them by provider uuid. Raises ValueError."""
     providers = given.get("allocations") if isinstance(given, Mapping) else None
     found: dict[str, dict[str, dict[str, int]]] = {}
     for uuid, part in providers.items() if isinstance(providers, Mapping) else ():

@@ -288,8 +288,5 @@ def _is_absent(record: ProviderRecord) -> bool:
 
 
 def _has(record: ProviderRecord, side: str) -> bool:
-    """Return whether the field of a record is set; a value that cannot be read counts as set.
-
-    ``side`` is the name of the field: intended or applied.
-    """
+    """Return whether field ``side`` of a record is not None; a value that cannot be read counts."""
     return side not in record or getattr(record, side) is not None
