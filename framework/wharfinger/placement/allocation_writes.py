@@ -33,9 +33,9 @@ class AllocationWrites:
         """Delete all allocations of a consumer.
 
         ``held`` is an earlier answer of ``PlacementClient.get_allocations``: raises
-        ConcurrentUpdate if the consumer has other allocations now. Without ``held``, and on servers
-        without consumer generations (before microversion 1.28), this deletes whatever allocations
-        the consumer has.
+        ConcurrentUpdate if the allocations have been written since. Without ``held``, and on
+        servers without consumer generations (before microversion 1.28), this deletes whatever
+        allocations the consumer has.
         """
         client = self._client
         if held is None or client.microversion < Feature.CONSUMER_GENERATION.value:

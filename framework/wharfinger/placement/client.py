@@ -202,7 +202,6 @@ class PlacementClient:
     def _request(
         self, method: str, path: str, body: object, newest: Microversion | None, subject: str = ""
     ) -> tuple[str, requests.Response]:
-        """Return the name of the request, for errors, and its answer."""
         request = f"{method} {path} ({subject})" if subject else f"{method} {path}"
         content = {}
         if body is not None:

@@ -57,7 +57,7 @@ class EmbeddedPlacement:
     Placement's WSGI application. ``engine`` reads and changes the database without the API. Safe
     for several threads, and for several processes with the same file. Raises ConfigurationError if
     openstack-placement is not installed, if this process already has an embedded Placement, or if
-    the file cannot be used. Raises StateError if the file belongs to another program.
+    the file cannot be used. Raises StateError if the file is a link or belongs to another user.
     """
 
     _started: Path | None = None
@@ -145,7 +145,7 @@ class _WSGITransport(HTTPAdapter):
             raise StateError(
                 path=str(self._database),
                 problem=f"the embedded Placement cannot use its database: {message}.",
-                remedy="Check that the file can be written and has space left.",
+                remedy="Check that the file is intact and writable, and that the disk is not full.",
             )
         return self.build_response(
             request,

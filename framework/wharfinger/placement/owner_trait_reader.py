@@ -19,7 +19,8 @@ def find(client: PlacementClient) -> frozenset[str]:
 def by_provider(client: PlacementClient) -> dict[str, tuple[str, ...]]:
     """Return the owner traits of each provider that has any, by provider uuid.
 
-    This sends one request for each owner trait, whatever the number of providers.
+    This sends two requests for the traits and one for each of them, whatever the number of
+    providers.
     """
     owners: dict[str, tuple[str, ...]] = {}
     for trait in sorted(find(client)):
@@ -45,7 +46,10 @@ class OwnerTraits:
             return known
 
     def learn(self, seen: frozenset[str]) -> None:
-        """Add owner traits that a caller has seen in Placement, unless the cache is empty."""
+        """Add owner traits that a caller has seen in Placement, unless the cache is empty.
+
+        New traits restart the cache time.
+        """
         with self._lock:
             known = self._cache.get(None)
             if known is not None and not seen <= known:

@@ -118,7 +118,8 @@ class ProviderWrites:
 
         Those are names that Placement refuses to create, and standard traits that it lacks. Unknown
         standard classes are not checked: Placement refuses them in writes. Names that exist are
-        remembered. Raises PlacementUnavailable and PermissionRefused.
+        remembered. Raises PlacementUnavailable, PermissionRefused, and any PlacementError of the
+        list of standard traits.
         """
         new_traits = set(traits) - self._traits
         new_classes = set(filter(os_resource_classes.is_custom, classes)) - self._classes

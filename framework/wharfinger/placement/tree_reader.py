@@ -109,9 +109,10 @@ class PlacementReader:
         }
 
     def unseen_parents(self, root: str, live: Collection[str]) -> frozenset[str]:
-        """Return the uuids of providers in a root's tree that have children outside of ``live``.
+        """Return the uuids of the parents of all providers in a root's tree that ``live`` lacks.
 
-        ``live`` may lack the children of other owners, which have no instance trait of ours.
+        ``live`` has the uuids of the providers that were read. It may lack children of other
+        owners, which do not have our instance trait.
         """
         return frozenset(
             provider.parent_provider_uuid
@@ -138,7 +139,7 @@ class PlacementReader:
     def _look_up_roots(
         self, roots: Mapping[str, str], found: _Summaries, own: Collection[str]
     ) -> None:
-        """Add the trees of roots whose names ``found`` lacks to ``found``: by uuid, else by name.
+        """Add to ``found`` the trees of the roots whose names it lacks: by uuid, else by name.
 
         ``own`` are the uuids of providers that we have created: if ``found`` has such a root, its
         node was renamed, and it is not looked up. Another program may have renamed its root, and
@@ -218,7 +219,7 @@ def _by_uuid(listed: Iterable[ProviderSummary]) -> _Summaries:
 
 
 def without_contents(summary: ProviderSummary) -> Provider:
-    """Return a summary as a Provider, without inventories, traits and aggregates."""
+    """Return a summary as a Provider without generation, inventories, traits and aggregates."""
     return Provider(
         uuid=summary.uuid,
         name=summary.name,

@@ -125,7 +125,6 @@ def _values(provider: Provider) -> dict[str, Any]:
 
 
 def _text(value: Any, other: Any) -> str:
-    """Return a value as text; of an inventory, only the figures that differ from ``other``."""
     if isinstance(value, str):
         return value
     if not isinstance(value, Inventory):

@@ -238,7 +238,6 @@ def foreign_reservation(provider: Provider, record: Record) -> ForeignReservatio
 
 
 def _seen(record: Record, live: Provider) -> Record:
-    """Return the record with the present state of its provider, and with the figures to restore."""
     has_figures = record.own_reserved and record.is_ours  # restore no figures of other owners
     figures = full_reservation.own_reserved(live.inventories, record) if has_figures else {}
     return replace(record, live=live, own_reserved=figures)

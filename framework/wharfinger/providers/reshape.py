@@ -37,7 +37,8 @@ class AllocationChange:
 
         These classes are removed even if another program has set them. Otherwise both providers
         would offer the class. A class has moved if allocations of it have moved, or if it has no
-        allocations and another provider of the tree offers it.
+        allocations and another provider of the tree offers it. Only providers whose inventories the
+        driver has set are keys.
         """
         own = [
             one for one in draft.desired.values() if one.stated and one.mode is PublishingMode.OWN
@@ -61,9 +62,10 @@ class AllocationChange:
         """Return one Reshape, and the steps that set figures which the Reshape cannot set.
 
         If nothing changes, return no step. Placement refuses a reshape that leaves a class with
-        less capacity than is used, for example a reserved class. The Reshape leaves such a class
-        with just the used capacity, and a later step sets the desired figure. The Reshape has all
-        providers of ours that a changed consumer uses, so that Placement checks their generations.
+        less capacity than is used, for example a reserved class. The Reshape reserves less of such
+        a class, so that the capacity covers the used amount, and a later step sets the desired
+        figures. The Reshape has all providers of ours that a changed consumer uses, so that
+        Placement checks their generations.
         """
         reported = {one.provider.uuid for one in draft.desired.values() if one.reported}
         changes = {change.uuid: change for change in draft.inventories}
@@ -102,7 +104,8 @@ class AllocationChange:
     def problems(self, draft: TreeDraft) -> Iterator[InvalidTree]:
         """Yield an error for each provider and class for which Placement would refuse the reshape.
 
-        The error names the consumers. After any error, the tree must not be written.
+        The error names the consumers. After any error, the tree must not be written. Providers of
+        other trees are not checked.
         """
         for (uuid, name), held in sorted(self._holders.items()):
             if uuid not in draft.records:
@@ -165,7 +168,6 @@ def admitting(inventory: Inventory, used: int, *, exactly: bool = False) -> Inve
 
 
 def _ours(draft: TreeDraft, uuid: str) -> tuple[Provider, Record] | None:
-    """Return a provider's planned state and record; None if this instance may not write it."""
     record, live = draft.records.get(uuid), draft.live.get(uuid)
     is_foreign = live is not None and draft.standing(live) is Standing.FOREIGN
     if record is None or not record.is_ours or record.live is None or is_foreign:

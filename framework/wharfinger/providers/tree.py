@@ -58,7 +58,7 @@ class _Node:
         return self.desired.provider
 
     def edit(self, field: str, value: Any, generation: int | None) -> bool:
-        """Replace a field of the provider; return whether its value is new.
+        """Replace a field and the generation (None: keep it); return whether the field changes.
 
         Note that the driver has set something on the provider. Equal values keep the same object,
         which makes later comparisons fast.
@@ -89,10 +89,11 @@ class _Node:
 class ProviderTree:
     """One or more trees of resource providers, found by name or by uuid.
 
-    Every method that takes ``name_or_uuid`` raises ProviderNotFound (a ValueError) if no provider
-    has this name or uuid. Names and uuids are unique across all trees, as in Placement. A new
-    provider may not have the uuid of another provider as its name, or the reverse: that text would
-    stand for two providers.
+    Every method that takes ``name_or_uuid`` raises ProviderNotFound if no provider has this name or
+    uuid. Invalid values raise InvalidName or InvalidInventory. All these errors are ValueErrors. A
+    ``generation`` that is not None replaces the provider's generation in the tree. Names and uuids
+    are unique across all trees, as in Placement. A new provider may not have the uuid of another
+    provider as its name, or the reverse: that text would stand for two providers.
     """
 
     def __init__(self) -> None:
@@ -116,7 +117,7 @@ class ProviderTree:
 
         ``is_others`` returns whether another program has created the provider with this uuid.
         ``child_uuids`` are uuids, by name, for new children to which the driver gives no uuid.
-        Raises ValueError if a parent is missing, if a name or uuid occurs twice, or if parents form
+        Raises ValueError if a parent is missing, if two providers have one name, or if parents form
         a circle.
         """
         tree = cls()
@@ -195,9 +196,9 @@ class ProviderTree:
     ) -> str:
         """Add a provider below ``parent`` (a name or uuid) and return its uuid.
 
-        Without ``uuid``, the child gets the uuid under which this driver instance published it
-        before. For a new child, it is derived from the parent's uuid and the name. Raises
-        ProviderExists as ``new_root`` does.
+        Without ``uuid``, the child gets the uuid under which this driver instance published a child
+        with this name before. For a new child, the uuid is derived from the parent's uuid and the
+        name. Raises ProviderExists as ``new_root`` does.
         """
         with self.lock:
             return self._new(name, uuid, generation, self._find(parent))
@@ -231,10 +232,10 @@ class ProviderTree:
             return _data(self._find(name_or_uuid))
 
     def subtree(self, name_or_uuid: str) -> Self:
-        """Return a copy of a root's tree, and of the sharing providers that the tree may use.
+        """Return a tree with copies of a root's tree, and of the sharing providers that it may use.
 
-        These are all roots with MISC_SHARES_VIA_AGGREGATE. Raises ValueError for a provider that is
-        not a root.
+        These are all roots with MISC_SHARES_VIA_AGGREGATE, with the providers below them. Raises
+        ValueError for a provider that is not a root.
         """
         with self.lock:
             root = self._find(name_or_uuid)
@@ -271,11 +272,7 @@ class ProviderTree:
         inventory: Mapping[str, AnyInventory],
         generation: int | None = None,
     ) -> bool:
-        """Replace a provider's inventories; return whether anything changed.
-
-        Raises InvalidInventory or InvalidName (ValueErrors) for inventories that Placement would
-        refuse.
-        """
+        """Replace a provider's inventories; return whether anything changed."""
         with self.lock:
             node = self._find(name_or_uuid)
             there = node.provider.inventories
@@ -386,8 +383,9 @@ class ProviderTree:
         """Reserve a provider fully until the next ``update_provider_tree``. It stays published.
 
         A driver calls this in each ``update_provider_tree`` while the reservation lasts. Without
-        the call, the framework restores the former ``reserved`` figures. ``reason`` is a text for
-        operators, such as "cleaning" or "maintenance". A provider may have several reasons.
+        the call, the framework restores the former ``reserved`` figures. ``reason`` is a printable
+        text for operators, such as "cleaning" or "maintenance". A provider may have several
+        reasons.
         """
         with self.lock:
             node = self._find(name_or_uuid)
@@ -401,7 +399,8 @@ class ProviderTree:
         """Set which program creates a provider: this driver instance (own) or another (overlay).
 
         Return the mode. ``auto`` becomes overlay if another program has created the provider, and
-        own if this instance has created it or Placement does not have it.
+        own if this instance has created it, the operator has named it for adoption, or Placement
+        does not have it.
         """
         with self.lock:
             node = self._find(name_or_uuid)

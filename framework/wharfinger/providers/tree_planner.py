@@ -27,7 +27,7 @@ def plan_trees(
     records: Mapping[str, Record],
     is_planned: Callable[[str | None], bool] = lambda _root: True,
 ) -> tuple[TreePlan, ...]:
-    """Return the plans of trees; a tree in which nothing changes has no plan.
+    """Return the plans of trees; a tree with nothing to write, store or report has no plan.
 
     ``desired`` has parents before children. ``live`` has the providers of these trees in Placement,
     and ``records`` our records of them, both by uuid. ``is_planned`` returns whether the tree with
@@ -174,7 +174,7 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
 def _placed(draft: TreeDraft, after: Provider, detached_roots: dict[str | None, str]) -> Provider:
     """Return the provider with its real root and parent if it is, or is below, a detached child.
 
-    ``detached_roots`` has the roots of such providers so far, by provider uuid.
+    ``detached_roots`` has the roots of such providers by uuid, and gets the root of this one.
     """
     if draft.stays_root(after.uuid):
         detached_roots[after.uuid] = after.uuid
@@ -251,7 +251,6 @@ def _names_set_aside(desired: Iterable[DesiredProvider], live: Mapping[str, Prov
 
 
 def _tree_plan(draft: TreeDraft, change: AllocationChange | None) -> TreePlan:
-    """Return the plan of a draft. With a reshape and any problem, the plan has no steps."""
     # The steps that take something away come first.
     draft.inventories.sort(
         key=lambda step: not step.shrunk and step.before.keys() <= step.after.keys()

@@ -68,7 +68,6 @@ class Heartbeat:
         self._progressed = time.monotonic()
 
     def _run(self) -> None:
-        """Report until the block ends; log when a problem begins and when it is over."""
         is_failing = False
         wait = 0.0 if self._at_once else self._down_time / BEATS
         while not self._stopping.wait(wait):

@@ -69,8 +69,9 @@ class Claims:
         """Put an instance, with its flavor, on a node of this host.
 
         The instance may be on this node already. For an instance on another node, raise
-        ClaimRefused: it needs ``move_claim``. If this host does not publish the node, raise
-        ObjectNotFound, and take the instance off the node again.
+        ClaimRefused: it needs ``move_claim``. If this host lacks the node, raise ObjectNotFound. If
+        the node disappears during the claim, also take the instance off the node, unless it was
+        there before.
         """
         self._check_node(node)
         place = (instance.host, instance.node)
@@ -102,9 +103,10 @@ class Claims:
     def move_claim(self, instance: Instance, node: str, migration: Migration) -> None:
         """Claim a node of this host for an instance that moves there, with the new flavor.
 
-        The instance counts in the usage of both nodes until one of the two claims is dropped. Raise
-        ClaimRefused unless the ``migration`` is in progress and belongs to the instance. If the
-        node disappears during the claim, raise ObjectNotFound; the migration stays in progress.
+        The instance counts in the usage of both nodes until one of the two claims is dropped. An
+        accepted migration becomes pre-migrating, except a live migration. Raise ClaimRefused unless
+        the ``migration`` is in progress and belongs to the instance. If the node disappears during
+        the claim, raise ObjectNotFound; the migration stays in progress.
         """
         self._check_node(node)
         if not migration.is_in_progress or migration.instance_uuid != instance.uuid:
@@ -155,10 +157,10 @@ class Claims:
     def save_usage(self, node: str) -> bool:
         """Save the usage of a node in its rows; an attempt returns whether the rows had to change.
 
-        The decorator repeats the attempt until nothing changes, up to a limit. The rows are read
-        before the usage is summed, so at least one of two concurrent claims counts the other claim.
-        After a save, the usage is summed again: the other claim may have read the row before that
-        save.
+        The decorator repeats the attempt until nothing changes, at most ten times; then the next
+        cycle saves the usage. The rows are read before the usage is summed, so at least one of two
+        concurrent claims counts the other claim. After a save, the usage is summed again: the other
+        claim may have read the row before that save.
         """
         rows = ComputeNodeList.get_by_filters(
             self._context, host=self.host, hypervisor_hostname=node

@@ -72,7 +72,7 @@ class NodeRows:
         self._figures: dict[str, _Figures | None] = {}
 
     def update(self, rows: HostState) -> None:
-        """Take the rows that have changed since the last read, and forget deleted rows."""
+        """Take the changed rows of nodes, forget deleted rows, and sum the usage of instances."""
         self.saved(rows.nodes)
         self._forget(self.revisions.keys() - rows.node_revisions.keys())
         self.usage.update(rows)
@@ -102,7 +102,7 @@ class NodeRows:
     def changed_rows(
         self, nodes: Iterable[Node], records: Mapping[str, Record], *, is_listing: bool
     ) -> list[ComputeNode]:
-        """Return the rows to save, whose figures have changed.
+        """Return the rows whose figures have changed, to be saved.
 
         ``records`` are by provider uuid. A row of a node that ``nodes`` lacks, or that is not
         published, gets only the new usage. If ``nodes`` is a complete listing (``is_listing``),

@@ -40,9 +40,9 @@ class Node:
 
 
 def pci_stats_of(node: ComputeNode) -> PciStats | None:
-    """Return the kinds of PCI devices of a node.
+    """Return the PCI devices of a node by kind, None if its driver does not report PCI devices.
 
-    None if it has none, or if its object version lacks the field. Raises FieldUnset.
+    Also None if the object version of the node lacks the field. Raises FieldUnset.
     """
     kinds = getattr(node, "pci_stats", None)
     if kinds is None:

@@ -37,8 +37,8 @@ def report(context: Context, host: str, owners: Collection[str], *, complete: bo
 
     With ``complete``, all driver instances of the host have published all their providers, and
     ``owners`` are all their owners. Then the service gets OWNER_TAG_VERSION, which shows that all
-    its providers have owner traits. The service loses this version if a later report without
-    ``complete`` names a new owner. Raises ObjectError, StateError.
+    its providers have owner traits. Otherwise, ``owners`` are added to the known owners, and the
+    service loses that version if any of them is new. Raises ObjectError, StateError.
     """
     service = _find(context, host)
     known = set() if complete else set(service.owners)

@@ -144,7 +144,6 @@ def _sum(
 
 
 def _of(owner: Instance | Migration, field: str) -> Usage:
-    """Return what the flavor in a field uses; if it cannot be read, log that and return zeros."""
     try:
         flavor: Flavor = getattr(owner, field)
         return Usage(flavor.vcpus, flavor.memory_mb, flavor.root_gb + flavor.ephemeral_gb)
