@@ -468,7 +468,8 @@ class AllocationClaims:
             raise AllocationRefused(
                 instance=instance.uuid,
                 problem=f"it is on node {name} of host {host}.",
-                remedy="Move the instance to that node, or repeat the claim without naming a node.",
+                remedy="Move the instance to the node that you named, or repeat the claim without "
+                "naming one.",
             )
 
     def _claim(self, attempt: _Attempt, suits: Suits) -> Claimed:

@@ -49,7 +49,7 @@ def seconds(time: timedelta) -> str:
 
 
 def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
-    """Raise BeingClaimed if a process has worked on the claim of an instance in ``down_time``."""
+    """Raise BeingClaimed if a claim of an instance was saved within the last ``down_time``."""
     if instance.known("task_state") == "claiming" and is_recent(instance, down_time):
         raise BeingClaimed(
             instance=instance.uuid,

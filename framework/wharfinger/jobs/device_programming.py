@@ -70,7 +70,8 @@ def program(
 
     Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused or ProgrammingFailed if
     the device is unchanged and free again; JobUnresolved if it stays reserved until ``resolve`` is
-    called; PlacementError, ObjectError or StateError if the image was not loaded.
+    called, or if that was done meanwhile; PlacementError, ObjectError or StateError if the image
+    was not loaded.
     """
     declared = driver.capabilities.programming
     if declared is None or not declared.supported:
@@ -270,7 +271,7 @@ class _Work:
         """Let the driver load the image, and keep the device reserved meanwhile.
 
         If the driver fails and the device is unchanged, give up the job, and raise the error of the
-        driver. After another failure, raise JobUnresolved.
+        driver. After another failure or an interrupt, raise JobUnresolved.
         """
         job, errors = self.job, list[BaseException]()
 
@@ -319,7 +320,10 @@ class _Work:
             raise self._unresolved(problem) from failure
 
     def _finish(self) -> None:
-        """Store the new function of the device in the job and in Placement; release the device."""
+        """Store the new function of the device in the job and in Placement; release the device.
+
+        If that fails, or the function is not that of the image, raise JobUnresolved.
+        """
         job, known = self.job, self._function()
         trait = job.trait
         try:
@@ -381,11 +385,7 @@ class _Work:
             try:
                 self._save(seen_at=now())
             except (JobUnresolved, *_UNREACHABLE) as error:
-                _warn(
-                    self.provider,
-                    "the job could not store that it is in progress, and tries again",
-                    error,
-                )
+                _warn(self.provider, "the job could not store that it is in progress", error)
 
     def _function(self) -> _Known | None:
         try:

@@ -50,8 +50,9 @@ def resolve(
     trait of the image; None: the trait in the job. Return the reasons why the device is still
     reserved; none: it is free. If the device no longer exists, delete the job and return None.
 
-    Raises JobRefused if there is nothing to resolve, or if the process of the job has reported
-    within ``down_time``; PlacementError, ObjectError and StateError.
+    Raises JobRefused if there is nothing to resolve, if the process of the job has reported within
+    ``down_time``, or if the function trait cannot be set because no driver instance publishes a
+    provider of the device; PlacementError, ObjectError and StateError.
     """
     job = _find(context, provider_uuid)
     subject = {"provider": job.provider_name if job else provider_uuid}

@@ -17,7 +17,8 @@ from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.driver_calls import guarded_bool
 
 _STILL_THERE: Final = (
-    "kept: the driver's list lacks this provider, but when asked for it alone, the driver has it"
+    "kept: the driver's list lacks this provider or its node, but when asked for that alone, the "
+    "driver has it"
 )
 #: The number of names that a message about a partial listing shows.
 _SOME: Final = 10
@@ -45,8 +46,8 @@ class Availability:
 
         A provider is kept if the driver still has it or its unlisted node, does not answer, or was
         not asked within 300 s. The order is random: so questions that time out do not prevent the
-        same other questions in each cycle. The list has one problem, with the names of all that the
-        driver still has, or is empty.
+        same other questions in each cycle. The list is empty, or has one problem that names what
+        the driver still has.
         """
         reasons: dict[str, str] = {}
         found: set[str] = set()
@@ -59,7 +60,7 @@ class Availability:
             try:
                 name = self._name_if_available(self.state.live[uuid], listed)
             except WharfingerError as error:
-                reasons[uuid] = f"kept: the driver did not answer whether it is gone: {error}"
+                reasons[uuid] = f"kept: it is unknown whether the driver still has it: {error}"
                 continue
             if name is not None:
                 reasons[uuid] = _STILL_THERE

@@ -137,7 +137,7 @@ def wrong_answer(driver: str, operation: str, expected: str, answer: object) -> 
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of an error, even if its __str__ raises."""
+    """Return the text of an error, or a substitute if its __str__ raises."""
     try:
         return str(error)
     except Exception:

@@ -21,7 +21,7 @@ KnownChildren = Mapping[str, Mapping[str, list[str]]]
 
 
 def known_children(state: CycleState) -> KnownChildren:
-    """Return the uuids of the children that this instance has created.
+    """Return the uuids of the children that this instance has created, by root and child name.
 
     If this instance has created the root, too, its children are found by the root's uuid only: the
     driver chooses this uuid, so another root uuid means another node.

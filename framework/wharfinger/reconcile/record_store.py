@@ -61,7 +61,7 @@ class RecordStore:
     def update(self, rows: HostState) -> frozenset[str]:
         """Take the records that other processes have written or deleted since the last read.
 
-        Return the uuids of the providers whose damaged records have been repaired.
+        Return the uuids of the providers whose damaged records have been repaired or deleted.
         """
         before = frozenset(self.damaged)
         self.damaged.clear()
