@@ -427,7 +427,6 @@ class Moves:
         return migration, instance
 
     def _drop(self, instance: Instance, migration: Migration, end: End) -> None:
-        """End a move by dropping the claim at one end; save the usage of the nodes at both ends."""
         for host in sorted({host for host, _node in ends_of(migration) if host is not None}):
             Claims(self._context, host).drop_move_claim(instance, migration, end)
 

@@ -206,7 +206,6 @@ class _Work:
         return self.job
 
     def _reserve(self) -> None:
-        """Reserve the providers of the device; raise JobRefused if another job has reserved one."""
         for one in self.scope:
             self.owners[one.uuid] = ownership.owners(self.client.get_traits(one.uuid).traits)
             uuid = str(uuid4())

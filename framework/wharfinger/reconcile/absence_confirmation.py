@@ -78,15 +78,14 @@ class Availability:
     def _name_if_available(self, provider: Provider, listed: Set[str]) -> str | None:
         """Return the name of the provider's node, or else of the provider, if the driver has it.
 
-        Return None if the driver has neither. Do not ask for a listed node; nor for a node whose
-        name a listed node has, since the driver would answer for that node. Nor ask for the root as
-        a provider. Raises WharfingerError.
+        Return None if the driver has neither. Raises WharfingerError.
         """
         driver, root = self.driver, provider.root_uuid
         if root not in listed:
             node = self._node_name(root)
             if (
                 node is not None
+                # The driver would answer for the listed node of this name.
                 and node not in self.state.every_node.roots
                 and self._ask(f"node_is_available({node})", lambda: driver.node_is_available(node))
             ):

@@ -198,7 +198,6 @@ def _root_of(
 
 
 def _roots_of_nodes(state: CycleState) -> set[str]:
-    """Return the roots with the uuid or name of a node, and the roots that several trees share."""
     keys = {key for pair in state.nodes.roots.items() for key in pair}
     found = set()
     for uuid, provider in state.live.items():
@@ -228,7 +227,6 @@ def _reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
 
 
 def _is_others(state: CycleState, uuid: str) -> bool:
-    """Return whether a provider belongs to another program, or did before it was deleted."""
     live, record = state.live.get(uuid), state.record(uuid)
     if live is None:
         return ownership.is_overlaid(record)
@@ -242,7 +240,6 @@ def _tree(
     is_others: Callable[[str], bool],
     children: Mapping[str, Sequence[str]],
 ) -> ProviderTree:
-    """Return the node's tree as Placement has it, but with the node's name for the root."""
     if root not in providers:  # it does not exist yet
         providers.append(root)
     return ProviderTree.from_providers(

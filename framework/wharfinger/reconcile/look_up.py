@@ -205,7 +205,6 @@ class LookUp:
         return found
 
     def _published_before(self, state: CycleState) -> set[str]:
-        """Return the roots in our records that have no row, and that the driver does not report."""
         return {
             uuid
             for uuid, record in state.records.items()
@@ -317,7 +316,6 @@ class LookUp:
         return by_provider(ReservationList.get_by_filters(context, provider_uuid=sorted(new)))
 
     def _programmed_together(self, state: CycleState) -> set[str]:
-        """Return the providers that are programmed together with a provider that a job reserves."""
         found: set[str] = set()
         for uuid, reservations in state.reservations.items():
             if uuid not in state.desired or all(

@@ -110,7 +110,6 @@ class LostAllocations:
     def _reservations(
         self, state: CycleState, uuid: str, claimed: ClaimedInstance
     ) -> Iterator[Reservation]:
-        """Yield new reservations of our providers from which an instance lost allocations."""
         holder = lost_by(uuid)
         for provider in sorted(claimed.allocations or ()):
             known = state.reservations.get(provider, ())

@@ -83,8 +83,7 @@ def _with_doubts(state: CycleState) -> CycleState:
 def _blocked_trees(state: CycleState) -> tuple[TreePlan, ...]:
     """Return plans that only fully reserve providers and add COMPUTE_STATUS_DISABLED to roots.
 
-    These need no answer of the driver. Everything else in a blocked tree stays as it is. Trees that
-    are taken over, or that another host has taken over, have no plan.
+    These need no answer of the driver. Everything else in a blocked tree stays as it is.
     """
     disabled = bool(state.rows.service_disabled)
     roots = state.blocked - {row.uuid for row in state.takeovers} - state.released_roots

@@ -404,13 +404,13 @@ class Reservations:
     def _fill(self, provider: ProviderSummary, new: Reservation | None = None) -> None:
         """Store ``new``, and write the full reservation if the provider has a stored reservation.
 
-        After a conflict, ``new`` may be stored already. Write inventories even if they are fully
-        reserved already. This raises the generation, so that a concurrent release of the provider
-        fails and reads the provider again. The other reservations get a copy of the own figures,
-        which may have changed.
+        Write inventories even if they are fully reserved already. This raises the generation, so
+        that a concurrent release of the provider fails and reads the provider again. The other
+        reservations get a copy of the own figures, which may have changed.
         """
         stored = self._read(provider)
         figures = stored.own_figures
+        # After a conflict, ``new`` may be stored already.
         added = [new] if new is not None and "revision" not in new else []
         for one in added:
             _check_reservable(provider, stored, is_cleaned=one.known("consumer_uuid") is not None)

@@ -60,7 +60,6 @@ def _providers(given: Any) -> dict[str, dict[str, dict[str, int]]]:
 
 
 def _check_moves(before: _Parts, after: _Parts, within: Collection[str]) -> None:
-    """Raise ValueError if a consumer has other totals, or other amounts outside of the tree."""
     had, has = _totals(before), _totals(after)
     for name in sorted(had.keys() | has.keys()):
         if had[name] != has[name]:

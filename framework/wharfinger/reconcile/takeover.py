@@ -202,7 +202,6 @@ class Takeovers:
         ).save()
 
     def _trees_of(self, host: str, roots: Container[str]) -> list[ProviderRecord]:
-        """Return the readable records of these trees from the instance of this name on a host."""
         found = ProviderRecordList.get_by_filters(
             self._context, host=host, driver_instance=self._instance
         )
@@ -244,7 +243,6 @@ class Takeovers:
         )
 
     def _absent(self, rows: Iterable[ComputeNode]) -> set[str]:
-        """Return the nodes that the complete listings of their hosts lacked."""
         hosts = {row.uuid: row.host for row in rows}
         return {
             one.provider_uuid
@@ -253,7 +251,6 @@ class Takeovers:
         }
 
     def _records(self, uuids: Collection[str]) -> list[ProviderRecord]:
-        """Return the readable rows of providers from the instances of this name on all hosts."""
         if not uuids:
             return []
         found = ProviderRecordList.get_by_filters(
