@@ -34,9 +34,9 @@ Answer = TypeVar("Answer")
 class PlacementClient:
     """A client of one Placement service; safe for several threads.
 
-    All requests use the newest microversion that both the server and this client know, which the
-    first request finds out. Every method raises PlacementError; with the embedded Placement also
-    StateError, if its database fails.
+    Requests use the newest microversion that both the server and this client know, or ``newest`` if
+    that is older. The first request finds it out. Every method raises PlacementError; with the
+    embedded Placement also StateError, if its database fails.
     """
 
     def __init__(self, adapter: Adapter, connections: int = 1) -> None:
@@ -180,7 +180,7 @@ class PlacementClient:
     ) -> None:
         """Send a request as ``send`` does; return nothing.
 
-        Raise UnexpectedAnswer if the answer has neither status 201 nor 204.
+        Raise UnexpectedAnswer for a status below 400 other than 201 and 204.
         """
         request, answer = self._request(method, path, body, newest, subject)
         if answer.status_code not in (HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):

@@ -41,7 +41,7 @@ _SQLITE_ERROR: Final = re.compile(r"\(sqlite3\.\w+\) (.*?)\s*(?:\[SQL: |\(Backgr
 
 
 def check_installed() -> None:
-    """Raise ConfigurationError if a distribution of the extra is missing; import nothing."""
+    """Raise ConfigurationError if the extra "embedded" is not installed; import nothing."""
     specs = {distribution: find_spec(module) for module, distribution in _EXTRA.items()}
     # A directory without a package has a spec, but no origin.
     missing = [name for name, spec in specs.items() if spec is None or spec.origin is None]

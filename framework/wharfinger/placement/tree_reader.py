@@ -97,7 +97,7 @@ class PlacementReader:
     def by_name(self, names: Collection[str]) -> dict[str, Provider]:
         """Return the providers that exist with these names, by name.
 
-        They have traits, but neither inventories nor aggregates.
+        They have traits, but no generation, inventories and aggregates.
         """
         found = self._look_up(names, lambda name: self._client.list_providers(name=name))
         return {

@@ -31,7 +31,7 @@ def function_trait(function: str, vendor: str = "") -> str:
         raise InvalidName(
             kind="function",
             name=function,
-            problem="needs a letter or digit, since its trait can contain no other characters",
+            problem="needs a letter from A to Z or a digit, since its trait keeps only these",
         )
     return check_trait(PREFIX + "_".join(filter(None, words)))
 
@@ -134,7 +134,7 @@ def with_functions(
 def with_claims(
     records: Mapping[str, Record], held: Mapping[str, HeldFunction]
 ) -> Mapping[str, Record]:
-    """Return the records, with the function traits that jobs have set in ``applied``.
+    """Return the records, and add the function traits that jobs have set to their ``applied``.
 
     So the planner removes these traits when they are no longer desired. A record without
     ``applied`` stays as it is.

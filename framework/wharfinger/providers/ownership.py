@@ -110,8 +110,9 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
 def is_published(traits: Collection[str], record: Record) -> bool:
     """Return whether any driver instance publishes the provider with these traits.
 
-    ``record`` is a driver instance's record of the provider, or an empty record. If this instance
-    has written the provider, return False for an owner trait that it has not set.
+    Such a provider has an instance trait, or ``record`` (by one driver instance, or empty) shows
+    that the instance has written it. But if that instance has not set one of its owner traits,
+    another program has: return False.
     """
     if record.applied is None and not any(map(is_instance_trait, traits)):
         return False
@@ -201,12 +202,12 @@ def is_adoption(
 def explains_reserved(live: Provider, wanted: DesiredProvider, *, is_allocated: bool) -> bool:
     """Return whether an adopted provider's full reservation may end: its reason is known.
 
-    Either the driver has a reason for the reservation now, or nova's IronicDriver has written it.
-    Its providers are roots with CUSTOM_ classes of total 1, and have OWNER_NOVA, or an allocation:
-    an old nova sets no owner trait. That driver sets ``reserved`` of each node in each period, and
-    reserves nodes that are in use, in maintenance or in cleaning. So an operator's figure cannot
-    survive there. On other providers, an operator may have set ``reserved``: for example, nova
-    keeps such a figure on PCI devices.
+    Either our driver has a reason for the reservation now, or nova's IronicDriver has written it. A
+    provider of IronicDriver is a root with CUSTOM_ classes of total 1, and has OWNER_NOVA, or an
+    allocation: an old nova sets no owner trait. IronicDriver sets ``reserved`` of each node in each
+    period, and reserves nodes that are in use, in maintenance or in cleaning. So an operator's
+    figure cannot survive there. On other providers, an operator may have set ``reserved``: for
+    example, nova keeps such a figure on PCI devices.
     """
     is_bare_metal = live.parent_uuid is None and all(
         name.startswith(orc.CUSTOM_NAMESPACE) and inventory.total == 1

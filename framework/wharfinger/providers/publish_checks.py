@@ -16,7 +16,7 @@ from wharfinger.providers.plan_draft import TreeDraft
 from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
 from wharfinger.providers.provider_record import Record
 
-_KEEP_APART: Final = "Publish under another name, or remove the other's provider first."
+_KEEP_APART: Final = "Publish under another name, or remove that provider first."
 
 
 def problem(draft: TreeDraft, wanted: DesiredProvider, record: Record) -> WharfingerError | None:

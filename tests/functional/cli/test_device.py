@@ -169,7 +169,7 @@ def test_resolve_with_function_sets_its_trait(
     create_interrupted_job(kept, client, gpu)
     for function in ("..", "ä"):
         done = device(published, "resolve", GPU, "--programmed", f"--function={function}")
-        failed(done, "needs a letter or digit")
+        failed(done, "needs a letter from A to Z or a digit")
     done = device(published, "resolve", GPU, "--unchanged", "--function", "x")
     failed(done, "--function requires --programmed")
     assert figures(client, gpu) == FULL

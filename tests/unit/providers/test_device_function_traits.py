@@ -93,7 +93,7 @@ def test_function_trait_of_a_uuid_in_any_form_is_the_same(uuid: UUID) -> None:
 
 @given(st.text(st.characters(max_codepoint=127, exclude_categories=("L", "N")), max_size=20))
 def test_function_trait_without_letter_or_digit_is_refused(function: str) -> None:
-    with pytest.raises(InvalidName, match="letter or digit"):
+    with pytest.raises(InvalidName, match="letter from A to Z or a digit"):
         function_trait(function, "intel")
 
 

@@ -102,7 +102,7 @@ def test_provider_of_another_owner_is_refused_in_either_mode(mode: PublishingMod
     error = found(wanted(mode), provider(traits=frozenset(["OWNER_CYBORG"])))
     assert isinstance(error, OwnershipConflict)
     assert error.other == "OWNER_CYBORG"
-    assert "remove the other's provider first" in error.remedy
+    assert "remove that provider first" in error.remedy
 
 
 @pytest.mark.parametrize("mode", PublishingMode)
