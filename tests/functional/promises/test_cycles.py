@@ -133,17 +133,17 @@ def context(here: FleetHost, tmp_path: Path) -> Iterator[Context]:
         yield context
 
 
-def test_dry_run_prints_what_sync_does(metal: Fleet, here: FleetHost, tmp_path: Path) -> None:
+def test_dry_run_prints_what_sync_does(metal: Fleet, there: FleetHost, tmp_path: Path) -> None:
     """A dry run shows the steps that sync takes, and writes nothing, not even to the database."""
     metal.nodes["metal-1"] = "cleaning"
-    assert here.sync().code == 0
+    assert there.sync().code == 0
     metal.nodes["metal-1"] = ""
     before = Moments(tmp_path).take()
 
-    planned = here.sync("--dry-run", "-f", "json")
+    planned = there.sync("--dry-run", "-f", "json")
 
     assert Moments(tmp_path).take() == before
-    done = here.sync("-f", "json")
+    done = there.sync("-f", "json")
     assert (planned.code, done.code) == (2, 0)
     assert planned.json()[0]["steps"] == done.json()[0]["steps"]
     assert [step["step"] for step in done.json()[0]["steps"]] == ["set inventories"]
