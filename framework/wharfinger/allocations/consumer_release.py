@@ -26,11 +26,12 @@ def release_allocations(
     """Delete the allocations of a consumer; first reserve the providers that are then cleaned.
 
     Return these reservations. A cycle ends each when the driver has reported the end of the
-    cleaning. Providers in ``kept`` (uuids) are not cleaned: another consumer has them for the same
-    instance. Providers in ``lost`` are cleaned although the consumer no longer has allocations from
-    them. After the allocations were read, ``check`` is called, and may raise an error to end the
-    release. If the allocations change meanwhile, they are not deleted. Raises PlacementError,
-    ObjectError and StateError; to complete a failed release, call this again.
+    cleaning, or that none is needed. Providers in ``kept`` (uuids) are not cleaned: another
+    consumer has them for the same instance. Providers in ``lost`` are cleaned although the consumer
+    no longer has allocations from them. After the allocations were read, ``check`` is called, and
+    may raise an error to end the release. If the allocations change meanwhile, they are not
+    deleted. Raises PlacementError, ObjectError and StateError; to complete a failed release, call
+    this again.
     """
     held = client.get_allocations(consumer_uuid)
     check()

@@ -99,9 +99,9 @@ class Moves:
         """Start a move: allocate the new resources of an instance, beside its present ones.
 
         With a ``flavor``, resize to any node that ``suits``, possibly the same node; without one,
-        migrate to another node. Return the migration, which waits for a confirm or revert. Raises
-        NoCandidates, InvalidRequest, DeviceProfileError, RequestFilterError and AllocationRefused;
-        then the instance is unchanged.
+        migrate to another such node. Return the migration, which waits for a confirm or revert.
+        Raises NoCandidates, InvalidRequest, DeviceProfileError, RequestFilterError and
+        AllocationRefused; then the instance is unchanged.
         """
         instance_uuid = names.check_uuid(instance_uuid, "instance")
         # Read the consumer before the rows. A process that moves or releases the instance
@@ -147,7 +147,8 @@ class Moves:
     def revert(self, instance_uuid: str) -> Ended:
         """Restore the former allocations of an instance, and release the new ones.
 
-        This also undoes a start whose process has died. Return and raise the same as ``confirm``.
+        This also undoes a start whose process has died. If the move is already reverted or failed,
+        change nothing. Return and raise the same as ``confirm``.
         """
         migration = self._move_of(instance_uuid, "reverted", "failed")
         if self._is_starting(migration):

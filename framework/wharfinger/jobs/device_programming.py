@@ -356,7 +356,10 @@ class _Work:
             self._release()
 
     def _release(self) -> None:
-        """End the reservations of this job, and report whether the device is free."""
+        """End the reservations of this job, and report whether the device is free.
+
+        If a reservation cannot be ended, raise JobUnresolved.
+        """
         lines: list[str] = []
         for uuid, one in self.taken.items():
             try:
@@ -394,7 +397,7 @@ class _Work:
             return None
 
     def _save(self, **values: Any) -> None:
-        """Store values in the job; raise JobUnresolved if an operator has resolved the job."""
+        """Store values in the job; raise JobUnresolved if another process has resolved the job."""
         _change(self.job, **values)
         try:
             self.job.save()

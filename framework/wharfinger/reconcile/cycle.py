@@ -340,9 +340,10 @@ class Reconciler:
     def _planned(
         self, state: CycleState, questions: dict[str, bool | WharfingerError]
     ) -> tuple[CycleState, Plan]:
-        """Return the state and its plan, made again if the plan has removals: ask about these.
+        """Plan; if the plan has removals, confirm or refuse them, and plan again.
 
-        ``questions`` keeps the driver's answers for the later attempts of the cycle.
+        Return the state with the answers, and its plan. ``questions`` keeps the driver's answers
+        for the later attempts of the cycle.
         """
         plan = plan_cycle(state)
         confirmed = self._look_up.confirm_removals(state, plan, questions)
@@ -358,7 +359,7 @@ class Reconciler:
         on_plan: OnPlan = _ignore,
         restrict: Callable[[CycleState, Plan], tuple[CycleState, Plan]] | None = None,
     ) -> CycleResult:
-        """Plan and apply; repeat both, up to a limit, for the trees that ``_apply`` leaves.
+        """Plan and apply; repeat both, a few times at most, for the trees that ``_apply`` leaves.
 
         ``observe`` adds the observed providers to the state of an attempt, and ``restrict`` leaves
         out parts of the plan. After half of ``down_time``, a conflict ends the cycle: another

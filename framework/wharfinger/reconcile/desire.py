@@ -186,7 +186,7 @@ def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Prov
 def _root_of(
     node: Node, roots: Mapping[str, Provider], listed: Set[str], records: Mapping[str, Record]
 ) -> Provider:
-    """Return the root with a node's uuid, or else with its name; if there is none, a new root."""
+    """Return the root with a node's uuid, or else with its name, or else a new root."""
     by_uuid, by_name = roots.get(node.uuid), roots.get(node.name)
     if by_name is not None and by_name.uuid in listed:
         by_name = None  # two nodes may swap names: this is still the root of another node

@@ -120,7 +120,7 @@ class Observer:
     def _late_reservations(
         self, state: CycleState, live: Mapping[str, Provider]
     ) -> Mapping[str, tuple[Reservation, ...]]:
-        """Read the reservations of each provider of ours that is fully reserved without a reason.
+        """Read the reservations of providers of ours that are fully reserved for no known reason.
 
         Such a reservation was stored after the rows were read, or our record of the provider is
         lost.

@@ -88,7 +88,7 @@ class RecordStore:
         Raises ConcurrentSave and writes nothing in three cases: a record or row has changed since
         it was read; one of ``our_nodes`` no longer belongs to this instance; a provider in
         ``known_reservations`` (revisions by reservation uuid, by provider uuid) has other
-        reservations. The error's ``keys`` are the uuids of these providers and nodes.
+        reservations. The error's ``keys`` are uuids of these providers, nodes or reservations.
         """
         changed = {
             uuid: record for uuid, record in records.items() if self.records.get(uuid) != record

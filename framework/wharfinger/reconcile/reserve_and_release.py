@@ -112,7 +112,7 @@ class _Stored:
 
     @property
     def own_figures(self) -> dict[str, int]:
-        """The ``reserved`` figures from before our reservations, by resource class."""
+        """The ``reserved`` figures to restore after our reservations, by resource class."""
         return full_reservation.own_reserved(self.live.inventories, self.record)
 
     def record_with(self, figures: Mapping[str, int]) -> Record:
@@ -209,9 +209,10 @@ class Reservations:
     def release_foreign(self, provider: ProviderSummary) -> tuple[str, ...]:
         """End another program's full reservation of a provider that a driver instance publishes.
 
-        The driver's ``reserved`` figures replace it. If our own reservations remain, the provider
-        stays fully reserved. Return the same as ``release``. Raises ReservationRefused if there is
-        no such reservation, or if no driver instance publishes the reserved resource classes.
+        The ``reserved`` figures that the driver reported last replace it. If the driver or our own
+        reservations have reasons to reserve the provider, it stays fully reserved. Return the same
+        as ``release``. Raises ReservationRefused if there is no such reservation, or if no driver
+        instance publishes the reserved resource classes.
         """
         stored = self._read(provider)
         live, record, left = stored.live.inventories, stored.own_record, stored.reasons()
@@ -318,8 +319,8 @@ class Reservations:
         """Allocate ``amounts`` of a fully reserved provider to a consumer.
 
         ``allocations`` are all allocations of the consumer, in the format of POST /reshaper. One
-        request lowers ``reserved`` by the amounts and allocates them, so no other consumer can take
-        the amounts. Afterwards ``keep`` has to reserve the provider fully again. Raises
+        request lowers ``reserved`` enough and allocates the amounts, so no other consumer can take
+        them. Afterwards ``keep`` has to reserve the provider fully again. Raises
         ReservationRefused if no driver instance publishes the provider, or if it lacks the capacity
         even without the reservation; and PermissionRefused without the role for reshapes.
         """
