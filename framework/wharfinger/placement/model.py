@@ -1,8 +1,4 @@
-"""Placement's answers, with the fields that we read.
-
-msgspec decodes the bytes directly into these structs, which is fast: a list of ten thousand
-providers takes milliseconds. It ignores other fields.
-"""
+"""Placement's answers, with the fields that we read. Decoding ignores other fields."""
 
 from functools import cache
 from typing import Any, Final

@@ -203,7 +203,6 @@ class PlacementReader:
 
 
 def _remembered(records: Mapping[str, Record], roots: Set[str]) -> _Summaries:
-    """Return the providers of other owners in the trees of these roots, from our records."""
     return {
         uuid: ProviderSummary(uuid, live.name, live.generation, live.root_uuid, live.parent_uuid)
         for uuid, record in records.items()

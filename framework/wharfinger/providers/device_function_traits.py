@@ -23,7 +23,8 @@ def function_trait(function: str, vendor: str = "") -> str:
     """Return the trait for a function: in capitals, with "_" in place of other characters.
 
     A uuid loses its dashes. ``vendor`` becomes a prefix, since vendors may use the same names.
-    Raises InvalidName if no letter or digit of the function remains, or if the trait is too long.
+    Raises InvalidName without a letter (A to Z) or digit in the function, or if the trait is too
+    long.
     """
     named = function.replace("-", "") if is_uuid_like(function) else function
     words = [_NOT_IN_NAMES.sub("_", word.upper()).strip("_") for word in (vendor, named)]
@@ -102,9 +103,8 @@ def with_functions(
 
     ``functions`` are the functions that jobs have loaded. All mappings are by provider uuid. The
     trait of such a function is left out if a provider of the device has got another function since
-    the job (see ``reported_since``), or if the device was replaced: its new provider lacks the
-    instance trait ``our_trait``. The job is superseded, too, unless each new trait is that of an
-    earlier function.
+    the job, or if the device was replaced: its new provider lacks the instance trait ``our_trait``.
+    The job is superseded, too, unless each new trait is that of an earlier function.
     """
     mine = {
         uuid: held

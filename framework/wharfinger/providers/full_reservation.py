@@ -50,10 +50,10 @@ def release_command(uuid: str) -> str:
 def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
     """Return the ``reserved`` figures to restore after our reservation, by class.
 
-    For a fully reserved class, that is the figure in the record, or the live figure if the record
-    has none. For any other class, it is the live figure, which another program has written since;
-    but if our reshape has left the inventory like that, the figure in the record counts. Classes
-    that another program has fully reserved are left out.
+    For a fully reserved class, and for one that our reshape has left as it is, this is the figure
+    in the record, or the live figure if the record has none. For any other class, it is the live
+    figure: another program has written it since. Classes that another program has fully reserved
+    are left out.
     """
     others, left = foreign(live, record), record.left
     return {
@@ -81,10 +81,7 @@ def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventor
 
 
 def disputed(records: Collection[Record]) -> frozenset[str]:
-    """Return the classes for which the records of one provider differ in the figure to restore.
-
-    A record without a figure differs from a record with one.
-    """
+    """Return the classes whose figure to restore is not the same in all records of one provider."""
     return frozenset(
         name
         for record in records

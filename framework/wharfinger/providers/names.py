@@ -1,7 +1,7 @@
 """Checks of names of traits, resource classes, providers and aggregates.
 
-They report a driver's mistake when the driver makes it. Otherwise Placement would answer 400 after
-a part of the tree has been written. The argument ``where`` names the provider in errors.
+They report a driver's mistake when the driver makes it, before a part of the tree is written. The
+argument ``where`` names the provider in errors.
 """
 
 import re

@@ -1,6 +1,6 @@
 """A plan: the steps that turn the present state of Placement into the desired state.
 
-A plan is data only. Each step names its provider and tree, and has the values before and after.
+A plan is data only.
 """
 
 from collections.abc import Mapping

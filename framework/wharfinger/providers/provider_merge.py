@@ -110,5 +110,4 @@ def merge(
 
 
 def _claimed(wanted: frozenset[str], there: frozenset[str], ours: frozenset[str]) -> frozenset[str]:
-    """Return the wanted names that we may remove later: no other program has set them first."""
     return frozenset(name for name in wanted if name in ours or name not in there)

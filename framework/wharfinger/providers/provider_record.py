@@ -46,10 +46,9 @@ class Absence:
         return now.seconds - first.seconds if first.seconds <= now.seconds else None
 
     def has_lasted(self, delay: float, now: Uptime | None) -> bool:
-        """Return whether the provider has been absent for at least ``delay`` seconds.
+        """Return whether the provider has been absent for ``delay`` seconds, and for more than 0.
 
-        Even with a delay of 0, some time must have passed, so a second listing is needed. Return
-        False if the moments cannot be compared.
+        Return False if the moments cannot be compared.
         """
         lasted = self.seconds_until(now)
         return lasted is not None and lasted > 0 and lasted >= delay

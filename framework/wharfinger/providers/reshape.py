@@ -35,10 +35,10 @@ class AllocationChange:
     def dropped(self, draft: TreeDraft) -> dict[str, frozenset[str]]:
         """Return the classes that the driver has moved to other providers, by old provider uuid.
 
-        These classes are removed even if another program has set them. Otherwise both providers
-        would offer the class. A class has moved if allocations of it have moved, or if it has no
-        allocations and another provider of the tree offers it. Only providers whose inventories the
-        driver has set are keys.
+        They are removed even if another program has set them, since otherwise both providers would
+        offer them. A class has moved if allocations of it have moved, or if it has no allocations
+        and another provider of the tree offers it. Only providers whose inventories the driver has
+        set are keys.
         """
         own = [
             one for one in draft.desired.values() if one.stated and one.mode is PublishingMode.OWN
@@ -62,10 +62,9 @@ class AllocationChange:
         """Return one Reshape, and the steps that set figures which the Reshape cannot set.
 
         If nothing changes, return no step. Placement refuses a reshape that leaves a class with
-        less capacity than is used, for example a reserved class. The Reshape reserves less of such
-        a class, so that the capacity covers the used amount, and a later step sets the desired
-        figures. The Reshape has all providers of ours that a changed consumer uses, so that
-        Placement checks their generations.
+        less capacity than is used, for example a reserved class. So the Reshape reserves less of
+        such a class, and a later step sets the desired figures. The Reshape has all providers of
+        ours that a changed consumer uses, so that Placement checks their generations.
         """
         reported = {one.provider.uuid for one in draft.desired.values() if one.reported}
         changes = {change.uuid: change for change in draft.inventories}

@@ -4,9 +4,8 @@ The operations, arguments, exceptions and meanings are those of nova's ProviderT
 driver written for nova's ``update_provider_tree`` runs unchanged. ``reserve``,
 ``set_publishing_mode`` and ``remove_unreported_children`` are additions.
 
-The implementation differs: providers are found by name or uuid in constant time; each tree has its
-own lock; values are immutable, and are replaced and shared rather than copied; and values of a
-driver are checked when the driver writes them.
+Unlike in nova, each tree has its own lock, values are immutable and shared rather than copied, and
+the values of a driver are checked when the driver writes them.
 """
 
 import threading
@@ -43,8 +42,6 @@ class ProviderData(NamedTuple):
 
 
 class _Node:
-    """A provider with its parent and children. Its values are replaced, not changed in place."""
-
     __slots__ = ("children", "desired", "parent", "resources")
 
     def __init__(self, desired: DesiredProvider, parent: "_Node | None") -> None:
@@ -60,8 +57,7 @@ class _Node:
     def edit(self, field: str, value: Any, generation: int | None) -> bool:
         """Replace a field and the generation (None: keep it); return whether the field changes.
 
-        Note that the driver has set something on the provider. Equal values keep the same object,
-        which makes later comparisons fast.
+        Equal values keep the same object, which makes later comparisons fast.
         """
         before, provider = self.desired, self.provider
         is_new: bool = getattr(provider, field) != value
@@ -398,9 +394,8 @@ class ProviderTree:
     def set_publishing_mode(self, name_or_uuid: str, mode: PublishingMode) -> PublishingMode:
         """Set which program creates a provider: this driver instance (own) or another (overlay).
 
-        Return the mode. ``auto`` becomes overlay if another program has created the provider, and
-        own if this instance has created it, the operator has named it for adoption, or Placement
-        does not have it.
+        Return the mode. ``auto`` becomes overlay if another program has created the provider,
+        unless the operator has named it for adoption; otherwise own.
         """
         with self.lock:
             node = self._find(name_or_uuid)

@@ -211,9 +211,9 @@ def _leave_others(draft: TreeDraft) -> None:
 def _is_needed(draft: TreeDraft, uuid: str) -> bool:
     """Return whether the record of a provider is still needed without the provider.
 
-    The device may come back: with its root, below a new root, or after a problem. With the record,
-    its provider gets the same uuid and keeps its reservations. A device below a root of ours gets
-    the same uuid anyway.
+    The device may come back: with its root, below a new root, or after a problem. The record gives
+    its new provider the same uuid and reservations. Below a root of ours, the uuid is the same
+    anyway.
     """
     record = draft.record(uuid)
     if draft.record(record.root_uuid or "").is_own:

@@ -28,10 +28,7 @@ from wharfinger.tracker.usage import HostUsage
 
 
 class _Figures(NamedTuple):
-    """The fields of a node's row as a value, with the names of ComputeNode.
-
-    By comparing these values, no object is built for a row that has not changed.
-    """
+    """The fields of a node's row. Comparing them builds no object for an unchanged row."""
 
     hypervisor_hostname: str
     owner: str
