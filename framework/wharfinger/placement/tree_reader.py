@@ -59,7 +59,7 @@ class PlacementReader:
         providers of other owners count as unchanged, and are not read. ``named`` are uuids of
         providers to look up, too, since they may lack our instance trait; those in other trees are
         left out. If nothing has changed, this takes one request. Raises PlacementError if a list
-        fails.
+        fails, or if Placement is unavailable or refuses permission.
         """
         ours = {uuid for uuid, record in records.items() if record.is_ours}
         found = self._list(roots, {records[uuid].root_uuid for uuid in ours})

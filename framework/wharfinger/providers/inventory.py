@@ -86,7 +86,8 @@ class Inventory:
         """
         unknown = sorted(map(str, set(record) - _FIELDS))
         if unknown:
-            raise _invalid(f"unknown {', '.join(unknown)}; there are {', '.join(sorted(_FIELDS))}")
+            known = ", ".join(sorted(_FIELDS))
+            raise _invalid(f"unknown keys: {', '.join(unknown)}; the known keys are {known}")
         if "total" not in record:
             raise _invalid("total is missing")
         return cls(**record)

@@ -76,7 +76,10 @@ def _ownership(
             )
         case Standing.FOREIGN:
             if publisher.owner in owners:
-                remedy = "The provider has both owner traits: remove one of them."
+                remedy = (
+                    "The provider has both owner traits. If it belongs to this instance, remove "
+                    f"{other} from it."
+                )
             elif owners <= ownership.owners(record.claimed_traits):
                 remedy = (
                     "This instance had that owner before: set its owner option back, or remove the "

@@ -31,9 +31,9 @@ class RemovalPolicy:
     allow_mass: bool = False
 
     def allows(self, gone: int, providers: int) -> bool:
-        """Return whether one cycle may remove ``gone`` of an instance's ``providers``, as numbers.
+        """Return whether one cycle may remove or reserve ``gone`` of an instance's ``providers``.
 
-        Up to four, and up to a fifth of all, are always allowed.
+        Both are numbers. Up to four, and up to a fifth of all, are always allowed.
         """
         return self.allow_mass or gone <= _FEW or gone * _FRACTION <= providers
 

@@ -127,7 +127,9 @@ def test_from_mapping_requires_only_total() -> None:
 
 
 def test_from_mapping_with_unknown_field_names_it_and_the_known_ones() -> None:
-    with pytest.raises(InvalidInventory, match=r"unknown totals; there are .*step_size, total"):
+    with pytest.raises(
+        InvalidInventory, match=r"unknown keys: totals; the known keys are .*step_size, total"
+    ):
         Inventory.from_mapping({"total": 2, "totals": 2})
 
 

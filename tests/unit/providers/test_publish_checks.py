@@ -113,7 +113,7 @@ def test_provider_with_our_owner_and_another_is_refused_with_the_remedy(
     error = found(wanted(mode), provider(traits=OURS | {"OWNER_CYBORG"}), before)
     assert isinstance(error, OwnershipConflict)
     assert error.other == "OWNER_CYBORG"
-    assert error.remedy == "The provider has both owner traits: remove one of them."
+    assert "If it belongs to this instance, remove OWNER_CYBORG from it." in error.remedy
 
 
 def test_provider_with_both_our_owners_is_refused_with_the_remedy() -> None:
@@ -121,7 +121,7 @@ def test_provider_with_both_our_owners_is_refused_with_the_remedy() -> None:
     both = frozenset([US.owner, ACME.owner])
     error = found(wanted(), provider(traits=both), Record(applied=provider(traits=both)))
     assert isinstance(error, OwnershipConflict)
-    assert error.remedy == "The provider has both owner traits: remove one of them."
+    assert f"If it belongs to this instance, remove {ACME.owner} from it." in error.remedy
 
 
 def test_provider_of_our_former_owner_without_our_instance_trait_is_refused_with_the_reason() -> (
