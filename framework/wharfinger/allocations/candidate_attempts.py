@@ -130,7 +130,7 @@ class FlavorSearch:
         self._filters: Final = loader.load(names, surroundings)
 
     def fits(self, flavor: Flavor, allocations: Allocations) -> bool:
-        """Return whether allocations have exactly the amounts that a flavor requests.
+        """Return whether allocations have in total exactly the amounts that a flavor requests.
 
         Also return False if a provider has owner traits, but not that of an owner in the request.
         Raises DeviceProfileError, InvalidRequest, PlacementError.

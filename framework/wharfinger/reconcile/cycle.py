@@ -169,10 +169,11 @@ class Reconciler:
         state, plan = self._dry_run()
         for row in state.takeovers:
             LOG.warning(
-                "a sync would take over node %s (%s) from host %s, which is down or no longer "
-                "lists the node",
+                "a sync would take over node %s (%s) from driver instance %s on host %s, which is "
+                "down or no longer publishes the node",
                 row.hypervisor_hostname,
                 row.uuid,
+                row.driver_instance,
                 row.host,
             )
         return plan

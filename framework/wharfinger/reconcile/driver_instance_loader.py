@@ -75,7 +75,7 @@ def load(conf: Options, name: str) -> Instance:
     """Load the driver class of an instance, create the driver, and check its configuration.
 
     Raises ConfigurationError (also if the instance is not enabled), ConfigurationFileError,
-    DriverLoadError, or BackendError if the driver's __init__ fails.
+    DriverLoadError, or BackendError if the driver's __init__ or config_sections fails.
     """
     instance = _make(conf, name)
     for problem in _unknown(conf, instance.driver):

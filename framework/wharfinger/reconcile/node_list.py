@@ -31,7 +31,7 @@ class NodeList:
         return frozenset(self.roots.values())
 
     def only(self, uuids: Set[str]) -> "NodeList":
-        """Return the nodes with these uuids, without ``problems``."""
+        """Return the nodes with these uuids, without ``problems`` and ``uptime``."""
         return NodeList(
             nodes=tuple(node for node in self.nodes if node.uuid in uuids),
             failed=tuple(node for node in self.failed if node.uuid in uuids),
