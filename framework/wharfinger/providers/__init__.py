@@ -1,6 +1,6 @@
 """Resource providers: trees, plans, ownership and reservations.
 
-Pure: no input or output, and no dependency on drivers and configuration.
+Pure: no input or output, and no dependency on drivers or configuration.
 """
 
 from wharfinger.providers.inventory import Inventory

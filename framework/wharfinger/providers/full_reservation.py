@@ -93,7 +93,7 @@ def disputed(records: Collection[Record]) -> frozenset[str]:
 def without(record: Record, classes: Collection[str]) -> Record:
     """Return the record as if this instance had never written these classes.
 
-    So a full reservation of such a class counts as another program's, and stays.
+    So a full reservation of such a class counts as another program's, and is not released.
     """
 
     def kept(values: Mapping[str, _Value]) -> dict[str, _Value]:

@@ -107,7 +107,7 @@ class TreeDraft:
         return self.known.get(uuid, NO_RECORD)
 
     def stays_root(self, uuid: str) -> bool:
-        """Return whether Placement has this detached child, which then stays a root for now."""
+        """Return whether this is a detached child that Placement has: it stays a root for now."""
         return uuid in self.facts.detached and uuid in self.live
 
     def proven(self, uuid: str) -> Record:

@@ -46,7 +46,7 @@ class Absence:
         return now.seconds - first.seconds if first.seconds <= now.seconds else None
 
     def has_lasted(self, delay: float, now: Uptime | None) -> bool:
-        """Return whether the provider has been absent for ``delay`` seconds, and for more than 0.
+        """Return whether the absence has lasted at least ``delay`` seconds, and more than 0.
 
         Return False if the moments cannot be compared.
         """
