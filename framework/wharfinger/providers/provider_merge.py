@@ -47,12 +47,8 @@ def merge(
     own_aggregates = mine.aggregates if is_own else frozenset()
     own_classes = mine.inventories if is_own else {}
     leaving = {*record.claimed_classes, *dropped} if is_own else frozenset()
-    others = {
-        name: inventory
-        for name, inventory in there.inventories.items()
-        if name not in own_classes and name not in leaving
-    }
-    seen = own_view(there, record).inventories
+    seen = full_reservation.release(there.inventories, record)
+    others = {name: inventory for name, inventory in seen.items() if name not in leaving}
     foreign = full_reservation.foreign(there.inventories, record)
     if (
         foreign
@@ -60,7 +56,7 @@ def merge(
         and ownership.explains_reserved(there, wanted, is_allocated=mine.uuid in facts.allocated)
     ):
         foreign = frozenset()
-    inventories = {**full_reservation.release(others, record), **own_classes}
+    inventories = {**others, **own_classes}
     for name in foreign & own_classes.keys():
         inventories[name] = replace(own_classes[name], reserved=own_classes[name].total)
     own_reserved = {}

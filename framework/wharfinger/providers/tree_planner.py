@@ -6,10 +6,10 @@ this instance has published it.
 Pure, and linear in the number of providers.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from wharfinger.exceptions import InvalidTree, ProviderMissing
+from wharfinger.exceptions import ProviderMissing
 from wharfinger.providers import fights, ownership, publish_checks
 from wharfinger.providers.plan import Step, TreePlan
 from wharfinger.providers.plan_draft import PlanFacts, TreeDraft
@@ -40,7 +40,12 @@ def plan_trees(
     """
     drafts = _partition(facts, list(desired), live, records, is_planned)
     for draft in drafts:
-        draft.problems += _misuses(draft)
+        draft.problems += [
+            problem
+            for uuid, one in draft.desired.items()
+            if one.stated
+            and (problem := publish_checks.misuse(facts.publisher, one, draft.live.get(uuid)))
+        ]
         if not draft.problems:
             draft.absent = {
                 uuid: draft.live[uuid]
@@ -117,14 +122,6 @@ def _partition(
         if draft := draft_of(uuid):
             draft.known[uuid] = ownership.without_lost(record, live.get(uuid), facts.publisher)
     return list(drafts.values())
-
-
-def _misuses(draft: TreeDraft) -> Iterator[InvalidTree]:
-    for one in draft.desired.values():
-        live = draft.live.get(one.provider.uuid)
-        problem = publish_checks.misuse(draft.facts.publisher, one, live)
-        if one.stated and problem:
-            yield problem
 
 
 def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str]) -> None:
