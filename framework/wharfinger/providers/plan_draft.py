@@ -9,7 +9,6 @@ from wharfinger.providers import full_reservation
 from wharfinger.providers.ownership import Publisher, Standing, standing
 from wharfinger.providers.plan import (
     CreateProvider,
-    DeleteProvider,
     ForeignReservation,
     Identity,
     PendingRemoval,
@@ -168,18 +167,6 @@ class TreeDraft:
         """Note the classes of a planned provider that another program has fully reserved."""
         if found := foreign_reservation(after, record):
             self.foreign.append(found)
-
-    def delete(self, live: Provider, *, is_replaced: bool) -> None:
-        """Add the deletion of a provider and of its record.
-
-        Deletions are the last steps. If another provider has replaced this one (``is_replaced``),
-        an earlier step reserves it fully.
-        """
-        if is_replaced:
-            self.keep_absent(live, None, REPLACED)
-        self.gone.add(live.uuid)
-        self.deletions.append(DeleteProvider(**step_target(live)))
-        self.records[live.uuid] = None
 
     def leave(self, uuid: str) -> None:
         """Plan no change of a provider, and store its present state in our record.

@@ -11,8 +11,8 @@ from typing import Final
 
 from wharfinger.providers import ownership
 from wharfinger.providers.ownership import Standing
-from wharfinger.providers.plan import PendingRemoval
-from wharfinger.providers.plan_draft import REPLACED, PlanFacts, TreeDraft
+from wharfinger.providers.plan import DeleteProvider, PendingRemoval
+from wharfinger.providers.plan_draft import REPLACED, PlanFacts, TreeDraft, step_target
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.provider_record import Absence
 
@@ -87,7 +87,11 @@ def remove(draft: TreeDraft) -> None:
             reason = f"it has {has}: fully reserved and kept"
         else:
             children[live.parent_uuid].discard(uuid)
-            draft.delete(live, is_replaced=uuid in replaced)
+            if uuid in replaced:  # deletions are the last steps, so reserve it first
+                draft.keep_absent(live, None, REPLACED)
+            draft.gone.add(uuid)
+            draft.deletions.append(DeleteProvider(**step_target(live)))
+            draft.records[uuid] = None
             continue
         draft.pending.append(PendingRemoval(uuid=uuid, name=live.name, reason=reason))
         reserved = f"gone, and it has {has}" if has else replaced.get(uuid, "")
