@@ -230,7 +230,8 @@ class _Work:
                 raise _refused(
                     self.provider,
                     f"it cannot be programmed{waited}: {why}.",
-                    "Wait until that has ended, or use --wait-for-idle.",
+                    "Repeat the command when the device is idle, or let it wait longer with "
+                    "--wait-for-idle.",
                 )
             if self.job.state != "waiting":
                 self._save(state="waiting")

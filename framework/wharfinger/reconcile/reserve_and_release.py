@@ -222,7 +222,7 @@ class Reservations:
                 raise _refused(
                     provider,
                     f"{', '.join(sorted(others))} is fully reserved, but no driver instance with "
-                    "records in this database publishes that.",
+                    "records in this database publishes this resource class.",
                     "Ask the owner to lower the reserved amount.",
                 )
             raise _refused(
@@ -377,7 +377,7 @@ class Reservations:
                 provider,
                 f"its owner traits have changed: it belongs to {_names(found)} now, so its "
                 "function trait is not written.",
-                "Ask the owner.",
+                "Ask the present owner before you resolve the job.",
             )
         new = frozenset({trait} if trait else ())
         wanted = there.traits - function_traits(there.traits) | new
@@ -485,13 +485,14 @@ class Reservations:
         stored, problem, remedy = self._read(provider), "", ""
         record, parent = stored.own_record, provider.parent_provider_uuid
         if not stored.is_published or record.applied is None:
-            problem, remedy = "no driver instance publishes it", "Ask the owner."
+            problem = "no driver instance publishes it"
+            remedy = "Ask its owner to move it, or let a driver instance publish it first."
         elif record.mode is not PublishingMode.OWN:
             problem = (
                 f"driver instance {stored.store.instance} only adds traits and reservations to "
                 "this provider, which another program publishes"
             )
-            remedy = "Ask the publisher of the provider."
+            remedy = "Ask that program's operator to move the provider."
         elif parent is None:
             problem = "it is a root provider already"
             remedy = (
