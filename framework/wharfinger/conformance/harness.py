@@ -97,6 +97,8 @@ class Harness(abc.ABC):
     def reset(self) -> None:
         """Restore the first state: no fault, and two or more things, none of them busy.
 
+        The driver's ``get_problems`` must return nothing in this state.
+
         The number of things is the same each time. Placement is empty before this call. Create the
         providers there that the driver needs and does not publish itself. After this call, the kit
         removes all things but the first 16, except for the rule about many things.

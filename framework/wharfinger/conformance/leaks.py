@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any, Final
@@ -24,6 +24,7 @@ from sqlalchemy import Engine, MetaData, Table
 
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import Contents
+from wharfinger.conformance.rules import can_be_busy
 from wharfinger.conformance.side_effects import open_files, watching_files
 from wharfinger.conformance.subject import Subject, as_contents, describe
 from wharfinger.driver import ComputeDriver
@@ -111,6 +112,9 @@ class _Search:
                 self._repeat(_Work(asked, lambda: self._ask(driver), 5, 1200, 16))
                 if self._subject.has_harness:
                     self._repeat(_Work("failed cycle", lambda: self._fail(driver), 5, 1200, 16))
+                if can_be_busy(self._subject):
+                    change = partial(self._change, driver)
+                    self._repeat(_Work("change of a thing", change, 5, 400, 500))
                 if program := self._programming(driver):
                     self._repeat(_Work("programming", program, 2, 16, 3000))
             # The configuration is read each time.
@@ -189,6 +193,13 @@ class _Search:
             self._forget()
 
         return program
+
+    def _change(self, driver: ComputeDriver) -> None:
+        harness = self._subject.harness
+        thing = harness.things()[0]
+        for change in (harness.make_busy, harness.make_free):
+            change(thing)
+            self._cycle(driver)
 
     def _fail(self, driver: ComputeDriver) -> None:
         self._subject.harness.expect(None, Fault.RAISE)

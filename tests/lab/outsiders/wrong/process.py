@@ -417,6 +417,20 @@ class KeepsEveryTree(RackDriver):
         self.trees.append(tree)
 
 
+@wrong("process", "WHF-816", apart=True)
+class KeepsEveryChange(RackDriver):
+    """Keeps the cards of each node that a poll has named in memory."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.changes: list[list[Facts]] = []
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        changed, mark = super().changed_nodes(since)
+        self.changes += [self.cards[node] for node in changed]
+        return changed, mark
+
+
 @wrong("process", "WHF-804", apart=True)
 class LeavesProcesses(RackDriver):
     """Starts a process after each listing, and never waits for its end."""
