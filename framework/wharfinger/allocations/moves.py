@@ -215,7 +215,8 @@ class Moves:
                     instance=instance.uuid,
                     problem=f"its migration {first.uuid} ({first.status}) is neither confirmed nor "
                     "reverted.",
-                    remedy="Confirm or revert that migration first.",
+                    remedy="Confirm or revert that migration first. If another service has started "
+                    "it, wait until it ends.",
                 ) from error
             raise
         return migration
