@@ -261,8 +261,9 @@ class Moves:
     def _move_of(self, instance_uuid: str, *ended: str) -> Migration:
         """Return the move in progress of an instance, or else its last move.
 
-        Raises AllocationRefused if the move in progress belongs to another service, or if the
-        status of the last move is not in ``ended``.
+        Failed moves are left out unless "failed" is in ``ended``. Raises AllocationRefused if the
+        move in progress belongs to another service, or if the status of the last move is not in
+        ``ended``.
         """
         instance_uuid = Instance.get_by_uuid(self._context, instance_uuid).uuid
         moves = list(MigrationList.get_by_filters(self._context, instance_uuid=instance_uuid))
@@ -276,7 +277,6 @@ class Moves:
                     remedy="The service that started this migration has to end it.",
                 )
             return one
-        # A move that could not be started does not count, unless the caller asks for it.
         decided = [one for one in moves if one.status != "failed" or "failed" in ended]
         if decided and decided[-1].status in ended:
             return decided[-1]

@@ -107,7 +107,10 @@ def _enter(
     scope: Sequence[str],
     wanted: Mapping[str, str | None],
 ) -> DeviceJob:
-    """Store and return the new job; raise JobRefused if another job of the device is unfinished."""
+    """Store and return the new job.
+
+    Raises JobRefused if another job of the device is unfinished, or still reserves the device.
+    """
     jobs = [one for one in DeviceJobList.get_by_filters(context) if _is_about(one, scope)]
     held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=JOB_HOLDER)
     if held or any(not one.is_whole or one.is_unfinished for one in jobs):

@@ -48,7 +48,7 @@ def resolve(
     ``provider_uuid`` is the uuid of any provider of the device. ``programmed`` is whether the
     device has the image of the job; otherwise the device is unchanged. ``trait`` is the function
     trait of the image; None: the trait in the job. Return the reasons why the device is still
-    reserved; none: it is free. If the device no longer exists, delete the job and return None.
+    reserved; empty if it is free. If the device no longer exists, delete the job and return None.
 
     Raises JobRefused if there is nothing to resolve, if the process of the job has reported within
     ``down_time``, or if the function trait cannot be set because no driver instance publishes a

@@ -259,8 +259,8 @@ class Writer:
     def send(self, tree: TreeWrite, step: Step) -> None:
         """Send the requests of a step, and note in ``tree.now`` how they leave the provider.
 
-        A delete of a provider that is gone already succeeds. A create that meets another provider
-        with the uuid or name is noted in ``withdrawn``. Raises PlacementError, IntentExpired.
+        If the provider is gone, a delete succeeds. If another provider has the uuid or name, a
+        create fails, and ``withdrawn`` gets the uuid. Raises PlacementError, IntentExpired.
         """
         self._check_valid(tree, step)
         writes = self._writes

@@ -180,7 +180,10 @@ class Reconciler:
 
     @same_request()
     def sync(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
-        """Run a full cycle: publish all nodes that the driver lists."""
+        """Run a full cycle: publish all nodes that the driver lists.
+
+        If the driver cannot list its nodes, only ``_disable`` the roots, and raise the error.
+        """
         state = self._state()
         state = replace(state, snapshot_reservations=self._reservations)
         try:
@@ -513,10 +516,7 @@ class Reconciler:
     # Parts of the cycles.
 
     def _disable(self, state: CycleState, on_step: OnStep) -> Iterator[WharfingerError]:
-        """If our service is disabled, add COMPUTE_STATUS_DISABLED to all roots; yield the errors.
-
-        A full cycle does only this if the driver cannot list its nodes.
-        """
+        """If our service is disabled, add COMPUTE_STATUS_DISABLED to our roots; yield errors."""
         due = {
             uuid: record
             for uuid, record in state.records.items()

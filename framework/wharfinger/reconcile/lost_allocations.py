@@ -155,7 +155,7 @@ class LostAllocations:
 
 
 def lost_by(instance_uuid: str) -> str:
-    """Return the holder of the reservations for the lost allocations of an instance."""
+    """Return the ``holder`` of reservations for the lost allocations of an instance."""
     return f"lost allocation of {instance_uuid}"
 
 

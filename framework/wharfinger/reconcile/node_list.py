@@ -66,16 +66,16 @@ class NodeList:
     def with_published_uuids(self, records: Mapping[str, Record]) -> Self:
         """Return the list with the uuids that our records have for roots with the nodes' names.
 
-        Our records also have roots of other programs. This finds a root that another program has
-        renamed, and an adopted root whose uuid is not the driver's uuid of the node.
+        A node with a record under its own uuid keeps the uuid. Our records also have roots of other
+        programs. This finds a root that another program has renamed, and an adopted root whose uuid
+        is not the driver's uuid of the node.
         """
         known = {
             root.name: uuid
             for uuid, record in records.items()
             if (root := record.applied or record.live) and root.parent_uuid is None
         }
-        # A node that was published under its own uuid keeps the uuid. If it was renamed, the root
-        # that has its new name belongs to another node.
+        # If a node of ``own`` was renamed, the root that has its new name belongs to another node.
         own = self.listed & records.keys()
 
         def published(nodes: Iterable[Node]) -> tuple[Node, ...]:

@@ -198,7 +198,7 @@ class Reservations:
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
         """End a holder's reservation; after the last one, restore the own ``reserved`` figures.
 
-        Return the reasons why the provider is still reserved, as texts; none: it is free. Raises
+        Return the reasons why the provider is still reserved, as texts; empty if it is free. Raises
         ObjectNotFound if the holder has not reserved the provider.
         """
         for held in self._held(provider_uuid=provider.uuid, holder=holder):
