@@ -419,7 +419,6 @@ class AllocationClaims:
 
     @with_retries
     def _claim_existing(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Claim resources for an existing instance, or complete an interrupted claim."""
         uuid = attempt.instance.uuid
         attempt.held = held = self._consumers.get(uuid)
         # Read the row after the consumer: Placement refuses our writes after a later release.

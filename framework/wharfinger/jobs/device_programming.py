@@ -384,7 +384,6 @@ class _Work:
             self.report("released", free)
 
     def _beat(self) -> None:
-        """Store that the job is in progress, if that is due; log a failure, and continue."""
         is_due = time.monotonic() - self.beaten >= self.down_time.total_seconds() / _BEATS
         if self.is_ours and is_due:
             self.beaten = time.monotonic()

@@ -448,7 +448,6 @@ class Reconciler:
         self._remember(state, plan, writes)
 
     def _remember(self, state: CycleState, plan: Plan, writes: Sequence[TreeWrite]) -> None:
-        """Note failed and unchanged trees; store the changes of device jobs and instances."""
         failed = frozenset(tree.plan.root_uuid for tree in writes if tree.unfinished)
         unfinished = frozenset().union(*(tree.unfinished for tree in writes))
         if state.functions:

@@ -268,7 +268,6 @@ class Takeovers:
 def _errors_of(
     move: Callable[[Collection[_Item]], object], items: Mapping[str, _Item]
 ) -> dict[str, WharfingerError]:
-    """Move items together, or after a conflict one by one; return the errors by uuid."""
     try:
         if items:
             move(items.values())
