@@ -25,9 +25,9 @@ _BY_STATUS: Final[dict[int, type[PlacementError]]] = {
     HTTPStatus.NOT_FOUND: exceptions.NotFound,
     HTTPStatus.NOT_ACCEPTABLE: exceptions.MicroversionUnsupported,
     HTTPStatus.CONFLICT: exceptions.Conflict,
+    # Of Placement, or of a proxy before it.
+    **dict.fromkeys((429, 502, 503, 504), PlacementUnavailable),
 }
-#: Statuses with which Placement, or a proxy before it, says that it is not available now.
-_LATER: Final = {429, 502, 503, 504}
 #: Statuses with which Keystone refuses credentials, or an expired token (404).
 _KEYSTONE_REFUSES: Final = {401, 403, 404}
 _REQUEST_ID: Final = re.compile(r"req-[0-9a-f-]{1,64}\Z")
@@ -49,15 +49,11 @@ def from_response(request: str, response: requests.Response) -> PlacementError:
     answered = _answered_id(response)
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return refused(request, status, error.detail, error.code, answered)
-    if status in _LATER:
-        detail = f"{status}: not available now: {error.detail}"
-        return PlacementUnavailable(
-            request=request, status=status, detail=detail, request_id=answered
-        )
     kind = _BY_CODE.get(error.code) or _BY_STATUS.get(status, PlacementError)
-    return kind(
-        request=request, status=status, code=error.code, detail=error.detail, request_id=answered
-    )
+    detail = error.detail
+    if kind is PlacementUnavailable:
+        detail = f"{status}: not available now: {detail}"
+    return kind(request=request, status=status, code=error.code, detail=detail, request_id=answered)
 
 
 def unexpected(
