@@ -61,15 +61,21 @@ class Follower:
         Set ``mark`` to the new mark, unless this raises.
         """
         names, mark = self.ask(self.mark)
+        self.described |= self.describe(names)
+        self.mark = mark
+        return names
+
+    def describe(self, names: Set[str]) -> dict[str, DesiredProvider]:
+        """Let the driver describe these nodes from its snapshot; return the providers by name."""
         by_root = trees({**self._live, **as_contents(self.described)})
+        found: dict[str, DesiredProvider] = {}
         for name in sorted(names):
             known = self.described.get(name)
             root = known.provider.root_uuid if known else self._uuids[name]
             tree = tree_of(name, self._uuids[name], by_root.get(root, {}))
             update(self._driver, tree, name)
-            self.described |= {one.provider.name: one for one in tree.desired()}
-        self.mark = mark
-        return names
+            found |= {one.provider.name: one for one in tree.desired()}
+        return found
 
     def node_of(self, thing: str) -> str:
         """Return the name of the node whose tree has a thing's provider."""

@@ -254,8 +254,8 @@ def feeds_what_is(subject: Subject) -> None:
 @rule(
     "WHF-914",
     Level.MUST,
-    "The change feed raises if the backend does not answer or answers with an error. Later it "
-    "names the nodes that it could not name then.",
+    "The change feed raises if the backend does not answer or answers with an error. It keeps the "
+    "snapshot of the nodes then, and later names the nodes that it could not name.",
     "A backend that does not answer may have changed.",
     profile=Profile.EXTENDED,
     supports="change_feed",
@@ -264,7 +264,7 @@ def feeds_what_is(subject: Subject) -> None:
 def feeds_or_raises(subject: Subject) -> None:
     """Poll while all calls fail; the feed must raise. Then poll for changes while one call fails.
 
-    Later polls must show all changes.
+    Later polls must show all changes. Until then, no provider may be missing.
     """
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
@@ -320,7 +320,26 @@ def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) ->
         if len(harness.calls) <= at:
             missed = at
         harness.expect()
-        _see_changes(follower, changes, [thing], f"call {at} of a poll meets {fault}; ")
+        when = f"call {at} of a poll meets {fault}; "
+        _see_none_missing(follower, thing, when)
+        _see_changes(follower, changes, [thing], when)
+
+
+def _see_none_missing(follower: Follower, thing: str, when: str) -> None:
+    """Let the driver describe the node of a thing; raise Violation if providers are missing.
+
+    It may also raise an error. The framework lets a node be described again without a listing if
+    another program has changed its providers.
+    """
+    root = follower.described[thing].provider.root_uuid
+    before = {one for one, it in follower.described.items() if it.provider.root_uuid == root}
+    try:
+        now = follower.describe({follower.node_of(thing)})
+    except Exception:
+        return
+    if missing := before - now.keys():
+        found = f"{when}then update_provider_tree leaves out {', '.join(sorted(missing))}"
+        raise Violation(found, "all providers of the node, or an error")
 
 
 def _has_asked(subject: Subject, follower: Follower) -> bool:

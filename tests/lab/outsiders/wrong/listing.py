@@ -219,7 +219,7 @@ class KeyOfTwoDigits(RackDriver):
         return {one["name"]: one for one in kept.values()}
 
 
-@wrong("listing")
+@wrong("listing", "WHF-914")
 class PollForgetsCards(RackDriver):
     """Forgets the cards of a changed node before it requests them, even if the request fails."""
 
