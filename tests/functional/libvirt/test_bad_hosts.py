@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Spoil, tuple[str, ...]]] = {
         named(f"pci_{'x' * 200}"),
         (f"{NODE}_pci_{'x' * 200}", "1 to 200 characters"),
     ),
-    "name-right-to-left": (named("pci_&#8238;x"), ("pci_\\u202ex", "characters")),
+    "name-right-to-left": (named("pci_&#8238;x"), ("pci_\\u202ex", "not printable")),
     "name-markup": (named("[red]x[/red]"), ("[red]x[/red]", "letters, digits")),
     "one-address-twice": (
         replaced("<bus>196<", "<bus>132<"),
