@@ -13,16 +13,20 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
-#: The framework, and the libraries that it shares with drivers: all of their modules.
+#: The framework, and the libraries that it shares with drivers: all of their modules. SQLAlchemy is
+#: left out, since it adds methods to its classes at run time.
 _PACKAGES: Final = frozenset(
     {
-        *("wharfinger", "keystoneauth1", "os_resource_classes", "os_traits", "oslo_config"),
-        *("oslo_log", "oslo_utils", "requests", "stevedore", "tenacity", "urllib3"),
+        *("wharfinger", "cachetools", "keystoneauth1", "msgspec", "os_resource_classes"),
+        *("os_traits", "oslo_concurrency", "oslo_config", "oslo_db", "oslo_log", "oslo_utils"),
+        *("prometheus_client", "requests", "stevedore", "tenacity", "urllib3"),
     }
 )
 #: Modules of Python itself.
 _STANDARD: Final = frozenset(
     {
+        *("base64", "configparser", "dataclasses", "enum", "glob", "importlib.metadata"),
+        *("ipaddress", "itertools", "operator", "platform", "struct", "types"),
         *("asyncio", "builtins", "codecs", "collections", "concurrent.futures", "contextlib"),
         *("copy", "datetime", "decimal", "email.message", "encodings.idna", "functools"),
         *("concurrent.futures.thread", "hashlib", "http.client", "http.cookiejar", "inspect"),

@@ -27,7 +27,11 @@ from typing import Any, Final, cast
 
 #: The packages with loggers of the framework and of the libraries that it shares with drivers.
 _SHARED: Final = frozenset(
-    {"wharfinger", "keystoneauth", "oslo_config", "requests", "stevedore", "tenacity", "urllib3"}
+    {
+        *("wharfinger", "alembic", "asyncio", "concurrent", "keystoneauth", "oslo_concurrency"),
+        *("oslo_config", "oslo_db", "oslo_log", "oslo_utils", "requests", "sqlalchemy"),
+        *("stevedore", "tenacity", "urllib3"),
+    }
 )
 _LIMITS: Final = {
     name: getattr(resource, f"RLIMIT_{name}")

@@ -35,6 +35,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 import urllib3
+from oslo_concurrency import processutils
 from oslo_config import cfg
 
 from tests.lab.outsiders.host import HostDriver
@@ -749,6 +750,27 @@ class FiltersLogs(RackDriver):
     def refresh(self) -> None:
         super().refresh()
         logging.getLogger("wharfinger").addFilter(lambda record: "rack" not in record.msg)
+
+
+@wrong("process", "WHF-812", apart=True)
+class SilencesTheDatabase(RackDriver):
+    """Drops the messages of SQLAlchemy, which the framework uses."""
+
+    def init_host(self, service: Service) -> None:
+        logging.getLogger("sqlalchemy.engine").setLevel(logging.CRITICAL)
+
+
+@wrong("process", "WHF-813", apart=True)
+class PatchesTheProcessUtilities(RackDriver):
+    """Replaces oslo_concurrency.processutils.execute for the whole process."""
+
+    def init_host(self, service: Service) -> None:
+        execute = processutils.execute
+
+        def execute_quietly(*command: str, **options: Any) -> Any:
+            return execute(*command, **{**options, "log_errors": None})
+
+        processutils.execute = execute_quietly
 
 
 @wrong("process", "WHF-814", apart=True)
