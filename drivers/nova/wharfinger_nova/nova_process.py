@@ -7,6 +7,7 @@ This module imports nova only when it loads a driver. Before that, it selects na
 otherwise, oslo.service selects eventlet.
 """
 
+import logging
 import threading
 import warnings
 from collections.abc import Iterator
@@ -57,16 +58,16 @@ def load(section: NovaSection, host: str) -> Any:
     The section names the driver, or else nova_config. Its virtapi implements no method. nova's
     option ``host`` gets the value of ``host``. Raises ConfigurationError, BackendError.
     """
-    with _lock, warnings.catch_warnings():
+    with _lock, warnings.catch_warnings(), _level_kept(logging.getLogger("requests")):
         # A library that nova imports also imports eventlet, which warns that it is deprecated.
         warnings.filterwarnings("ignore", r"\s*Eventlet is deprecated")
         _configure(section, host)
-    named = section.compute_driver or import_module("nova.conf").CONF.compute_driver
-    if not named:
-        raise _wrong_driver(
-            section, "", "no compute driver is set, neither here nor in nova_config."
-        )
-    kind = _find_class(section, named)
+        named = section.compute_driver or import_module("nova.conf").CONF.compute_driver
+        if not named:
+            raise _wrong_driver(
+                section, "", "no compute driver is set, neither here nor in nova_config."
+            )
+        kind = _find_class(section, named)
     # nova's base class raises NotImplementedError in each method.
     return kind(import_module("nova.virt.virtapi").VirtAPI())
 
@@ -88,6 +89,16 @@ def translated_errors(instance: str, operation: str) -> Iterator[None]:
 def local_node_uuid() -> str:
     """Return the uuid that nova stores for the node of this host, in its file compute_id."""
     return str(import_module("nova.virt.node").get_local_node_uuid())
+
+
+@contextmanager
+def _level_kept(logger: logging.Logger) -> Iterator[None]:
+    """Restore the level of a logger after the block. An import of neutronclient changes one."""
+    level = logger.level
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _configure(section: NovaSection, host: str) -> None:
