@@ -55,7 +55,8 @@ def plan_trees(
     leaving = {
         gone.name for draft in drafts for gone in draft.absent.values() if draft.is_ours(gone)
     }
-    aside = _names_set_aside((one for draft in drafts for one in draft.desired.values()), live)
+    planned = [one for draft in drafts if not draft.problems for one in draft.desired.values()]
+    aside = _names_set_aside(planned, live)
     plans: list[TreePlan] = []
     for draft in drafts:
         if draft.problems:

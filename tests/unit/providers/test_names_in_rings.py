@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.providers.world import planned_records
-from wharfinger.exceptions import NameTaken
+from wharfinger.exceptions import InvalidTree, NameTaken
 from wharfinger.providers import DesiredProvider, Inventory, Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, UpdateProvider
@@ -38,13 +38,22 @@ class World:
             for uuid, one in self.live.items()
         }
 
-    def plan(self, names: dict[str, str]) -> Plan:
-        """Return the plan that gives each provider the name in ``names``, by uuid."""
+    def plan(self, names: dict[str, str], *, wrong: str = "") -> Plan:
+        """Return the plan that gives each provider the name in ``names``, by uuid.
+
+        The driver adds an owner trait to the provider with uuid ``wrong``.
+        """
+        added = {wrong: frozenset(["OWNER_CYBORG"])}
         trees = plan_trees(
             replace(NOW, name_owners={one.name: one for one in self.live.values()}),
             [
-                DesiredProvider(provider=replace(self.live[uuid], name=name), reported=True)
-                for uuid, name in names.items()
+                DesiredProvider(
+                    provider=replace(
+                        one, name=names[one.uuid], traits=one.traits | added.get(one.uuid, set())
+                    ),
+                    reported=True,
+                )
+                for one in map(self.live.__getitem__, names)
             ],
             self.live,
             self.records,
@@ -114,3 +123,11 @@ def test_name_of_another_owners_provider_is_not_exchanged() -> None:
     [problem] = plan.problems
     assert isinstance(problem, NameTaken)
     assert world.names[second] == "node-1"
+
+
+def test_name_of_a_tree_that_may_not_be_published_is_not_exchanged() -> None:
+    world = World(NAMES[:2])
+    other, wrong = sorted(world.live)
+    plan = world.plan({other: world.names[wrong], wrong: world.names[other]}, wrong=wrong)
+    assert not plan.steps
+    assert {type(problem) for problem in plan.problems} == {InvalidTree, NameTaken}
