@@ -112,6 +112,7 @@ class TreeWrite:
         """Fail the tree, and store none of its results."""
         self.failed = self.failed or error
         self.skips_result = True
+        self.changed_nodes = ()
 
     def drop_rows(self, error: WharfingerError) -> None:
         """After a conflict, drop all rows except the records; another attempt stores the rows.

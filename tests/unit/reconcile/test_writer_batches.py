@@ -20,9 +20,10 @@ from wharfinger.exceptions import (
     PlacementUnavailable,
     WharfingerError,
 )
+from wharfinger.objects import ComputeNode
 from wharfinger.placement.microversions import HIGHEST, Microversion
 from wharfinger.providers import Inventory, Provider
-from wharfinger.providers.plan import SetAggregates, SetInventories, SetTraits, Step
+from wharfinger.providers.plan import SetAggregates, SetInventories, SetTraits, Step, TreePlan
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.apply import BATCH, Writer
 from wharfinger.reconcile.tree_write import TreeWrite
@@ -321,6 +322,19 @@ def test_apply_with_a_failing_tree_writes_the_others_of_its_batch_and_of_the_nex
         live = client.providers[one.uuid]
         assert (live.inventories, live.traits) != (one.inventories, one.traits)
         assert store.records[one.uuid] == published(live)[one.uuid]
+
+
+def test_apply_of_records_that_another_process_changed_notes_no_node_as_saved() -> None:
+    [provider] = nodes(1)
+    store = Store([provider])
+    refuse_intent(Placement([provider]), store, provider)
+    tree = TreeWrite(
+        TreePlan(root_uuid=provider.uuid, records=published(provider)),
+        changed_nodes=[ComputeNode(store.context, uuid=provider.uuid, vcpus=8)],
+    )
+    Writer(Placement([provider])).apply([tree], store)
+    assert [type(error) for error in tree.errors] == [ConcurrentSave]
+    assert not tree.changed_nodes
 
 
 @pytest.mark.parametrize("fail", [refuse_update, refuse_intent])
