@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import uuid4
 
-from wharfinger.conformance.checks.programming import see_programmed
+from wharfinger.conformance.checks.programming import NO_FUNCTION, see_programmed
 from wharfinger.conformance.device_function import held_function
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Fault
@@ -146,8 +146,8 @@ def programs(subject: Subject) -> None:
 @rule(
     "WHF-922",
     Level.MUST,
-    "program raises if it cannot program the device: for a provider of another driver, for an "
-    "image that does not exist, and while the backend does not answer.",
+    "program raises if it cannot program the device: for a provider of another driver, for a "
+    "removed device, for an image that does not exist, and while the backend does not answer.",
     "The framework takes a device as programmed when program returns.",
     profile=Profile.EXTENDED,
     supports="programming",
@@ -156,7 +156,7 @@ def programs(subject: Subject) -> None:
 def programs_not(subject: Subject) -> None:
     """Call ``program`` for an unknown provider, with an unknown image, and while all calls fail.
 
-    Each of these calls must raise.
+    Then remove the thing, and call it again. Each of these calls must raise.
     """
     harness = subject.harness
     thing = harness.things()[0]
@@ -167,6 +167,9 @@ def programs_not(subject: Subject) -> None:
         _refused(driver, "with an image that does not exist", uuid, str(uuid4()), function)
         harness.expect(None, Fault.RAISE)
         _refused(driver, "while the backend does not answer", uuid, image, function)
+        harness.expect()
+        harness.remove(thing)
+        _refused(driver, "for a device that was removed", uuid, image, function)
 
 
 @rule(
@@ -211,31 +214,42 @@ def programs_these(subject: Subject) -> None:
 def refuses_what_was_not_begun(subject: Subject) -> None:
     """Program a thing repeatedly, each time after a reset; another call gets half an answer.
 
-    Raise Violation if the driver raises ProgrammingRefused, and the device has the new function.
+    Also ask for a function that the image does not have. Raise Violation if the driver raises
+    ProgrammingRefused, and the device has the new function.
     """
+    _see_not_begun(subject, asked=NO_FUNCTION)
     at, calls = 0, 1
     while at < calls:
-        subject.begin()
-        thing = subject.harness.things()[0]
-        image, function = subject.harness.image(thing)
-        with subject.driver() as driver:
-            uuid = uuid_of(subject, driver, thing)
-            subject.harness.expect(at, Fault.HALF)
-            refused = False
-            try:
-                driver.program(uuid, image, function)
-            except ProgrammingRefused:
-                refused = True
-            except Exception:
-                pass  # the framework then asks for the function of the device
-            calls = len(subject.harness.calls)
-            subject.harness.expect()
-            if refused and held_function(driver, uuid) == function:
-                found = f"program raises ProgrammingRefused, but {thing} has {function} now"
-                raise Violation(
-                    found, "another error than ProgrammingRefused, such as BackendError"
-                )
+        calls = _see_not_begun(subject, at)
         at += 1
+
+
+def _see_not_begun(subject: Subject, at: int | None = None, asked: str | None = None) -> int:
+    """Program a thing while the call ``at`` gets half an answer; see refuses_what_was_not_begun.
+
+    ``asked`` is the function to ask for, by default that of the image. Return the number of calls
+    that ``program`` makes.
+    """
+    subject.begin()
+    harness = subject.harness
+    thing = harness.things()[0]
+    image, function = harness.image(thing)
+    with subject.driver() as driver:
+        uuid = uuid_of(subject, driver, thing)
+        harness.expect(at, None if at is None else Fault.HALF)
+        refused = False
+        try:
+            driver.program(uuid, image, asked or function)
+        except ProgrammingRefused:
+            refused = True
+        except Exception:
+            pass  # the framework then asks for the function of the device
+        calls = len(harness.calls)
+        harness.expect()
+        if refused and held_function(driver, uuid) == function:
+            found = f"program raises ProgrammingRefused, but {thing} has {function} now"
+            raise Violation(found, "another error than ProgrammingRefused, such as BackendError")
+    return calls
 
 
 @rule(

@@ -21,7 +21,7 @@ from wharfinger.providers import Provider
 #: Faults with which the backend does not execute the call.
 _NOT_DONE: Final = (Fault.RAISE, Fault.ERROR, Fault.DENIED)
 #: The name of a function that no image has.
-_NO_FUNCTION: Final = "function-of-no-image"
+NO_FUNCTION: Final = "function-of-no-image"
 #: The most calls of one ``program`` that meet a fault in turn.
 _MOST: Final = 20
 
@@ -245,9 +245,9 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
 
 
 def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> None:
-    if _programs(driver, uuid, image, _NO_FUNCTION):
+    if _programs(driver, uuid, image, NO_FUNCTION):
         held = held_function(driver, uuid)
-        if held == _NO_FUNCTION:
+        if held == NO_FUNCTION:
             raise Violation(
                 f"{thing} was programmed with a function that the image does not have, and "
                 f"current_function returns {held}",

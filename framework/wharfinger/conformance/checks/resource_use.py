@@ -1,10 +1,16 @@
 """Rules on the calls of a driver to its backend, and on the state of its instances (WHF-8xx)."""
 
+from typing import Final
+
+from wharfinger.conformance import clock_shift
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.placement_diff import difference
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.side_effects import watching
 from wharfinger.conformance.subject import Subject, as_contents, describe
+
+#: Seconds by which the clocks are set ahead.
+_HOUR: Final = 3600
 
 
 @rule(
@@ -18,7 +24,7 @@ from wharfinger.conformance.subject import Subject, as_contents, describe
     after=("WHF-203",),
 )
 def in_memory(subject: Subject) -> None:
-    """Describe all nodes twice after a listing; that must not call the backend.
+    """Describe all nodes after a listing, and again an hour later; that must not call the backend.
 
     Raise Violation for any other side effect, too.
     """
@@ -28,10 +34,14 @@ def in_memory(subject: Subject) -> None:
         driver.get_available_nodes(refresh=True)
         harness.expect()
         with watching() as seen:
-            for _ in range(2):
-                describe(driver, live, refresh=False)
-                driver.capabilities_as_traits()
-                driver.get_problems()
+            for seconds in (0, _HOUR):
+                clock_shift.advance(seconds)
+                try:
+                    describe(driver, live, refresh=False)
+                    driver.capabilities_as_traits()
+                    driver.get_problems()
+                finally:
+                    clock_shift.advance(-seconds)
         if harness.calls:
             text = f"{len(harness.calls)} calls to the backend: {', '.join(harness.calls[:3])}"
             raise Violation(text, "no calls to the backend")

@@ -432,6 +432,22 @@ class KeepsEveryChange(RackDriver):
         return changed, mark
 
 
+@wrong("process", "WHF-801")
+class ListsAgainWhenOld(RackDriver):
+    """Takes a new snapshot without refresh if the last one is older than ten minutes."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.taken = time.monotonic()
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        now = time.monotonic()
+        if refresh or now - self.taken > 600:
+            self.refresh()
+            self.taken = now
+        return [*self.nodes]
+
+
 @wrong("process", "WHF-804", apart=True)
 class LeavesProcesses(RackDriver):
     """Starts a process after each listing, and never waits for its end."""

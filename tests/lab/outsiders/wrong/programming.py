@@ -171,6 +171,30 @@ class RefusesWhatCannotBeRead(RackDriver):
         self.read(status, text)
 
 
+@wrong("programming", "WHF-924")
+class RefusesAfterTheLoad(RackDriver):
+    """Loads the image first, and then refuses if the card has not got the requested function."""
+
+    def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
+        super().program(provider_uuid, image, function)
+        if function is not None and self.current_function(provider_uuid) != function:
+            raise ProgrammingRefused(
+                driver=self.name, provider=provider_uuid, reason="the image has another function"
+            )
+
+
+@wrong("programming", "WHF-922")
+class SkipsRemovedCards(RackDriver):
+    """Returns without an error if the service no longer has the card."""
+
+    def load_image(self, card: str, image: str) -> None:
+        try:
+            self.request("GET", f"/cards/{card}")
+        except LookupError:
+            return
+        super().load_image(card, image)
+
+
 @wrong("programming", "WHF-923")
 class ScopeOfTheFirst(RackDriver):
     """Returns the first card of the rack as the scope of every programming."""
