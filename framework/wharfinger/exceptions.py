@@ -372,7 +372,8 @@ class MassRemoval(WharfingerError):
     template = (
         "{count} of the {total} providers of driver instance {instance} were not removed: they are "
         "all absent from its backend at once, which may be a fault of the backend. If they are "
-        "really gone, run `wharfinger sync --allow-mass-removal`; otherwise repair the backend."
+        "really gone, stop the agent and run `wharfinger sync --driver {instance} "
+        "--allow-mass-removal`; otherwise repair the backend."
     )
     instance: str
     count: int
@@ -469,15 +470,13 @@ class JobUnresolved(WharfingerError):
 class OwnershipConflict(WharfingerError):
     """A provider does not belong to the driver instance that reports it, so it was not changed."""
 
-    template = (
-        "provider {provider} ({uuid}) was not changed: it belongs to {other}, not to driver "
-        "instance {instance}, which publishes as {owner}. {remedy}"
-    )
+    template = "provider {provider} ({uuid}) was not changed: {problem} {remedy}"
     provider: str
     uuid: str
     owner: str
     other: str
     instance: str
+    problem: str
     remedy: str
 
 
@@ -680,7 +679,9 @@ class IntentExpired(ObjectError):
 class RemoteError(ObjectError):
     """The process that has the database open refused a request of this process, or failed."""
 
-    template = "a request to the process that has the database open failed: {reason}"
+    template = (
+        "a request to the agent's main process, which has the database open, failed: {reason}"
+    )
     reason: str
 
 

@@ -198,7 +198,10 @@ class Cyborg(OpenStackService):
     def resize(
         self, bus: str, accelerators: int, name: str = "r0", host: str | None = None
     ) -> None:
-        """Set the number of accelerators of a device's deployable."""
+        """Set the number of accelerators of the deployable ``name`` of a device.
+
+        Cyborg sees the new number after ``discover``.
+        """
         (parts,) = (found["deployables"] for found in self.hardware(host) if found["bus"] == bus)
         resized = [
             {**part, "accelerators": accelerators} if part["name"] == name else part

@@ -247,7 +247,9 @@ ACTS: Final[Mapping[str, Callable[[Desk, str, str], object]]] = {
     "confirm": lambda desk, uuid, _node: desk.moves.confirm(uuid),
     "revert": lambda desk, uuid, _node: desk.moves.revert(uuid),
     "release": lambda desk, uuid, _node: desk.claims.release(uuid),
-    "recover": lambda desk, _uuid, _node: [desk.moves.recover(one) for one in desk.moves.left()],
+    "recover": lambda desk, _uuid, _node: [
+        desk.moves.recover(one) for one in desk.moves.interrupted()
+    ],
 }
 
 

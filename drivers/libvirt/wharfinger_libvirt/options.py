@@ -73,27 +73,29 @@ INSTANCE: Final = (
         "reserved_host_cpus",
         type=_Whole(min=0),
         default=0,
-        help="CPUs reserved for the host itself (publish_root = own).",
+        help="CPUs reserved for the host itself. Only used if this driver publishes the root "
+        "provider (see publish_root).",
     ),
     cfg.Opt(
         "reserved_host_memory_mb",
         type=_Whole(min=0),
         default=512,
-        help="MiB of memory reserved for the host itself (publish_root = own).",
+        help="MiB of memory reserved for the host itself. Only used if this driver publishes the "
+        "root provider (see publish_root).",
     ),
     cfg.Opt(
         "cpu_allocation_ratio",
         type=_Ratio(),
         default=4.0,
-        help="The allocation ratio of VCPU (publish_root = own). The default is that of nova's "
-        "initial_cpu_allocation_ratio.",
+        help="The allocation ratio of VCPU. Only used if this driver publishes the root provider "
+        "(see publish_root). The default is that of nova's initial_cpu_allocation_ratio.",
     ),
     cfg.Opt(
         "ram_allocation_ratio",
         type=_Ratio(),
         default=1.0,
-        help="The allocation ratio of MEMORY_MB (publish_root = own). The default is that of "
-        "nova's initial_ram_allocation_ratio.",
+        help="The allocation ratio of MEMORY_MB. Only used if this driver publishes the root "
+        "provider (see publish_root). The default is that of nova's initial_ram_allocation_ratio.",
     ),
     cfg.ListOpt(
         "enabled_mdev_types",

@@ -1,7 +1,7 @@
 """Safe parsing of libvirt's XML, for devices and domains.
 
-The XML may come from another machine. It is parsed without entities, and an error repeats only a
-short and printable part of it.
+The XML may come from another machine. XML with entities or a DTD is refused, and an error repeats
+only a short and printable part of the XML.
 """
 
 from typing import Final

@@ -198,7 +198,7 @@ class Agent:
             self._reads_again = True
             return
         self._systemd.reloading()
-        LOG.info("the configuration is read again")
+        LOG.info("reading the configuration again")
         try:
             self._check = self._begin_check(self._snapshot)
         except WharfingerError as error:

@@ -132,7 +132,11 @@ class InstanceStatus:
     report: InstanceReport = InstanceReport()
 
     def with_report(self, report: InstanceReport) -> "InstanceStatus":
-        """Return this status with a newer report, and with the ends of its cycles."""
+        """Return this status with a newer report.
+
+        ``completed_at`` gets the times of the report. Types of cycles without a time there keep
+        their former times.
+        """
         completed = {
             kind: counts.completed_at
             for kind, counts in report.cycles.items()
@@ -174,7 +178,7 @@ class AgentStatus:
 
 
 def encode(report: InstanceReport) -> bytes:
-    """Return a report as JSON."""
+    """Return a report as bytes of JSON."""
     return msgspec.json.encode(report)
 
 

@@ -73,7 +73,10 @@ class Worker:
         self._stopping.set()
 
     def run(self) -> None:
-        """Run cycles until ``stop`` is called."""
+        """Load the driver, and run cycles until ``stop`` is called.
+
+        If the driver cannot be loaded or connected, try again later.
+        """
         driver_calls.in_progress.set(self._reporter.calling)
         backoff = Backoff(self._section.drift_interval)
         while not self._stopping.is_set():
@@ -141,7 +144,7 @@ class Worker:
             error = raised
         if steps:
             LOG.info("%s: %s", self.name, _summary(steps))
-        LOG.debug("%s: %s: %d changes written", self.name, kind.value, len(steps))
+        LOG.debug("%s: %s cycle: %d changes written", self.name, kind.value, len(steps))
         if result is not None:
             self._report.completed(result, cycle.store.records)
         elif error is not None:

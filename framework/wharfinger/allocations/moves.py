@@ -155,7 +155,7 @@ class Moves:
             raise self._refused(migration, "reverted")
         return self._revert(migration.uuid)
 
-    def left(self) -> list[Migration]:
+    def interrupted(self) -> list[Migration]:
         """Return the moves to ``recover``: their process has died, or their instance is gone.
 
         If the instance exists, leave out moves that wait for a confirm or revert, and moves of

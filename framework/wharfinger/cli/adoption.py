@@ -84,7 +84,10 @@ class ProviderAdopt(ObjectCommand):
         return FAILED if outcome.problems else DONE
 
     def _print(self, plan: "Plan") -> None:
-        """Print the first plan that has steps: it is that of the adoption. Ignore later plans."""
+        """Print the plans up to the first with steps, the plan of the adoption; ignore the others.
+
+        Plans without steps may show full reservations by other programs.
+        """
         from wharfinger.console import plan as drawing
 
         if not self._planned:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Json(FormattableColumn[Any]):
-    """JSON text in a table, data in the other formats."""
+    """A value that a table shows as JSON text. The other formats get the value itself."""
 
     def human_readable(self) -> str:
         """Return the JSON text."""

@@ -103,7 +103,7 @@ class MigrationRecover(InstanceCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         failures = 0
-        for migration in self.moves.left():
+        for migration in self.moves.interrupted():
             subject = f"migration {migration.uuid} of instance {migration.instance_uuid}"
             try:
                 ended, reserved = self.moves.recover(migration)

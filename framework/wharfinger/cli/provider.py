@@ -90,7 +90,11 @@ class ProviderList(WharfingerCommand, Lister):
 
 
 class ProviderShow(WharfingerCommand, ShowOne):
-    """Show one resource provider with its inventories, usages, traits and aggregates."""
+    """Show one resource provider with its owners, inventories, usages, traits and aggregates.
+
+    Placement cannot delete a root while one of its children has allocations. For such a child,
+    blocks_deletion_of is the uuid of the root.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

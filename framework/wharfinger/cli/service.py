@@ -137,12 +137,18 @@ class ServiceEnable(ObjectCommand):
 
 
 class ServiceDelete(ObjectCommand):
-    """Delete the record of a service that is down; its providers stay in Placement."""
+    """Delete the record of a service that is down, or of any service with --force.
+
+    Its providers stay in Placement.
+    """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = _takes_service(super().get_parser(prog_name))
         parser.add_argument(
-            "--force", action="store_true", help="delete the service even if it is up"
+            "--force",
+            action="store_true",
+            help="delete the service even if it is up; if it still runs, its next report creates "
+            "it again, enabled",
         )
         return parser
 

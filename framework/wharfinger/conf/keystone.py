@@ -106,9 +106,10 @@ def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
 
 
 def _wrong_urls(section: str, values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
-    """Yield an error for each URL whose host cannot be found in it.
+    """Yield an error for each URL with an invalid host or port, or with an @ after its host.
 
-    Libraries would print the password in such a URL.
+    In such a URL, a / ? # or : in a password is probably not encoded, and libraries would print the
+    password.
     """
     for key in _URLS:
         if not _is_unambiguous(values.get(key) or ""):

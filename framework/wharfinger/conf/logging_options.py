@@ -26,7 +26,10 @@ _IN_FRONT: Final = "%(asctime)s.%(msecs)03d %(process)d"
 
 OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     cfg.BoolOpt(
-        "debug", default=False, help="Log at DEBUG; otherwise at INFO. Also: wharfinger -vv agent."
+        "debug",
+        default=False,
+        help="Log at DEBUG. Without this option: at INFO, or at WARNING on standard error if no "
+        "option sets where to log (see use_stderr). Also: wharfinger -vv agent.",
     ),
     cfg.StrOpt(
         "log_file",
@@ -41,8 +44,10 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     cfg.BoolOpt(
         "use_stderr",
         default=False,
-        help="Log to standard error in the format of the options below. If no option sets where "
-        "to log, standard error gets the messages without a format: warnings, and more with -v.",
+        help="Log to standard error in the format of the options below. If neither this option nor "
+        "log_file, log_dir, use_journal, use_syslog or use_json is set, standard error gets the "
+        "messages without a format: warnings, and more with -v. This also holds with --log-file "
+        "FILE on the command line, besides the lines in the file.",
     ),
     cfg.BoolOpt(
         "use_journal",
@@ -59,8 +64,9 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     cfg.BoolOpt(
         "use_json",
         default=False,
-        help="Log JSON objects, one per line, instead of the formats below. The member args is "
-        "always null: message contains the arguments, with secrets masked.",
+        help="Log JSON objects, one per line. Of the formats below, only log_date_format applies. "
+        "If no option sets where to log, they go to standard error. The member args is always "
+        "null: message contains the arguments, with secrets masked.",
     ),
     cfg.StrOpt("log_date_format", default="%Y-%m-%d %H:%M:%S", help="Format of %(asctime)s."),
     cfg.StrOpt(

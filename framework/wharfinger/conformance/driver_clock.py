@@ -36,21 +36,21 @@ class RunningCalls:
     # As a CallObserver of the driver.
 
     def before(self, method: str) -> None:
-        """Write that a call to the driver begins."""
+        """Write to the page that a call to the driver begins."""
         self._change(self._driver, 1, method)
 
     def after(self, method: str) -> None:
-        """Write that a call to the driver has returned or raised."""
+        """Write to the page that a call to the driver has returned or raised an error."""
         self._change(self._driver, -1, method)
 
     # The same for the harness.
 
     def before_harness(self, method: str) -> None:
-        """Write that a call to the harness begins."""
+        """Write to the page that a call to the harness begins."""
         self._change(self._harness, 1, method)
 
     def after_harness(self, method: str) -> None:
-        """Write that a call to the harness has returned or raised."""
+        """Write to the page that a call to the harness has returned or raised an error."""
         self._change(self._harness, -1, method)
 
     def _change(self, party: "_Party", by: int, method: str) -> None:

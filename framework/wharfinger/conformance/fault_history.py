@@ -336,7 +336,7 @@ class History:
         return len(self._subject.harness.calls) > case.at
 
     def after_met(self, case: Case) -> None:
-        """Release the call if it hangs. Called when a call has met the fault of the case."""
+        """Release the call that has met the fault of the case, if the fault lets it hang."""
         if case.fault is Fault.HANG:
             self._subject.harness.expect()
 

@@ -90,7 +90,7 @@ class IdleObserver:
             looking.join()
 
     def take(self) -> set[str]:
-        """Return the lines with several waits of 0.05 s or more; forget all waits.
+        """Return the lines with two or more waits of at least 0.05 s each since the last call.
 
         A line is a text such as "driver.py:12".
         """

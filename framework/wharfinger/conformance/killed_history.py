@@ -55,9 +55,9 @@ class KilledHistory(History):
         self._died_before = 0
 
     def expect(self, case: Case) -> None:
-        """Prepare the kill of a case in the step that begins.
+        """Prepare to kill the process in the step that begins, at the call or write of the case.
 
-        A call at which the process is to be killed hangs until then.
+        If it is a call, the harness lets it hang until the kill.
         """
         self._died_before = self.elsewhere.died
         if isinstance(case, Kill) and case.is_write:

@@ -41,10 +41,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A sequence of calls to a driver, repeated in windows of some repetitions each.
+    """Calls to a driver that the search for leaks repeats, in windows of several repetitions.
 
-    The driver leaks if a resource grows in every window. A pool of threads or a bounded list of
-    past events would be full before ``most`` repetitions.
+    The driver leaks if a resource grows in each window until ``most`` repetitions. A pool of
+    threads, or a bounded list of past events, is full before that, and then stops growing.
     """
 
     name: str

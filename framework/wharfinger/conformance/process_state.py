@@ -83,7 +83,10 @@ def snapshot() -> list[Any]:
 
 
 def changes(before: Sequence[Any], after: Sequence[Any]) -> list[Change]:
-    """Return the aspects that have changed between two snapshots."""
+    """Return the changes between two snapshots.
+
+    Added warning filters are left out unless one of them covers all modules.
+    """
     return [
         Change(aspect, old, new)
         for aspect, old, new in zip(ASPECTS, before, after, strict=True)
@@ -99,11 +102,7 @@ def restore(found: Sequence[Change]) -> None:
 
 
 def _counts(aspect: Aspect, before: Any, after: Any) -> bool:
-    """Return whether a difference counts as a change by the driver.
-
-    Added warning filters count only if one of them covers all modules: an import of a library may
-    add filters for its own warnings.
-    """
+    # An import of a library may add filters for its own warnings.
     if aspect.name != _FILTERS:
         return True
     news = [one for one in after if one not in before]

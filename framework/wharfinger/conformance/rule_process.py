@@ -50,8 +50,8 @@ class Lost(Exception):
 class RuleProcess:
     """A process with a driver, its backend and a Placement, which checks one rule at a time.
 
-    ``directory`` is an empty directory for its files. ``broken`` has the ids of the rules that
-    earlier checks have found broken.
+    ``directory`` is an empty directory for its files. ``broken`` has the ids of the rules that the
+    driver did not keep in earlier checks. The process does not run rules that depend on these.
     """
 
     def __init__(self, asked: Asked, directory: Path, broken: Iterable[str]) -> None:

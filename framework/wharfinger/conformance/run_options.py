@@ -147,8 +147,8 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         metavar="SECONDS",
         type=_seconds,
         default=TIMEOUT,
-        help="how many seconds the calls to the driver may take in one rule, and one call to the "
-        "harness. Default: %(default)g",
+        help="the seconds that all calls to the driver in one rule may take together, and that one "
+        "call to the harness may take. Default: %(default)g",
     )
     add(
         f"--{prefix}thorough",

@@ -107,9 +107,10 @@ def _enter(
     scope: Sequence[str],
     wanted: Mapping[str, str | None],
 ) -> DeviceJob:
-    """Store and return the new job.
+    """Store and return the new job. It replaces the finished job of this provider.
 
-    Raises JobRefused if another job of the device is unfinished, or still reserves the device.
+    Raise JobRefused if another job of the device is unfinished, unreadable or stored at the same
+    time, or if a job still reserves the device.
     """
     jobs = [one for one in DeviceJobList.get_by_filters(context) if _is_about(one, scope)]
     held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=JOB_HOLDER)
@@ -360,9 +361,10 @@ class _Work:
             self._release()
 
     def _release(self) -> None:
-        """End the reservations of this job, and report whether the device is free.
+        """End the reservations of this job.
 
-        If a reservation cannot be ended, raise JobUnresolved.
+        Report to the operator, as step "released", whether each provider is free. Raise
+        JobUnresolved if a reservation is still there.
         """
         lines: list[str] = []
         for uuid, one in self.taken.items():

@@ -187,7 +187,10 @@ class ObjectServer:
         except Exception as error:
             # An invalid question must not stop this process.
             LOG.exception("An object method that another process called failed; it gets the error")
-            reason = f"{type(error).__name__}: {shown(str(error))}"
+            reason = (
+                f"{type(error).__name__}: {shown(str(error))}. The log of the agent has the "
+                "traceback."
+            )
             answer = {"error": {"kind": RemoteError.__name__, "facts": {"reason": reason}}}
         return json.dumps(answer, default=str).encode()
 

@@ -77,10 +77,11 @@ def reported_since(
 def with_function(
     wanted: DesiredProvider, record: Record, held: HeldFunction, *, superseded: bool
 ) -> DesiredProvider:
-    """Return a device's desired provider with the trait of the job's function.
+    """Return a device's desired provider with the trait of the function that a job has loaded.
 
-    If the function is ``superseded``, remove the trait. In both cases, remove the traits of earlier
-    functions; from an overlaid provider, only those that this instance has set.
+    If that function is ``superseded``, return the provider without its trait. In both cases, the
+    result lacks the traits of earlier functions; but on an overlaid provider, traits that this
+    instance has not set stay.
     """
     mine = wanted.provider
     known = {held.trait} if held.trait else set[str]()
@@ -134,10 +135,10 @@ def with_functions(
 def with_claims(
     records: Mapping[str, Record], held: Mapping[str, HeldFunction]
 ) -> Mapping[str, Record]:
-    """Return the records, and add the function traits that jobs have set to their ``applied``.
+    """Return the records; the ``applied`` of a record gets the function trait that a job has set.
 
-    So the planner removes these traits when they are no longer desired. A record without
-    ``applied`` stays as it is.
+    So the planner removes this trait when it is no longer desired. A record without ``applied``
+    stays as it is.
     """
     claimed = {
         uuid: replace(record, applied=replace(applied, traits=applied.traits | {function.trait}))

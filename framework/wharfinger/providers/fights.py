@@ -14,7 +14,7 @@ from wharfinger.providers.ownership import NOVA, is_instance_trait
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.provider_record import Record, Undone
 
-#: It is a fight if a value was undone in this number of successive cycles.
+#: It is a fight if a value was undone in this number of cycles, and the count has not ended since.
 CYCLES: Final = 3
 _TRAIT: Final = "trait "
 

@@ -52,8 +52,8 @@ class Standing(Enum):
     """Relation of a provider in Placement to a driver instance."""
 
     OURS = auto()
-    #: The provider is ours, but has the former owner trait of this instance.
-    OURS_BEFORE = auto()
+    #: The provider is ours, but still has the former owner trait of this instance.
+    OURS_FORMER_OWNER = auto()
     #: The provider has our owner trait or none, and nothing proves that this instance created it.
     UNPROVEN = auto()
     #: The provider has the trait of another owner.
@@ -92,14 +92,15 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
     Without another owner's trait, a provider is OURS if it has our instance trait, or if the record
     shows that we have written it. If the record only shows that we intended to write it, it is OURS
     as long as it is new and empty. Otherwise it is UNPROVEN. With another owner's trait, it is
-    FOREIGN; but if we set that trait, and the provider has our instance trait, it is OURS_BEFORE.
+    FOREIGN; but if we set that trait, and the provider has our instance trait, it is
+    OURS_FORMER_OWNER.
     """
     found, mark = owners(provider.traits), instance_trait(publisher.instance)
     if not found <= {publisher.owner}:
         is_own = record.mode is PublishingMode.OWN
         former = owners(record.claimed_traits) if is_own else frozenset()
         is_ours = found <= former and mark in provider.traits
-        return Standing.OURS_BEFORE if is_ours else Standing.FOREIGN
+        return Standing.OURS_FORMER_OWNER if is_ours else Standing.FOREIGN
     if mark in provider.traits or record.applied is not None:
         return Standing.OURS
     has = provider.inventories or provider.traits or provider.aggregates
@@ -182,7 +183,7 @@ def is_others(live: Provider, publisher: Publisher, record: Record) -> bool:
     Return False if the operator has named the provider for adoption.
     """
     record = without_lost(record, live, publisher)
-    is_ours = standing(live, publisher, record) in (Standing.OURS, Standing.OURS_BEFORE)
+    is_ours = standing(live, publisher, record) in (Standing.OURS, Standing.OURS_FORMER_OWNER)
     return live.uuid not in publisher.adopts and (is_overlaid(record) or not is_ours)
 
 

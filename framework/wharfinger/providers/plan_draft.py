@@ -126,8 +126,8 @@ class TreeDraft:
         return standing(live, self.facts.publisher, self.record(live.uuid))
 
     def is_ours(self, live: Provider) -> bool:
-        """Return whether a provider is OURS or OURS_BEFORE."""
-        return self.standing(live) in (Standing.OURS, Standing.OURS_BEFORE)
+        """Return whether a provider is ours, even if it still has our former owner trait."""
+        return self.standing(live) in (Standing.OURS, Standing.OURS_FORMER_OWNER)
 
     def change(self, before: Provider | None, after: Provider, record: Record) -> None:
         """Store a provider's new record, and add the steps from ``before`` to ``after``, if any.

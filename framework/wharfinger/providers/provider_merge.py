@@ -14,10 +14,10 @@ from wharfinger.providers.provider_record import Record
 
 
 def own_view(live: Provider, record: Record) -> Provider:
-    """Return a live provider without our full reservation, as its driver knows it.
+    """Return a provider in Placement as its driver knows it: without our full reservation.
 
-    A provider that is not overlaid has the name that we gave it, even if another program has
-    renamed it since.
+    Unless the provider is overlaid, the result has the name that we gave it, even if another
+    program has renamed it since.
     """
     if record.own_reserved:
         live = replace(live, inventories=full_reservation.release(live.inventories, record))

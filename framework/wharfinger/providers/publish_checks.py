@@ -68,11 +68,15 @@ def _ownership(
     owners = ownership.owners(live.traits)
     other = ", ".join(sorted(owners - {publisher.owner}))
     match ownership.standing(live, publisher, record):
-        case Standing.OURS_BEFORE if live.uuid in draft.facts.allocated:
-            other += ", as which this instance published it before"
-            remedy = (
-                "The provider changes its owner when it has no more allocations. Wait for that, or "
-                "set the owner option of the instance back."
+        case Standing.OURS_FORMER_OWNER if live.uuid in draft.facts.allocated:
+            return _conflict(
+                publisher,
+                live,
+                other=other,
+                problem=f"driver instance {publisher.instance} published it as {other} before, and "
+                f"now publishes as {publisher.owner}, but the provider has allocations.",
+                remedy="The provider changes its owner when it has no more allocations. Wait for "
+                "that, or set the owner option of the instance back.",
             )
         case Standing.FOREIGN:
             if publisher.owner in owners:
@@ -121,7 +125,7 @@ def _adopt(publisher: Publisher, live: Provider) -> str:
 
 
 def _conflict(
-    publisher: Publisher, live: Provider, *, other: str, remedy: str
+    publisher: Publisher, live: Provider, *, other: str, remedy: str, problem: str = ""
 ) -> OwnershipConflict:
     return OwnershipConflict(
         provider=live.name,
@@ -129,6 +133,9 @@ def _conflict(
         owner=publisher.owner,
         other=other,
         instance=publisher.instance,
+        problem=problem
+        or f"it belongs to {other}, not to driver instance {publisher.instance}, which publishes "
+        f"as {publisher.owner}.",
         remedy=remedy,
     )
 

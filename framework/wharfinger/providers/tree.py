@@ -149,7 +149,7 @@ class ProviderTree:
             return [node.provider.uuid for top in tops for node in top.walk()]
 
     def get_provider_uuids_in_tree(self, name_or_uuid: str) -> list[str]:
-        """Return the uuids of a provider's whole tree, parents first."""
+        """Return the uuids of all providers in the tree of a provider, from the root down."""
         with self.lock:
             return self.get_provider_uuids(self._find(name_or_uuid).provider.root_uuid)
 

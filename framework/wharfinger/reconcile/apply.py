@@ -408,9 +408,9 @@ class _Run:
                 self._reserve_what_stays(tree, step)
 
     def _reserve_what_stays(self, tree: TreeWrite, step: SetInventories) -> None:
-        """Fully reserve the old inventories of a step that was not written.
+        """Fully reserve the inventories that a provider keeps because a step was not written.
 
-        Do so only if the step would have fully reserved the provider.
+        Do nothing unless the step would have fully reserved the provider.
         """
         if not tree_write.fully_reserves(step):
             return

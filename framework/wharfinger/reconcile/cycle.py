@@ -339,7 +339,7 @@ class Reconciler:
         if state.scope is not None and not state.scope:
             return state  # no tree is planned
         state = collect_desired(state, self._driver, self._look_up.allocations_of)
-        return self._look_up.answer(state)
+        return self._look_up.with_facts(state)
 
     def _planned(
         self, state: CycleState, questions: dict[str, bool | WharfingerError]
@@ -487,7 +487,7 @@ class Reconciler:
         records = self.store.records
         nodes = nodes.with_published_uuids(records)
         if names is not None:
-            nodes = nodes.only(nodes.named(names))
+            nodes = nodes.only(nodes.uuids_of(names))
         try:
             self._save_rows(nodes, is_listing=is_listing)
             if is_listing and not nodes.has_unknown_nodes(records):

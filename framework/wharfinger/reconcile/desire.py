@@ -302,7 +302,10 @@ def _update(
     allocations: Callable[[], Allocations],
     migrations: Sequence[Migration],
 ) -> tuple[Allocations, Allocations] | None:
-    """Let the driver edit the tree; return None, or the allocations before and after a reshape."""
+    """Let the driver edit the tree; return the allocations before and after a reshape.
+
+    Return None without a reshape.
+    """
     moves = {"migrations": list(migrations)} if takes_migrations(type(driver)) else {}
     reshape: tuple[Allocations, Allocations] | None = None
     within = set(tree.get_provider_uuids())
@@ -323,7 +326,7 @@ def _update(
         raise BackendError(
             driver=driver.name,
             operation=f"update_provider_tree({node})",
-            reason=f"it raised ReshapeNeeded{problem}",
+            reason=f"it raised ReshapeNeeded{problem}. Correct the driver.",
         ) from None
     _add_capability_traits(driver, tree, node)
     return reshape

@@ -73,7 +73,10 @@ def replaced(
 
 
 def problems_of_replaced(state: CycleState) -> dict[str, ChildReplaced]:
-    """Return, by new uuid, a problem for each device whose former provider is still reserved."""
+    """Return a problem for each device with a new uuid whose former provider is still reserved.
+
+    The keys are the new uuids.
+    """
     found = {}
     for uuid, known in state.replaced.items():
         others = [one for one in known if one not in state.desired]

@@ -71,7 +71,7 @@ class LookUp:
             client, store.context, cleans=driver.capabilities.supports("cleans_after_release")
         )
 
-    def answer(self, state: CycleState) -> CycleState:
+    def with_facts(self, state: CycleState) -> CycleState:
         """Return the state with all further facts that its plan needs."""
         state = self._functions(state)
         state = self._nodes_of_others(state)
@@ -404,7 +404,7 @@ class LookUp:
             and uuid in state.live
             and state.publisher.owner not in state.live[uuid].traits
             and ownership.standing(state.live[uuid], state.publisher, record)
-            is Standing.OURS_BEFORE
+            is Standing.OURS_FORMER_OWNER
         ]
 
     def _adopted_if_in_use(self, state: CycleState) -> list[str]:

@@ -37,7 +37,7 @@ class NodeList:
             failed=tuple(node for node in self.failed if node.uuid in uuids),
         )
 
-    def named(self, names: Container[str]) -> frozenset[str]:
+    def uuids_of(self, names: Container[str]) -> frozenset[str]:
         """Return the uuids of the nodes with these names."""
         return frozenset(uuid for name, uuid in self.roots.items() if name in names)
 

@@ -43,7 +43,7 @@ class Observer:
         one list of providers.
         """
         every = state.every_node
-        changed = every.named(names)
+        changed = every.uuids_of(names)
         # The list by our instance trait lacks the roots of other owners. Only full cycles read
         # them.
         believed = every.listed - changed
@@ -60,7 +60,7 @@ class Observer:
         Return None if Placement has to be read: a root may be new, an answer was lost, a
         reservation is stored, or another program writes a provider, too.
         """
-        roots = state.every_node.named(names)
+        roots = state.every_node.uuids_of(names)
         live = {uuid: record.live for uuid, record in state.records.items() if record.live}
         if not live.keys() >= roots or any(
             _has_to_be_read(record)
@@ -81,9 +81,10 @@ class Observer:
         return self.within(state, roots)
 
     def disabled(self, state: CycleState, due: Mapping[str, Record]) -> CycleState:
-        """Return the state for adding COMPUTE_STATUS_DISABLED to roots, without asking the driver.
+        """Return a state whose plan only adds COMPUTE_STATUS_DISABLED to the roots in ``due``.
 
-        ``due`` has the records of these roots, by uuid.
+        ``due`` has the records of these roots, by uuid. The roots are read from Placement. The
+        driver is not asked.
         """
         roots = {record.applied.name: uuid for uuid, record in due.items() if record.applied}
         live = self._reader.read(roots, due).live
@@ -120,10 +121,10 @@ class Observer:
     def _late_reservations(
         self, state: CycleState, live: Mapping[str, Provider]
     ) -> Mapping[str, tuple[Reservation, ...]]:
-        """Read the reservations of providers of ours that are fully reserved for no known reason.
+        """Read reservations that ``state`` lacks, and return them by provider uuid.
 
-        Such a reservation was stored after the rows were read, or our record of the provider is
-        lost.
+        Read those of our providers that are fully reserved for no known reason. Such a reservation
+        was stored after the rows were read, or our record of the provider is lost.
         """
         wanted = sorted(
             uuid
@@ -200,7 +201,10 @@ def by_node(rows: HostState, host: str) -> dict[str, list[Migration]]:
 
 
 def held_functions(jobs: Iterable[DeviceJob]) -> dict[str, HeldFunction]:
-    """Return the function that jobs have last loaded into each device, by provider uuid."""
+    """Return the function, as a trait, that a job has last loaded into each device.
+
+    The keys are the uuids of all providers of the device.
+    """
     held: dict[str, HeldFunction] = {}
     known = (one for one in jobs if one.is_whole and one.held_since is not None)
     for one in sorted(known, key=attrgetter("held_since")):

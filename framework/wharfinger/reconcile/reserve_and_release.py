@@ -403,7 +403,10 @@ class Reservations:
 
     @retry_on(*_CONFLICTS)
     def _fill(self, provider: ProviderSummary, new: Reservation | None = None) -> None:
-        """Store ``new``, and write the full reservation if the provider has a stored reservation.
+        """Store ``new``, and write the full reservation of the provider.
+
+        Without ``new``, write only if the provider has a stored reservation and a driver instance
+        publishes it. Raise ReservationRefused if ``new`` cannot be added.
 
         Write inventories even if they are fully reserved already. This raises the generation, so
         that a concurrent release of the provider fails and reads the provider again. The other

@@ -374,7 +374,7 @@ _PATTERNS: Final = [
     for key, spec in KEYS.items()
     if "{" in key
 ]
-#: The namespaces of nova's extra specs, except those of groups (``resources_A:``).
+#: The namespaces of nova's extra specs, except those of request groups: resources and trait.
 NAMESPACES: Final = {
     key.partition(":")[0] for key in KEYS if ":" in key and "{" not in key.partition(":")[0]
 }
@@ -388,7 +388,10 @@ def find(key: str) -> ExtraSpec | None:
 
 
 def is_of_nova(key: str) -> bool:
-    """Return whether the namespace of a key is nova's, in upper or lower case."""
+    """Return whether a key has a namespace of nova, such as hw, in upper or lower case.
+
+    The namespaces of request groups, resources and trait, do not count.
+    """
     namespace, separator, _name = key.partition(":")
     return bool(separator) and namespace.strip().lower() in NAMESPACES
 

@@ -217,7 +217,7 @@ def _reported(record: ProviderRecord) -> Iterator[Reserved]:
             provider_uuid=_value(record, "provider_uuid"),
             reason=reason,
             holder=_driver(record),
-            since=_moment(since[reason]) if reason in since else UNKNOWN,
+            since=_moment(since[reason], record) if reason in since else UNKNOWN,
         )
 
 
@@ -275,12 +275,14 @@ def _value(one: Any, name: str) -> Any:
     return getattr(one, name) if name in one else UNKNOWN
 
 
-def _moment(seconds: float) -> datetime | str:
+def _moment(seconds: float, record: ProviderRecord) -> datetime | str:
     try:
         return datetime.fromtimestamp(int(seconds), UTC)
     except (OSError, OverflowError, ValueError):
         LOG.warning(
-            "The start of a reservation is shown as unknown: %s s after 1970 is out of range",
+            "The start of a reservation of provider %s is shown as unknown: %s s after 1970 is out "
+            "of range",
+            _value(record, "provider_uuid"),
             seconds,
         )
         return UNKNOWN

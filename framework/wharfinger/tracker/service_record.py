@@ -35,6 +35,7 @@ def begin(context: Context, host: str) -> None:
 def report(context: Context, host: str, owners: Collection[str], *, complete: bool) -> None:
     """Report that the service of a host is up, and for which owners it publishes.
 
+    Create the service if it is missing.
     With ``complete``, all driver instances of the host have published all their providers, and
     ``owners`` are all their owners. Then the service gets OWNER_TAG_VERSION, which shows that all
     its providers have owner traits. Otherwise, ``owners`` are added to the known owners, and the

@@ -156,7 +156,7 @@ class History(RuleBasedStateMachine):
     @rule(crash=crashes)
     def recover(self, crash: int | None) -> None:
         age(self.quay.state_path)
-        for move in self.desk.moves.left():
+        for move in self.desk.moves.interrupted():
             uuid = move.instance_uuid
             assert uuid in self.broken
             self._do(uuid, partial(self.desk.moves.recover, move), None, crash)
@@ -194,7 +194,7 @@ class History(RuleBasedStateMachine):
     def resume_all(self, claims: bool) -> None:
         """Finish or undo all interrupted claims, releases and moves."""
         age(self.quay.state_path)
-        for move in self.desk.moves.left():
+        for move in self.desk.moves.interrupted():
             self._do(move.instance_uuid, partial(self.desk.moves.recover, move), None, None)
         for one in InstanceList.get_by_filters(self.context):
             if one.task_state is not None:

@@ -143,7 +143,7 @@ def recovered(scene: Scene) -> State:
     age(scene.quay.state_path)
     desk = scene.quay.desk()
     scene.is_done(desk, "recover")
-    assert desk.moves.left() == []
+    assert desk.moves.interrupted() == []
     return scene.state()
 
 
@@ -193,7 +193,7 @@ def test_act_on_a_move_that_was_recovered_meanwhile_is_refused_or_done(
     def recover() -> None:
         age(scene.quay.state_path)
         other = scene.quay.desk()
-        for one in other.moves.left():
+        for one in other.moves.interrupted():
             with suppress(*TOO_LATE):
                 other.moves.recover(one)
 
@@ -227,7 +227,7 @@ def test_move_in_progress_is_neither_recovered_nor_reverted(scene: Scene) -> Non
     def look(method: str, path: str) -> None:
         if method == "POST" and not seen:
             other = scene.quay.desk()
-            assert other.moves.left() == []
+            assert other.moves.interrupted() == []
             with pytest.raises(AllocationRefused, match="wait until it is finished"):
                 other.moves.revert(ONE)
             seen.append(path)
@@ -236,7 +236,7 @@ def test_move_in_progress_is_neither_recovered_nor_reverted(scene: Scene) -> Non
     scene.do(desk, "start")
     assert seen
     age(scene.quay.state_path)
-    assert desk.moves.left() == []  # the move waits to be confirmed or reverted
+    assert desk.moves.interrupted() == []  # the move waits to be confirmed or reverted
     assert scene.state() == MOVING
 
 
@@ -245,7 +245,7 @@ def test_late_allocation_request_of_a_start_that_was_recovered_is_refused(scene:
 
     def recovered() -> None:
         age(scene.quay.state_path)
-        [left] = scene.quay.desk().moves.left()
+        [left] = scene.quay.desk().moves.interrupted()
         move, _ = scene.quay.desk().moves.recover(left)
         assert move.status == "failed"
 
@@ -277,7 +277,7 @@ def test_start_without_an_answer_is_undone_only_once_placement_answers(scene: Sc
     adapter.before = before
     age(scene.quay.state_path)
 
-    assert [one.instance_uuid for one in desk.moves.left()] == [ONE]
+    assert [one.instance_uuid for one in desk.moves.interrupted()] == [ONE]
     assert recovered(scene) == BEFORE
 
 

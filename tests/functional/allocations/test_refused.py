@@ -224,7 +224,7 @@ def test_move_whose_revert_placement_refuses_can_be_confirmed_or_reverted_later(
         with pytest.raises(AllocationRefused, match="its former allocations cannot be restored"):
             large.moves.revert(ONE)
         assert only_move(publishing).status == "finished"
-        assert large.moves.left() == []
+        assert large.moves.interrupted() == []
         assert held() == {move.uuid: {"cn-0": {"VCPU": 2}}, ONE: {"cn-1": {"VCPU": 1}}}
         # No provider was released, and none waits for cleaning.
         assert rows(publishing.context) == {}
@@ -269,7 +269,7 @@ def test_start_that_died_is_undone_or_can_be_confirmed_after_changed_unit_limits
     die_at(publishing, name, lambda: large.moves.start(ONE, SMALL, suits=on("cn-1")))
     shrink(publishing, "cn-0")
     with anew(publishing) as late:
-        [left] = late.moves.left()
+        [left] = late.moves.interrupted()
 
         def end() -> Migration:
             return (late.moves.recover(left) if by == "recover" else late.moves.revert(ONE))[0]
@@ -281,7 +281,7 @@ def test_start_that_died_is_undone_or_can_be_confirmed_after_changed_unit_limits
         else:
             with pytest.raises(AllocationRefused, match="Confirm the move"):
                 end()
-        assert late.moves.left() == []
+        assert late.moves.interrupted() == []
         assert noted(publishing.context) == taken(publishing.context)
         assert died == "before" or confirmed(late, publishing)
 

@@ -299,7 +299,7 @@ def test_release_during_a_move_ends_it_with_its_allocations(
     release.go_back()  # another program deletes the instance
     desk.client.delete_allocations(ONE)
     Instance.get_by_uuid(publishing.context, ONE).destroy()
-    [left] = desk.moves.left()
+    [left] = desk.moves.interrupted()
     assert left.status == migration.status
     for _ in range(2):
         ended, _ = desk.moves.recover(left)

@@ -139,7 +139,7 @@ def published_before(*owners: str, mode: PublishingMode = PublishingMode.OWN) ->
 
 def test_standing_of_our_provider_under_a_former_owner_is_ours_before() -> None:
     found = standing(provider(FORMER, MARK), US, published_before(FORMER))
-    assert found is Standing.OURS_BEFORE
+    assert found is Standing.OURS_FORMER_OWNER
 
 
 @pytest.mark.parametrize(

@@ -637,8 +637,8 @@ def feeds_all(subject: Subject) -> str:
 def _times_of_polls(subject: Subject) -> list[float]:
     """Reset the backend; return the processor times of polls with the same old mark.
 
-    Before each poll, the first thing has changed more often than before the last one. After all of
-    these changes, the last thing changes. Raise Violation unless polls show that change.
+    Each of these polls comes after more changes of the first thing than the poll before it. At the
+    end, change the last thing once. Raise Violation unless further polls show that change.
     """
     subject.begin()
     changes = Changes(subject)
