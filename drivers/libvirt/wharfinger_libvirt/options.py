@@ -101,8 +101,8 @@ INSTANCE: Final = (
         "enabled_mdev_types",
         default=[],
         help="Mediated device types to offer, as `mdevctl types` shows them, e.g. nvidia-35. "
-        "Each may have a section [<instance>:<type>]. For the meaning of their order, see "
-        "device_addresses there.",
+        "Default: none; then the driver publishes no devices. Each type may have a section "
+        "[<instance>:<type>]. For the meaning of their order, see device_addresses there.",
     ),
 )
 

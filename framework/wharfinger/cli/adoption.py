@@ -18,9 +18,9 @@ class ProviderAdopt(ObjectCommand):
     """Adopt providers of another program: a driver instance publishes them from now on.
 
     The instance updates them, and deletes them when its backend no longer has them. Stop the other
-    program first. Each provider needs the uuid, name, parent and resource classes that the driver
-    reports, and no trait of another owner or instance. If one provider does not match, the command
-    adopts none. It prints the plan, and then writes it.
+    program and the agent first. Each provider needs the uuid, name, parent and resource classes
+    that the driver reports, and no trait of another owner or instance. If one provider does not
+    match, the command adopts none. It prints the plan, and then writes it.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -26,7 +26,8 @@ T = TypeVar("T")
 class Sync(ObjectCommand):
     """Update Placement so that it has what the drivers report.
 
-    Prints the written changes as a diff. Exits with 1 if a driver instance has a problem.
+    Stop the agent first, except for --dry-run. Prints the written changes as a diff. Exits with 1
+    if a driver instance has a problem.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -53,7 +54,7 @@ class Sync(ObjectCommand):
             "--allow-mass-removal",
             action="store_true",
             help="delete providers even if more than four, and more than a fifth of those of an "
-            "instance, are missing at once",
+            "instance, are missing at once; the removal delay still applies",
         )
         parser.add_argument(
             "-f", "--format", choices=("text", "json"), default="text", help="default: text"

@@ -19,7 +19,8 @@ OPTIONS: Final = (
         "device_profiles",
         help="A JSON file of device profiles, to use instead of Cyborg. Its format is that of "
         "Cyborg's answer to GET /v2/device_profiles, but only the name and the groups of a profile "
-        "are required. Without this option, the other options of this section configure Cyborg.",
+        "are required. With this option, auth_type must not be set. Without it, auth_type and the "
+        "other options of this section configure Cyborg.",
     ),
 )
 

@@ -29,7 +29,8 @@ OPTIONS: Final = (
         "poll_interval",
         default=2,
         max=_LONGEST,
-        help="Seconds between two polls. A poll asks the backend's change feed for changes.",
+        help="Seconds between two polls. A poll asks the backend's change feed for changes. "
+        "Without a change feed, changes of the backend wait for the next full cycle.",
     ),
     cfg.FloatOpt(
         "drift_interval",
@@ -81,7 +82,8 @@ OPTIONS: Final = (
         min=0,
         max=_LONGEST,
         help="MiB of resident memory above which the process of a driver instance is restarted. "
-        "Processes that the driver has started count, too. 0: no limit.",
+        "Processes that the driver has started count, too. 0: no limit. With isolation = thread, "
+        "there is no limit.",
     ),
 )
 #: The options of intervals, from the shortest one.

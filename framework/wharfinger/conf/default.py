@@ -25,7 +25,8 @@ OPTIONS: Final = (
         default=[],
         help="Driver instances to run, by the names of their sections. The option `driver` of a "
         "section selects the driver; its default is the name of the section. One driver may have "
-        "several instances.",
+        "several instances. Default: none; then `wharfinger agent` and `wharfinger sync` end with "
+        "an error.",
     ),
     cfg.StrOpt(
         "host",
@@ -48,7 +49,9 @@ OPTIONS: Final = (
         default=60,
         min=1,
         max=2**31 - 1,
-        help="Seconds without a report after which a service counts as down.",
+        help="Seconds without a report after which a service counts as down. Then other hosts that "
+        "list its nodes take them over. A claim, a move or a device job also counts as interrupted "
+        "if its process has not reported for this time.",
     ),
 )
 

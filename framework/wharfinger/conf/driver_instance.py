@@ -48,7 +48,8 @@ OPTIONS: Final = (
         default=60,
         min=0,
         help="A provider is removed only if two complete lists of the driver, at least this many "
-        "seconds apart, both lack its device or node.",
+        "seconds apart, both lack its device or node. `wharfinger sync --removal-delay` overrides "
+        "this option.",
     ),
 )
 

@@ -35,7 +35,8 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         "log_file",
         help="The file that `wharfinger agent` and its child processes append to; relative to "
         "log_dir, if that is set. When logrotate has renamed it, a new file is opened (as with "
-        "oslo.log's former watch_log_file = true). Also: wharfinger --log-file FILE agent.",
+        "oslo.log's former watch_log_file = true). Default: no file, unless log_dir is set. "
+        "`wharfinger --log-file FILE agent` overrides this option and log_dir.",
     ),
     cfg.StrOpt(
         "log_dir",

@@ -26,14 +26,15 @@ OPTIONS: Final = (
     cfg.StrOpt(
         "embedded_database",
         default="$state_path/placement.sqlite",
-        help="The database file of the embedded Placement.",
+        help="The database file of the embedded Placement. No effect with embedded = false.",
     ),
     cfg.IntOpt(
         "connections",
         default=8,
         min=1,
         max=10,
-        help="The number of concurrent requests to Placement while a cycle publishes trees.",
+        help="The largest number of concurrent requests to Placement in a cycle, for each driver "
+        "instance.",
     ),
 )
 

@@ -25,14 +25,14 @@ OPTIONS: Final = (
         ],
         help="Whether a request for an owner's resources may use providers without an owner trait. "
         "Even with forbid, it may use them while a service of the owner does not tag all its "
-        "providers.",
+        "providers. No effect without the request filter owner.",
     ),
     cfg.IntOpt(
         "cache_time",
         default=30,
         min=1,
         help="Seconds for which two things are cached: the owner traits in Placement, and whether "
-        "all services of an owner tag their providers.",
+        "all services of an owner tag their providers. No effect without the request filter owner.",
     ),
 )
 
