@@ -78,4 +78,4 @@ class CyborgSection:
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
     """Return the options by section, for oslo-config-generator."""
     section = "<instance with driver = cyborg>"
-    return [(section, [*OPTIONS, *keystone.sample_options()])]
+    return [(section, [*OPTIONS, *keystone.sample_options(_SERVICE_TYPE)])]

@@ -113,4 +113,4 @@ class FleetSection:
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
     """Return the options by section, for oslo-config-generator."""
     section = "<instance with driver = ironic>"
-    return [(section, [*OPTIONS, *keystone.sample_options()])]
+    return [(section, [*OPTIONS, *keystone.sample_options(_SERVICE_TYPE)])]

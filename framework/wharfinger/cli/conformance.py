@@ -35,7 +35,7 @@ class ConformanceRun(WharfingerCommand):
             metavar="ID",
             action="append",
             type=rule_id,
-            help="only this rule (repeatable)",
+            help="only this rule (repeatable); default: all rules of the profile",
         )
         add_options(parser.add_argument)
         return parser

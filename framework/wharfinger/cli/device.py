@@ -75,8 +75,8 @@ class _DeviceCommand(ObjectCommand):
 class DeviceProgram(_DeviceCommand):
     """Load an image into a device, and reserve the device meanwhile.
 
-    The device must have no allocations. If the outcome is unknown, the device stays reserved until
-    `device resolve` sets the outcome.
+    Run the command on the host that publishes the device. The device must have no allocations. If
+    the outcome is unknown, the device stays reserved until `device resolve` sets the outcome.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -228,8 +228,8 @@ class DeviceResolve(_DeviceCommand):
             "--function",
             metavar="ID",
             type=text(),
-            help="with --programmed: the id of the image's function; default: the function that "
-            "the job has recorded",
+            help="only with --programmed, and on the host that publishes the device: the id of the "
+            "image's function; default: the function that the job has recorded",
         )
         return parser
 

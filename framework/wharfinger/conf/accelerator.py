@@ -13,6 +13,7 @@ from wharfinger.conf.option_reading import read_options, read_path
 from wharfinger.exceptions import ConfigurationError
 
 GROUP: Final = "accelerator"
+_SERVICE_TYPE: Final = "accelerator"
 
 OPTIONS: Final = (
     cfg.StrOpt(
@@ -65,11 +66,11 @@ def register_service(conf: cfg.ConfigOpts) -> None:
     """Register keystoneauth's options in the section."""
     from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
 
-    keystone.register(conf, GROUP, "accelerator")
+    keystone.register(conf, GROUP, _SERVICE_TYPE)
 
 
 def sample_options() -> list[cfg.Opt]:
     """Return all options of the section, for the configuration sample."""
     from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
 
-    return [*OPTIONS, *keystone.sample_options()]
+    return [*OPTIONS, *keystone.sample_options(_SERVICE_TYPE)]

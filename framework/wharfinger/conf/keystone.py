@@ -59,9 +59,20 @@ def register(conf: cfg.ConfigOpts, section: str, service_type: str) -> None:
     conf.set_default("service_type", service_type, section)
 
 
-def sample_options() -> list[cfg.Opt]:
-    """Return the options for the configuration sample, with those of the auth_type password."""
-    return [*OPTIONS, *loading.get_auth_plugin_conf_options("password")]
+def sample_options(service_type: str) -> list[cfg.Opt]:
+    """Return the options for the configuration sample, with those of the auth_type password.
+
+    The service type has its default for this section, as ``register`` sets it.
+    """
+    return [
+        *(
+            cfg.StrOpt("service_type", default=service_type, help=one.help)
+            if one.dest == "service_type"
+            else one
+            for one in OPTIONS
+        ),
+        *loading.get_auth_plugin_conf_options("password"),
+    ]
 
 
 def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | None]:

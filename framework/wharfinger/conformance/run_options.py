@@ -153,7 +153,8 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
     add(
         f"--{prefix}thorough",
         action="store_true",
-        help="try all faults and cases, not only a sample of them. This takes long",
+        help="try all faults and cases, not only a sample of them. This takes long. --examples "
+        "still limits the random histories",
     )
 
 
