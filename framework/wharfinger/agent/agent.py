@@ -157,8 +157,7 @@ class Agent:
         if not heartbeat.has_ended:
             LOG.warning(
                 "the agent of %s ends, but its last report that the service is up still waits for "
-                "the database. "
-                "Check the database",
+                "the database. Check the database",
                 self._host,
             )
             left = (*left, "report of the service")
