@@ -2,6 +2,7 @@
 
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -203,11 +204,12 @@ def test_sync_of_a_tree_that_another_program_changed_repairs_it(
     publishing.cycle.sync()
     before = contents(placement)
     cn, gpu = before["cn"]["uuid"], before["gpu"]["uuid"]
-    for act in (
+    acts: tuple[Callable[[], object], ...] = (
         lambda: placement.client.update_provider(cn, "renamed", None),
         lambda: placement.client.update_provider(gpu, "renamed", cn),
         lambda: placement.client.delete_provider(gpu),
-    ):
+    )
+    for act in acts:
         act()
         assert contents(placement) != before
 
