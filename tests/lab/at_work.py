@@ -380,7 +380,9 @@ class _Hand:
             self._draw.random() < 0.6
             or not self._client.get_allocations(instance.uuid)["allocations"]
         ):
-            release_allocations(self._client, self._context, instance.uuid)
+            release_allocations(
+                self._client, Reservations(self._client, self._context), instance.uuid
+            )
         else:
             self._client.delete_allocations(instance.uuid)
         self._note("free", instance.uuid)

@@ -26,6 +26,7 @@ from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile import driver_instance_loader
 from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.cycle_result import CycleResult
+from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.scheduling import provider_details
 from wharfinger_harnesses.ironic import Ironic
 
@@ -199,7 +200,7 @@ class Metal(fixtures.Fixture):
         return _sound(self.cycle.poll())
 
     def release(self, consumer: str) -> None:
-        release_allocations(self.client, self.context, consumer)
+        release_allocations(self.client, Reservations(self.client, self.context), consumer)
 
     # Observations.
 

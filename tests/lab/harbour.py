@@ -119,7 +119,11 @@ class Harbour(fixtures.Fixture):
         providers = {one.uuid: one for one in self._placement.client.list_providers()}
         for held in ReservationList.get_by_filters(context):
             if held.consumer_uuid is not None:
-                release_allocations(self._placement.client, context, held.consumer_uuid)
+                release_allocations(
+                    self._placement.client,
+                    Reservations(self._placement.client, context),
+                    held.consumer_uuid,
+                )
                 ledger.note("free", held.consumer_uuid)
             elif held.provider_uuid in providers:
                 holds.release(providers[held.provider_uuid], held.holder)

@@ -34,6 +34,7 @@ from wharfinger.allocations.operation_states import (
     seconds,
     with_retries,
 )
+from wharfinger.conf import DefaultSection
 from wharfinger.exceptions import (
     AllocationRefused,
     ClaimedAnew,
@@ -101,7 +102,10 @@ class AllocationClaims:
         """A process that has not saved an instance for ``down_time`` counts as dead."""
         self._client: Final = search.surroundings.placement
         self._context: Final = search.surroundings.objects
-        self._reservations: Final = Reservations(self._client, self._context)
+        services = DefaultSection.read(search.surroundings.conf)
+        self.reservations: Final = Reservations(
+            self._client, self._context, timedelta(seconds=services.service_down_time)
+        )
         self._search: Final = search
         self._consumers: Final = search.consumers
         self._down_time: Final = down_time
@@ -178,15 +182,19 @@ class AllocationClaims:
             instance.save()
         # From here on, no process allocates for the instance. Placement refuses a process that has
         # read the consumer earlier. A process that reads the row now finds "releasing".
-        lost = [one.provider_uuid for one in self._reservations.lost(uuid)]
+        lost = [one.provider_uuid for one in self.reservations.lost(uuid)]
         held = release_allocations(
-            self._client, self._context, uuid, lost=lost, check=lambda: self._check_same(instance)
+            self._client,
+            self.reservations,
+            uuid,
+            lost=lost,
+            check=lambda: self._check_same(instance),
         )
         places = {(instance.host, instance.node)}
         for migration in moves_of(self._context, uuid):
             places.update(ends_of(migration))
             held += self.end(migration)
-        self._reservations.end_lost(uuid)
+        self.reservations.end_lost(uuid)
         instance.destroy()
         for host, node in places:
             if host is not None and node is not None:
@@ -217,7 +225,7 @@ class AllocationClaims:
             held = self._allocate_again(instance, held, wanted)
             instance.task_state, instance.claimed_allocations = None, plain(held.allocations)
             Claims(self._context, instance.host or "").instance_claim(instance, instance.node or "")
-        self._reservations.end_lost(uuid)
+        self.reservations.end_lost(uuid)
         return Claimed(instance, held.allocations)
 
     def release_lost(self, uuid: str) -> tuple[Reservation, ...]:
@@ -258,7 +266,7 @@ class AllocationClaims:
         raise AllocationRefused.
         """
         uuid = instance.uuid
-        lost = {one.provider_uuid: one for one in self._reservations.lost(uuid)}
+        lost = {one.provider_uuid: one for one in self.reservations.lost(uuid)}
         try:
             if not held.allocations.keys() <= wanted.keys():
                 return held  # an interrupted claim has allocated other providers
@@ -268,14 +276,14 @@ class AllocationClaims:
                 held = self._consumers.get(uuid)
             for provider in sorted(wanted.keys() - held.allocations.keys()):
                 after = {**held.allocations, provider: wanted[provider]}
-                self._reservations.allocate(
+                self.reservations.allocate(
                     self._provider(instance, provider),
                     wanted[provider],
                     self._consumers.body(instance, (held, after)),
                 )
                 held = self._consumers.get(uuid)
             for one in lost.values():
-                self._reservations.keep(one.uuid, one.provider_uuid)
+                self.reservations.keep(one.uuid, one.provider_uuid)
         except WharfingerError as error:
             if not is_unsure(error):
                 self._undo_repair(instance, lost.values())
@@ -294,7 +302,7 @@ class AllocationClaims:
     def _undo_repair(self, instance: Instance, lost: Iterable[Reservation]) -> None:
         try:
             for one in lost:  # reserve before the deletion, so that no consumer takes the units
-                self._reservations.keep(one.uuid, one.provider_uuid)
+                self.reservations.keep(one.uuid, one.provider_uuid)
             held = self._client.get_allocations(instance.uuid)
             if held["allocations"]:
                 self._consumers.delete_allocations(instance.uuid, held)
@@ -335,7 +343,7 @@ class AllocationClaims:
                 if Instance.get_by_uuid(self._context, uuid).known("task_state") != "releasing":
                     raise ClaimedAnew(instance=uuid)
 
-        release_allocations(self._client, self._context, uuid, check=check)
+        release_allocations(self._client, self.reservations, uuid, check=check)
 
     @with_retries
     def end(self, migration: Migration) -> tuple[Reservation, ...]:
@@ -343,7 +351,7 @@ class AllocationClaims:
 
         Return the reservations of the providers that are cleaned.
         """
-        held = release_allocations(self._client, self._context, migration.uuid)
+        held = release_allocations(self._client, self.reservations, migration.uuid)
         found = Migration.get_by_uuid(self._context, migration.uuid)
         if found.is_in_progress:
             for status in _WITHOUT_INSTANCE.get(found.status, ("failed",)):
@@ -494,7 +502,7 @@ class AllocationClaims:
             if _is_of_instance(error):
                 self._release_late(instance.uuid)
             else:  # the node no longer exists
-                release_allocations(self._client, self._context, instance.uuid)
+                release_allocations(self._client, self.reservations, instance.uuid)
             raise
         return Claimed(instance, allocations)
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.exceptions import ConcurrentSave, ConcurrentUpdate, NotFound
-from wharfinger.objects import Context, Reservation
+from wharfinger.objects import Reservation
 from wharfinger.placement.client import PlacementClient
 from wharfinger.reconcile.reserve_and_release import Reservations, retry_on
 
@@ -16,7 +16,7 @@ from wharfinger.reconcile.reserve_and_release import Reservations, retry_on
 @retry_on(ConcurrentSave, ConcurrentUpdate)
 def release_allocations(
     client: PlacementClient,
-    context: Context,
+    reservations: Reservations,
     consumer_uuid: str,
     *,
     kept: Container[str] = (),
@@ -25,7 +25,7 @@ def release_allocations(
 ) -> tuple[Reservation, ...]:
     """Delete the allocations of a consumer; first reserve the providers that are then cleaned.
 
-    Return these reservations. A cycle ends each when the driver has reported the end of the
+    Return the new reservations. A cycle ends each when the driver has reported the end of the
     cleaning, or that none is needed. Providers in ``kept`` (uuids) are not cleaned: another
     consumer has them for the same instance. Providers in ``lost`` are cleaned although the consumer
     no longer has allocations from them. After the allocations were read, ``check`` is called, and
@@ -36,7 +36,6 @@ def release_allocations(
     held = client.get_allocations(consumer_uuid)
     check()
     allocations = held["allocations"]
-    reservations = Reservations(client, context)
     reservations.before_release(
         consumer_uuid, [uuid for uuid in {*allocations, *lost} if uuid not in kept]
     )

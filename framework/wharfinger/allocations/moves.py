@@ -50,7 +50,6 @@ from wharfinger.objects import (
 )
 from wharfinger.objects.migration import IN_PROGRESS
 from wharfinger.providers import names
-from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.tracker.instance_claims import Claims, End, ends_of
 
 LOG: Final = logging.getLogger(__name__)
@@ -89,8 +88,8 @@ class Moves:
         self._context: Final = search.surroundings.objects
         self._search: Final = search
         self._consumers: Final = search.consumers
-        self._reservations: Final = Reservations(self._client, self._context)
         self._claims: Final = AllocationClaims(search, down_time)
+        self._reservations: Final = self._claims.reservations
         self._down_time: Final = down_time
 
     def start(
@@ -304,7 +303,7 @@ class Moves:
         if migration.status == "finished":
             migration.status = "confirming"
             migration.save()  # fails if a concurrent revert was faster
-        reserved = release_allocations(self._client, self._context, migration.uuid, kept=kept)
+        reserved = release_allocations(self._client, self._reservations, migration.uuid, kept=kept)
         instance.claimed_allocations = plain(kept)
         self._drop(instance, migration, End.SOURCE)
         return migration, reserved

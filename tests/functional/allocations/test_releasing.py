@@ -1,7 +1,9 @@
 """Releases of instances and of their moves, which may be interrupted anywhere."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,7 @@ from tests.lab.samples import uuid
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.exceptions import (
     AllocationRefused,
+    IntentExpired,
     NoCandidates,
     ObjectNotFound,
     PlacementError,
@@ -126,6 +129,21 @@ def test_released_node_is_reserved_from_before_its_release_until_it_is_clean(
         getattr(publishing.cycle, cycle_type)()
     assert {str(metal.claim(WHOLE).instance.node) for _ in range(2)} == set(nodes)
     assert faults(publishing.context) == []
+
+
+def test_release_sends_no_write_of_an_intent_older_than_half_of_service_down_time(
+    metal: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metal.claim(WHOLE, uuid=ONE)
+    before = {name: one["inventories"] for name, one in everything().items()}
+    monkeypatch.setattr("wharfinger.reconcile.apply.boottime", count(step=6).__next__)
+    config = tmp_path / "wharfinger.conf"
+    for seconds, outcome in ((10, pytest.raises(IntentExpired)), (14, nullcontext())):
+        config.write_text(f"[DEFAULT]\nservice_down_time = {seconds}\n", "ascii")
+        with Desk(metal.client, metal.context, config) as desk, outcome:
+            desk.claims.release(ONE)
+        is_written = {name: one["inventories"] for name, one in everything().items()} != before
+        assert is_written == (seconds == 14)
 
 
 def test_released_node_can_never_be_claimed_before_it_is_clean(

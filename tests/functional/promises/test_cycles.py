@@ -20,6 +20,7 @@ from tests.lab.reserving import CleaningDriver, drives, figures
 from wharfinger.allocations.consumer_release import release_allocations
 from wharfinger.exceptions import InventoryInUse, StateError
 from wharfinger.objects import ComputeNodeList, Context, Service
+from wharfinger.reconcile.reserve_and_release import Reservations
 
 CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
 OTHER = str(uuid5(NAMESPACE_OID, "other consumer"))
@@ -46,7 +47,9 @@ def test_reservation_of_a_cleaned_node_while_another_node_fails_ends(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     """A node that has been cleaned is free again, although another node fails in each cycle."""
-    release_allocations(publishing.client, publishing.context, CONSUMER)
+    release_allocations(
+        publishing.client, Reservations(publishing.client, publishing.context), CONSUMER
+    )
     driver.says("metal", "metal", "cleaning")
     sync_with_one_failure(publishing)
     assert figures(placement, "metal") == {"CUSTOM_GOLD": (1, 1)}

@@ -93,7 +93,7 @@ def test_device_released_during_a_takeover_stays_reserved_until_it_is_cleaned(
         if method == "POST" and not released:
             released.append(path)
             assert host_of(far.context, uuid) == FAR
-            release_allocations(far.client, far.context, CONSUMER)
+            release_allocations(far.client, Reservations(far.client, far.context), CONSUMER)
 
     with seen_free(placement, uuid, "CUSTOM_GOLD") as free:
         look = placement.adapter.before

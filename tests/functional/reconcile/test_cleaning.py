@@ -50,7 +50,9 @@ def driver(publishing: Publishing, placement: PlacementFixture) -> CleaningDrive
 
 
 def release_allocation(publishing: Publishing, consumer: str = CONSUMER) -> None:
-    release_allocations(publishing.client, publishing.context, consumer)
+    release_allocations(
+        publishing.client, Reservations(publishing.client, publishing.context), consumer
+    )
 
 
 def phases(publishing: Publishing) -> list[str | None]:

@@ -58,7 +58,9 @@ def far(publishing: Publishing, placement: PlacementFixture) -> Iterator[Publish
 
 def release_allocation(publishing: Publishing, placement: PlacementFixture, **use: Any) -> None:
     allocate(placement, CONSUMER, **use)
-    release_allocations(publishing.client, publishing.context, CONSUMER)
+    release_allocations(
+        publishing.client, Reservations(publishing.client, publishing.context), CONSUMER
+    )
 
 
 def without_device(tree: ProviderTree, name: str, _allocations: Allocations | None) -> None:

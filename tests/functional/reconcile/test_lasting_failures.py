@@ -26,6 +26,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import AGENT_BINARY, Service
 from wharfinger.providers import ProviderTree
+from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.tracker import service_record
 
 CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
@@ -63,7 +64,11 @@ class Fleet:
         return [type(problem) for problem in self.publishing.cycle.sync().problems]
 
     def release_allocation(self, consumer: str = CONSUMER) -> None:
-        release_allocations(self.publishing.client, self.publishing.context, consumer)
+        release_allocations(
+            self.publishing.client,
+            Reservations(self.publishing.client, self.publishing.context),
+            consumer,
+        )
 
     def phases(self) -> list[str | None]:
         return [one.phase for one in rows(self.publishing.context).values()]

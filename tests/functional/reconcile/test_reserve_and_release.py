@@ -527,7 +527,9 @@ def release(publishing: Publishing, placement: PlacementFixture) -> object:
 
 
 def release_allocation(publishing: Publishing, placement: PlacementFixture) -> object:
-    return release_allocations(publishing.client, publishing.context, CONSUMER)
+    return release_allocations(
+        publishing.client, Reservations(publishing.client, publishing.context), CONSUMER
+    )
 
 
 ACTS: dict[str, Act] = {
