@@ -179,7 +179,7 @@ def _overlaid_node(record: ProviderRecord) -> Iterator[str]:
 
     Such a node has no row in our database.
     """
-    if record.mode == "overlay" and record.applied is not None:
+    if record.known("mode") == "overlay" and record.applied is not None:
         root = json.loads(record.applied)
         if root.get("parent_uuid") is None:
             yield root["name"]

@@ -414,7 +414,7 @@ class Reconciler:
         Remaining are trees that another process changed, that were taken over now, or that wait
         for a name.
         """
-        not_taken = self._takeovers.take_each(state.takeovers, state.overlaid_takeovers)
+        not_taken = self._takeovers.take_each(state.takeovers, state.overlaid_takeovers, state.live)
         writes = tree_writes(state, plan, self._rows)
         before = {uuid: self.store.get(uuid) for tree in plan.trees for uuid in tree.records}
         self._writer.apply(writes, self.store, on_step)

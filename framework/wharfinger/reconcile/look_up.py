@@ -205,15 +205,9 @@ class LookUp:
         return found
 
     def _published_before(self, state: CycleState) -> set[str]:
-        return {
-            uuid
-            for uuid, record in state.records.items()
-            if record.is_own
-            and record.root_uuid == uuid
-            and uuid not in state.desired
-            and uuid not in state.blocked
-            and uuid not in state.rows.node_revisions
-        }
+        # The record of a child may be left without that of its root, for example after a repair.
+        roots = {record.root_uuid or "" for record in state.records.values() if record.is_own}
+        return roots - state.desired.keys() - state.blocked - state.rows.node_revisions.keys()
 
     def _blocked_roots(self, state: CycleState) -> CycleState:
         """Return the state with a problem for each root whose deletion has probably failed.

@@ -11,6 +11,8 @@ children below it are taken over instead.
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
 from datetime import timedelta
+from functools import partial
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from oslo_log import log as logging
@@ -31,6 +33,7 @@ from wharfinger.objects import (
     ServiceList,
     Takeover,
 )
+from wharfinger.providers import Provider
 from wharfinger.reconcile.record_store import RecordStore, read_record
 
 LOG: Final = logging.getLogger(__name__)
@@ -115,15 +118,18 @@ class Takeovers:
         return hosts.keys() - taken.keys(), taken
 
     def take_each(
-        self, rows: Iterable[ComputeNode], overlaid_roots: Iterable[str]
+        self,
+        rows: Iterable[ComputeNode],
+        overlaid_roots: Iterable[str],
+        live: Mapping[str, Provider],
     ) -> dict[str, WharfingerError]:
         """Take over nodes, and our records below roots of other programs.
 
-        Return errors by the uuid of the node or root. An error means that another process has
-        changed the node or the records.
+        ``live`` are the providers in Placement, by uuid. Return errors by the uuid of the node or
+        root. An error means that another process has changed the node or the records.
         """
         return {
-            **_errors_of(self.take, {row.uuid: row for row in rows}),
+            **_errors_of(partial(self.take, live=live), {row.uuid: row for row in rows}),
             **_errors_of(self.take_below, {root: root for root in sorted(overlaid_roots)}),
         }
 
@@ -148,14 +154,24 @@ class Takeovers:
         )
 
     def released(self, uuids: Iterable[str]) -> frozenset[str]:
-        """Return the uuids of those nodes that another host or instance publishes now."""
-        return frozenset(row.uuid for row in self._others(uuids))
+        """Return the uuids of those nodes that another host or instance publishes now.
 
-    def take(self, rows: Collection[ComputeNode]) -> None:
+        An instance of another name may publish a root above children of ours. Such a root counts
+        only if our record shows that we have published the root.
+        """
+        return frozenset(
+            row.uuid
+            for row in self._others(uuids)
+            if row.driver_instance == self._instance or self._store.get(row.uuid).is_own
+        )
+
+    def take(self, rows: Collection[ComputeNode], live: Mapping[str, Provider]) -> None:
         """Move nodes to this driver instance, with their records, in one transaction.
 
-        The rows of instances and migrations on the nodes move, too. Raises ConcurrentSave if
-        another process was faster, or if the former host is up again.
+        The rows of instances and migrations on the nodes move, too. ``live`` are the providers in
+        Placement, by uuid: a record that cannot be read moves with the tree of its provider, and
+        that tree stays as it is until the record is repaired. Raises ConcurrentSave if another
+        process was faster, or if the former host is up again.
         """
         former = {row.uuid: (row.host, row.driver_instance) for row in rows}
         namesakes = [row for row in rows if row.driver_instance == self._instance]
@@ -164,7 +180,9 @@ class Takeovers:
         records = [
             one
             for host in sorted({row.host for row in namesakes})
-            for one in self._trees_of(host, {row.uuid for row in namesakes if row.host == host})
+            for one in self._trees_of(
+                host, {row.uuid for row in namesakes if row.host == host}, live
+            )
         ]
         self._move(rows, records, down)
         for row in rows:
@@ -201,15 +219,13 @@ class Takeovers:
             down_time=self._down_time.total_seconds(),
         ).save()
 
-    def _trees_of(self, host: str, roots: Container[str]) -> list[ProviderRecord]:
+    def _trees_of(
+        self, host: str, roots: Container[str], live: Mapping[str, Provider] = MappingProxyType({})
+    ) -> list[ProviderRecord]:
         found = ProviderRecordList.get_by_filters(
             self._context, host=host, driver_instance=self._instance
         )
-        return [
-            one
-            for one in found
-            if (record := read_record(one)) is not None and record.root_uuid in roots
-        ]
+        return [one for one in found if _root_of(one, live) in roots]
 
     def _taken(self, node: str, uuid: str, other: str, host: str) -> NodeTaken:
         return NodeTaken(node=node, uuid=uuid, instance=self._instance, other=other, host=host)
@@ -277,6 +293,15 @@ def _errors_of(
         alone = (_errors_of(move, {uuid: item}) for uuid, item in items.items())
         return {uuid: failure for errors in alone for uuid, failure in errors.items()}
     return {}
+
+
+def _root_of(one: ProviderRecord, live: Mapping[str, Provider]) -> str | None:
+    if record := read_record(one):
+        return record.root_uuid
+    provider = live.get(one.known("provider_uuid"))
+    # Without its revision, the record cannot move; that of an overlaid provider names a node.
+    is_movable = "revision" in one and one.known("mode") != "overlay"
+    return provider.root_uuid if provider and is_movable else None
 
 
 def _is_absent(record: ProviderRecord) -> bool:

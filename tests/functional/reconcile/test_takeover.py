@@ -1,8 +1,10 @@
 """Takeovers of nodes, with their providers, records and reservations, by another host."""
 
 import signal
+import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 from threading import Barrier
@@ -12,13 +14,22 @@ import pytest
 
 from tests.functional.reconcile.places import ANYWHERE
 from tests.lab.claiming import instance, noted, taken
-from tests.lab.cycles import HOST, Publishing, allocate, contents, everything, stored
+from tests.lab.cycles import (
+    HOST,
+    Publishing,
+    allocate,
+    contents,
+    everything,
+    record_store,
+    stored,
+)
 from tests.lab.drawing import Draw
 from tests.lab.drivers import Edit, also, flat, with_children
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.taking_over import TakingOver
-from wharfinger.driver import SUPPORTED, Capabilities, unsupported
-from wharfinger.exceptions import NodeTaken
+from wharfinger.db.database import FILE_NAME
+from wharfinger.driver import SUPPORTED, Allocations, Capabilities, unsupported
+from wharfinger.exceptions import NodeTaken, StateError
 from wharfinger.objects import (
     AGENT_BINARY,
     ComputeNode,
@@ -31,6 +42,7 @@ from wharfinger.objects import (
     Service,
 )
 from wharfinger.providers import ProviderTree
+from wharfinger.providers.provider_record import encode
 from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.reconcile.reserve_and_release import Reservations
@@ -265,6 +277,88 @@ def test_node_listed_by_its_host_is_taken_over_only_after_its_release(
         assert contents(placement) == before
         sync(far, near)
     assert_nothing_to_do(near, far)
+
+
+def test_damaged_records_move_with_their_node_and_are_used_after_a_repair(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    def set_live(document: str, uuid: str) -> None:
+        with closing(sqlite3.connect(near.state_path / FILE_NAME)) as database, database:
+            sql = "UPDATE provider_records SET live = ? WHERE provider_uuid = ?"
+            assert database.execute(sql, (document, uuid)).rowcount
+
+    node = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
+    near.driver.nodes["cn"] = also(lambda tree: tree.reserve("gpu", "cleaning"))(node)
+    sync(near)
+    damaged = {
+        uuid: encode(record.live)
+        for uuid, record in stored(near.state_path).items()
+        if record.live and record.live.name in {"cn", "gpu"}
+    }
+    for uuid in damaged:
+        set_live("what", uuid)
+    before = contents(placement)
+    force_down(near)
+    far.driver.nodes["cn"] = node
+
+    problems = far.cycle.sync().problems
+
+    assert row(far).host == FAR
+    [problem] = problems
+    assert isinstance(problem, StateError)
+    assert f"host {FAR}" in str(problem)
+    assert contents(placement) == before
+    for uuid, document in damaged.items():
+        set_live(document, uuid)
+    sync(far)
+    assert contents(placement)["gpu"]["inventories"] == {"VGPU": (4, 0)}
+    force_down(near, down=False)
+    sync_without(near, "cn")
+    assert recorded(near) == {"stays"}
+    assert_nothing_to_do(far)
+
+
+def test_record_of_a_child_that_is_left_after_a_takeover_deletes_nothing(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    node = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
+    near.driver.nodes["cn"] = node
+    sync(near)
+    [(uuid, record)] = [
+        (uuid, record)
+        for uuid, record in stored(near.state_path).items()
+        if record.live and record.live.name == "gpu"
+    ]
+    force_down(near)
+    far.driver.nodes["cn"] = node
+    sync(far)
+    record_store(near.context, HOST, near.cycle.instance).write({uuid: record})
+    before = contents(placement)
+    force_down(near, down=False)
+    sync_without(near, "cn")
+    for _ in range(2):
+        sync(near)
+    assert contents(placement) == before
+    assert recorded(near) == {"stays"}
+
+
+def test_child_below_a_root_of_another_instance_is_removed_when_its_node_is_gone(
+    near: Publishing, placement: PlacementFixture
+) -> None:
+    def adds_a_child(tree: ProviderTree, node: str, _allocations: Allocations | None) -> None:
+        if not tree.exists("fpga"):
+            tree.new_child("fpga", node)
+        tree.update_inventory("fpga", {"FPGA": {"total": 1}})
+
+    before = contents(placement)
+    with Publishing(placement, near.state_path, name="other") as other:
+        other.driver.nodes["cn"] = adds_a_child
+        sync(other)
+        assert contents(placement)["fpga"]["parent"] == "cn"
+        del other.driver.nodes["cn"]
+        for _ in range(2):
+            sync(other)
+    assert contents(placement) == before
 
 
 def test_disabled_service_does_not_mark_nodes_that_were_taken_over(
