@@ -251,7 +251,7 @@ class Reconciler:
             self._mark = mark  # with the old mark, the feed would name these nodes again
             self._released = self._nodes_released(state, nodes)
             if result.problems:
-                self._unfinished = self._unfinished.union(names)
+                self._unfinished |= wanted
         return result
 
     @same_request()

@@ -347,6 +347,30 @@ def test_release_of_a_clean_provider_is_free_after_a_drift_cycle_and_a_poll(
     assert placement.requests.seen == []
 
 
+def test_released_node_that_a_poll_cannot_describe_is_free_after_a_drift_cycle_and_a_poll(
+    driver: CleaningDriver,
+    publishing: Publishing,
+    placement: PlacementFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(nodename: str) -> ComputeNode:
+        raise TimeoutError(nodename)
+
+    driver.clean.add(summary(placement, "metal").uuid)
+    release_allocation(publishing)
+    run(publishing, "drift")
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "get_available_resource", fail)
+        assert publishing.cycle.poll().problems
+    assert is_full(placement, "metal")
+
+    run(publishing, "drift")
+    run(publishing, "poll")
+
+    assert phases(publishing) == []
+    assert figures(placement, "metal") == GOLD
+
+
 def test_poll_of_another_node_does_not_keep_a_clean_provider_reserved(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
