@@ -114,7 +114,7 @@ class _Search:
                     self._repeat(_Work("failed cycle", lambda: self._fail(driver), 5, 1200, 16))
                 if can_be_busy(self._subject):
                     change = partial(self._change, driver)
-                    self._repeat(_Work("change of a thing", change, 5, 400, 500))
+                    self._repeat(_Work("change of a thing", change, 3, 400, 500))
                 if program := self._programming(driver):
                     self._repeat(_Work("programming", program, 2, 16, 3000))
             # The configuration is read each time.
