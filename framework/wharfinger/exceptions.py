@@ -187,7 +187,10 @@ class ConfigurationError(WharfingerError):
 
 
 class ConfigurationFileError(WharfingerError):
-    """A configuration file cannot be read, or has unknown options."""
+    """A configuration file cannot be used.
+
+    It cannot be read, or it has an invalid section, or unknown sections or options.
+    """
 
     template = "configuration: {problem} {remedy}"
     problem: str
@@ -407,8 +410,8 @@ class NodeTaken(WharfingerError):
         "{instance}, which also lists the node, does not publish it. Configure only one of them to "
         "list the node. A driver instance named {other} on another host takes the node over when "
         "{other} on {host} no longer lists it, or when the service of {host} is down. If {other} "
-        "was renamed to {instance}, replace its former instance trait (CUSTOM_WHARFINGER_*) on its "
-        "providers by that of {instance}."
+        "was renamed to {instance}, replace the trait of driver instance {other} "
+        "(CUSTOM_WHARFINGER_*) on its providers by that of {instance}."
     )
     node: str
     uuid: str

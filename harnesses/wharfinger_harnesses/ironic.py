@@ -117,7 +117,7 @@ class Ironic(OpenStackService):
         (self.directory / "go" / uuid).touch()
 
     def clear_goes(self) -> None:
-        """Cancel the calls of ``go`` for nodes that have not continued yet."""
+        """Cancel each ``go`` that no node has used yet."""
         for go in (self.directory / "go").iterdir():
             go.unlink()
 

@@ -70,7 +70,7 @@ class ChangeFeed:
         return latest.nodes, False
 
     def advance(self) -> None:
-        """Confirm the last read: the next read starts at its time."""
+        """Confirm the last read: the next one finds the updates from OVERLAP before it on."""
         self._horizon = self._next_horizon
 
     def _needed(self, latest: Latest) -> int | None:

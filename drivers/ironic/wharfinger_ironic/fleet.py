@@ -63,9 +63,10 @@ class Fleet:
         return self._source.has(uuid)
 
     def begin_following(self) -> str:
-        """Return the present mark, from which ``changed_since`` can follow the changes.
+        """Start the change feed anew at the present.
 
-        Raises BackendError.
+        Return the mark from which ``changed_since`` follows the changes. Changes that were not read
+        before are lost. Raises BackendError.
         """
         self._feed.begin()
         return self._mark()

@@ -20,10 +20,10 @@ from wharfinger_libvirt.nodedev import Mdev
 class Move:
     """Move of a resource class from the root provider to the devices that offer it now.
 
-    ``devices`` has the shares of that class by provider uuid, in the order in which they are
-    filled. ``other_types`` are the mdev types of other classes. A move of an instance is a
-    consumer, too, with the allocation of the source: ``instances`` has the instance of each such
-    consumer. ``driver`` is the name of the driver instance, for errors.
+    ``devices`` has the mdevs of that class that each device offers, by provider uuid, in the order
+    in which the devices are filled. ``other_types`` are the mdev types of other classes. A move of
+    an instance is a consumer, too, with the allocation of the source: ``instances`` has the
+    instance of each such consumer. ``driver`` is the name of the driver instance, for errors.
     """
 
     driver: str

@@ -20,9 +20,9 @@ OPTIONS: Final = (
     cfg.ListOpt(
         "nova_config",
         default=[],
-        help="The configuration files of nova, in the order in which nova reads them. All "
-        "instances of this driver in one process need the same files. Default: no file, so that "
-        "each option of nova has its default.",
+        help="The absolute paths of nova's configuration files, in the order in which nova reads "
+        "them. All instances of this driver in one process need the same files. Default: no file, "
+        "so that each option of nova has its default.",
     ),
 )
 

@@ -35,7 +35,7 @@ class Check(Protocol):
         """
 
     def end(self) -> None:
-        """End the check before it is complete."""
+        """End a check that is in progress, without a result."""
 
 
 class ProcessCheck:

@@ -103,7 +103,12 @@ class Worker:
             policy=RemovalPolicy(delay=instance.section.removal_delay),
         ) as cycle:
             self._problems.found("start")
-            LOG.info("%s: driver %s publishes for %s", self.name, instance.section.driver, owner)
+            LOG.info(
+                "%s: driver %s publishes providers of owner %s",
+                self.name,
+                instance.section.driver,
+                owner,
+            )
             self._run_cycles(cycle)
 
     def _run_cycles(self, cycle: Reconciler) -> None:

@@ -99,7 +99,10 @@ class Places(RequestFilter):
         return nodes[0] if len(nodes) == 1 else None
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return the place of a candidate as text if it is on no suitable node, else None."""
+        """Return the place of a candidate as text if it is on no suitable node, else None.
+
+        Also add the place to ``elsewhere``.
+        """
         node = self.node(candidate)
         if node is not None and self._suits(node):
             return None

@@ -99,7 +99,11 @@ class AllocationClaims:
     """
 
     def __init__(self, search: FlavorSearch, down_time: timedelta = timedelta(seconds=60)) -> None:
-        """A process that has not saved an instance for ``down_time`` counts as dead."""
+        """Set after which time without a save the process that claims an instance counts as dead.
+
+        A claiming process saves its ``Instance`` from time to time. If the last save is older than
+        ``down_time``, another process may claim, repair or release the instance.
+        """
         self._client: Final = search.surroundings.placement
         self._context: Final = search.surroundings.objects
         services = DefaultSection.read(search.surroundings.conf)

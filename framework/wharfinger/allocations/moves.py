@@ -390,7 +390,7 @@ class Moves:
         migration.save()
         raise AllocationRefused(
             instance=instance.uuid,
-            problem="its former allocations are no longer in Placement.",
+            problem="it cannot be reverted: its former allocations are no longer in Placement.",
             remedy="Confirm the move, or release the instance.",
         )
 

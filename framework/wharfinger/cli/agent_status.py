@@ -33,7 +33,7 @@ class Age(FormattableColumn[float | None]):
         return f"{self._value:.0f} s ago"
 
     def machine_readable(self) -> float | None:
-        """Return the age in seconds."""
+        """Return the age in seconds, or None for never."""
         return None if self._value is None else round(self._value, 3)
 
 

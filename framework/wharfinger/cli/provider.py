@@ -134,7 +134,8 @@ class ProviderTreeCommand(ObjectCommand):
         parser.add_argument(
             "--inventory",
             action="store_true",
-            help="also show resource classes, and full reservations by other programs",
+            help="also show inventories, and the resource classes that other programs have fully "
+            "reserved",
         )
         parser.add_argument("--traits", action="store_true", help="also show traits")
         parser.add_argument("--usage", action="store_true", help="also show usages")

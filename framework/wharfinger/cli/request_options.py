@@ -58,9 +58,8 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="TRAITS",
         type=required,
         action=_OfGroup,
-        help="traits that the group's provider must have; the providers of the group without a "
-        "suffix "
-        f"must have them together: {SYNTAX}",
+        help="traits that the group's provider must have. If several providers serve the group "
+        f"without a suffix, each trait is required of at least one of them: {SYNTAX}",
     )
     add(
         "--forbidden",

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class Gates(FormattableColumn[dict[str, bool]]):
-    """Gates of owners (see ServiceList), on or off: text in a table, data in the other formats."""
+    """Whether the gate of each owner is on (see ServiceList).
+
+    It is text in a table, and data in the other formats.
+    """
 
     def human_readable(self) -> str:
         """Return the gates as text for a table, one line for each owner."""

@@ -54,7 +54,8 @@ class Sync(ObjectCommand):
             "--allow-mass-removal",
             action="store_true",
             help="delete providers even if more than four, and more than a fifth of those of an "
-            "instance, are missing at once; the removal delay still applies",
+            "instance, are missing at once. Providers with allocations are fully reserved and "
+            "kept. The removal delay still applies",
         )
         parser.add_argument(
             "-f", "--format", choices=("text", "json"), default="text", help="default: text"

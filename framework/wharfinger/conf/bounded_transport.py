@@ -100,10 +100,10 @@ class _Bounded:
 
 
 class BoundedTransport(TCPKeepAliveAdapter):
-    """keystoneauth's transport, with a limit of ``limit`` MiB for an answer.
+    """keystoneauth's transport, with a limit of ``limit`` MiB for an answer after decompression.
 
-    It observes the deadline of BoundedSession. ``section`` is the configuration section with the
-    limits, for errors.
+    It observes the deadline of BoundedSession, except through a SOCKS proxy. ``section`` is the
+    configuration section with the limits, for errors.
     """
 
     def __init__(self, limit: int, section: str) -> None:

@@ -99,7 +99,7 @@ class DefaultSection:
             if other != name or instances.count(name) > 1:
                 raise _wrong_instances(
                     instances,
-                    f"{other} and {name} would have the same instance trait.",
+                    f"{other} and {name} would have the same instance trait (CUSTOM_WHARFINGER_*).",
                     "Use a different name for each instance (- and _ count as the same).",
                 )
         host = values["host"]

@@ -15,10 +15,10 @@ from wharfinger.providers.device_function_traits import function_traits
 class BusyThings:
     """The things that are busy now. ``before`` has the contents of Placement when none was busy.
 
-    Compared with ``before``, only the providers of busy things and their descendants may differ,
-    and only in that all of their inventory is reserved. A driver that programs devices has two
-    exceptions. The providers in the ``programming_scope`` of a busy thing may be reserved, too. If
-    a busy device has another function than before, its function trait may differ.
+    The providers of busy things and their descendants must be fully reserved. Nothing else may
+    differ from ``before``. A driver that programs devices has two exceptions. The providers in the
+    ``programming_scope`` of a busy thing may be reserved, too. If a busy device has another
+    function than before, its function trait may differ.
     """
 
     def __init__(self, subject: Subject, publishing: Publishing) -> None:
@@ -44,9 +44,10 @@ class BusyThings:
         self._publishing.settle_free(lambda now: now == self.expected(now))
 
     def see(self, when: str) -> None:
-        """Raise Violation if Placement differs more from ``before`` than BusyThings describes.
+        """Raise Violation unless all providers of busy things are fully reserved.
 
-        The message begins with ``when``: what has happened.
+        Placement must otherwise have the contents of ``before``; BusyThings describes the
+        exceptions. The message begins with ``when``: what has happened.
         """
         now = self._subject.placement.contents()
         expected = self.expected(now)

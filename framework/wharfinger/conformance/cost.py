@@ -85,8 +85,8 @@ def processor_time_of(subject: Subject, work: Callable[[], object], runs: int) -
 def is_quadratic(figures: Sequence[float], most: float, slack: float) -> bool:
     """Return whether a cost grows faster than linearly, from its figures at n, 2n and 4n things.
 
-    A linear cost increases by twice as much from 2n to 4n as from n to 2n. The function allows
-    ``most`` times as much, plus ``slack``.
+    The increase from 2n to 4n may be at most ``most`` times the increase from n to 2n, plus
+    ``slack``. For a linear cost, the factor is 2; for a quadratic one, it is 4.
     """
     one, two, four = figures
     return four - two > most * max(two - one, 0) + slack

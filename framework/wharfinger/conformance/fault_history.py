@@ -543,9 +543,10 @@ class History:
         return _alike(contents, {})
 
     def _alike(self, contents: Contents) -> Contents:
-        """Return contents of this play, comparable with those of the reference (``_comparable``).
+        """Return contents of this play in the form that ``_comparable`` gives the reference's.
 
-        If names and uuids differ from play to play, use the names of the reference and no uuids.
+        If names and uuids differ from play to play, replace the names of things by those of the
+        reference, and uuids by the names of their providers.
         """
         if self._reference is None or self._reference.is_repeatable:
             return contents
@@ -680,10 +681,11 @@ def try_cases(
     ``queues`` has the cases of each step. In one play, every ``apart``-th step meets a case;
     ``apart`` is at least two, for late answers three. If a play breaks the rule, each of its cases
     is played alone, so that the Violation names the right case. If none breaks it alone, the
-    Violation names all. With ``Subject.thorough`` every case is played alone.
+    Violation names all.
 
-    After the first play, start no other one after ``seconds`` of processor time and of waiting for
-    the harness, or after three times as many seconds on the clock. Return a sentence with the
+    After the first play, start no other one when the plays have taken ``seconds`` of processor time
+    and of waiting for the harness, or three times as many seconds on the clock. But with
+    ``Subject.thorough``, play every case alone, without a time limit. Return a sentence with the
     number of cases tried. Raise NotShown if there is no case.
     """
     count = sum(map(len, queues))

@@ -85,7 +85,8 @@ def snapshot() -> list[Any]:
 def changes(before: Sequence[Any], after: Sequence[Any]) -> list[Change]:
     """Return the changes between two snapshots.
 
-    Added warning filters are left out unless one of them covers all modules.
+    Leave out the warning filters if they differ only by added ones, and none of these covers all
+    modules.
     """
     return [
         Change(aspect, old, new)

@@ -16,7 +16,7 @@ from wharfinger.exceptions import printable
 HARNESSES: Final = "wharfinger.conformance_harness"
 #: Default of --timeout: seconds that calls to the driver may take in one rule.
 TIMEOUT: Final = 300.0
-#: Default of --examples: the number of random histories.
+#: Default of --examples: the number of random histories after two simple ones.
 EXAMPLES: Final = 5
 #: A driver's name, which is also the name of the report's files.
 _NAME: Final = re.compile(r"\w[\w.+-]*")
@@ -140,7 +140,7 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         metavar="N",
         type=_count,
         default=EXAMPLES,
-        help="the number of random histories. Default: %(default)s",
+        help="the number of random histories after two simple ones. Default: %(default)s",
     )
     add(
         f"--{prefix}timeout",

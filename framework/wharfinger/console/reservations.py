@@ -13,7 +13,10 @@ _UNITS: Final = {"d": 86400, "h": 3600, "m": 60}
 
 
 def age(since: datetime | str, now: datetime) -> str:
-    """Return the time from ``since`` to ``now`` in its largest unit, such as 40s, or UNKNOWN."""
+    """Return the time from ``since`` to ``now`` in its largest unit, such as 40s.
+
+    Return UNKNOWN if ``since`` is not a time, and 0s if it is later than ``now``.
+    """
     if not isinstance(since, datetime):
         return UNKNOWN
     seconds = max(0, int((now - since).total_seconds()))  # clocks differ

@@ -206,5 +206,8 @@ class ComputeDriver(abc.ABC):
         return (provider_uuid,)
 
     def function_trait(self, provider_uuid: str, function: str) -> str:
-        """Return the trait that a device's provider has for a function; raises InvalidName."""
+        """Return the trait that a device's provider gets when a function is loaded into the device.
+
+        Raises InvalidName.
+        """
         return function_trait(function)

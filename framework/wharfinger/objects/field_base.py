@@ -47,9 +47,9 @@ class Field(Generic[T]):
         return None if value is None else self._to_primitive(value)
 
     def from_primitive(self, obj: Any, attr: str, value: Any) -> Any:
-        """Convert JSON data from a primitive to a value of the field.
+        """Return the value of the field that ``value``, JSON data of a primitive, stands for.
 
-        The caller has to check the value with ``coerce``. ``obj`` is the object that has the field.
+        The caller has to check the result with ``coerce``. ``obj`` is the object with the field.
         Raises ValueError for None if the field is not nullable. A field for objects also raises
         InvalidObject, IncompatibleVersion.
         """

@@ -137,9 +137,9 @@ class Service(KeptObject):
 
     @classmethod
     def report_in(cls, services: Rows, host: str, binary: str) -> None:
-        """Store in the caller's transaction that the service of a program on a host is up.
+        """Store that the service of program ``binary`` on a host is up now.
 
-        Do nothing if there is no such service.
+        ``services`` has the rows in the caller's transaction. Do nothing without such a service.
         """
         values = {"last_seen_up": cls._wanted("last_seen_up", field_types.now())}
         services.touch(values, ["report_count"], {"host": host, "binary": binary})

@@ -72,7 +72,7 @@ def check_owner(name: str) -> str:
 
 
 def instance_trait(instance: str) -> str:
-    """Return the instance trait of a driver instance, which all its providers have."""
+    """Return the trait of a driver instance (instance trait), which all its providers have."""
     return check_trait(os_traits.normalize_name(f"wharfinger_{instance}"))
 
 

@@ -118,8 +118,8 @@ def _unproven(publisher: Publisher, live: Provider) -> str:
 
 def _adopt(publisher: Publisher, live: Provider) -> str:
     return (
-        "Neither an instance trait nor a record shows that this instance created the provider. If "
-        "no other program publishes it any more, adopt it: "
+        "Neither the trait of this driver instance nor a record shows that the instance created "
+        "the provider. If no other program publishes it any more, adopt it: "
         f"`wharfinger provider adopt {live.uuid} --instance {publisher.instance}`."
     )
 

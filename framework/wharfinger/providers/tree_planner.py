@@ -184,9 +184,11 @@ def _placed(draft: TreeDraft, after: Provider, detached_roots: dict[str | None, 
 
 
 def _leave_others(draft: TreeDraft) -> None:
-    """Leave all other providers of the tree as they are; report any with our traits as orphans.
+    """Plan no change of the providers that are still undecided.
 
-    Also decide which records of providers that Placement lacks, or will lack, are kept.
+    Report a provider as an orphan if it has the traits of this driver instance (owner and
+    instance), and the driver does not report it. Also decide which records of providers that
+    Placement lacks, or will lack, are kept.
     """
     for uuid in draft.live.keys() - draft.records.keys():
         draft.leave(uuid)

@@ -259,8 +259,9 @@ class Writer:
     def send(self, tree: TreeWrite, step: Step) -> None:
         """Send the requests of a step, and note in ``tree.now`` how they leave the provider.
 
-        If the provider is gone, a delete succeeds. If another provider has the uuid or name, a
-        create fails, and ``withdrawn`` gets the uuid. Raises PlacementError, IntentExpired.
+        If the provider is gone, a delete succeeds. If another provider has the uuid or name of a
+        new one, add the uuid to ``tree.withdrawn``, and raise DuplicateProvider. Raises
+        PlacementError, IntentExpired.
         """
         self._check_valid(tree, step)
         writes = self._writes
@@ -429,7 +430,7 @@ class _Run:
         self._report(step)
 
     def _report(self, step: Step) -> None:
-        LOG.debug("%s: %s (%s)", step.verb, step.name, step.uuid)
+        LOG.debug("written to Placement (%s): provider %s (%s)", step.verb, step.name, step.uuid)
         with self._lock:
             self._on_step(step)
 

@@ -87,7 +87,7 @@ OnStep = Callable[[Step], None]
 
 
 def _ignore(_what: object) -> None:
-    """Do nothing with a plan or a step."""
+    """Do nothing: the default of ``on_plan`` and ``on_step``."""
 
 
 class Reconciler:

@@ -51,9 +51,10 @@ def collect_desired(
     """Return the state with the trees that the driver reports.
 
     For each node, the driver edits the tree that Placement has. If that fails, the tree of this
-    node is blocked, and so are roots that trees share and no other node reports. If the service of
-    this host is disabled, the roots get COMPUTE_STATUS_DISABLED; if its status is unknown, roots
-    that have this trait from us keep it. Raises PlacementUnavailable, PermissionRefused, NotFound.
+    node is blocked. Root providers that share their resources, and are in no tree that was edited,
+    are then blocked, too. If the service of this host is disabled, the roots get
+    COMPUTE_STATUS_DISABLED. If its status is unknown, roots that have this trait from us keep it.
+    Raises PlacementUnavailable, PermissionRefused, NotFound.
     """
     trees, roots = _views(state)
     listed = state.every_node.listed
@@ -253,7 +254,9 @@ def _tree(
 
 
 def _apart(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict[str, Provider]:
-    """Return, by uuid, the providers in trees of no node, without the roots that trees share.
+    """Return, by uuid, the providers in trees whose root is not the root of a node.
+
+    Leave out roots that share their resources.
 
     Examples are a detached child, and a child below a former root of its node.
     """

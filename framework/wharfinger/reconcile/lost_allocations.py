@@ -2,7 +2,8 @@
 
 When Placement deletes allocations, the generations of the providers stay the same (``delete_all``
 in placement/objects/allocation.py, read in 16.0). So a list of providers does not show the
-deletion. A full cycle asks for the allocations of each claimed instance, with one request each.
+deletion. A full cycle asks for the allocations of each claimed instance on providers of its driver
+instance, with one request each. It skips instances that are being moved.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set

@@ -685,10 +685,11 @@ def _names(owners: Iterable[str]) -> str:
 def _current(
     records: Mapping[tuple[str, str], Record], publishers: set[tuple[str, str]]
 ) -> Mapping[tuple[str, str], Record]:
-    """Return the valid records of a provider, by host and instance.
+    """Return the records of a provider that count, by host and instance.
 
     After a takeover by an instance of another name, both instances may have a record. The record of
-    the host and instance in the row of the node (``publishers``) is valid.
+    the node's publisher (``publishers``) counts; without one, the records of the publisher's host;
+    without these, all. Records of instances that have not written the provider are kept.
     """
     ours = {key for key, record in records.items() if record.is_ours}
     hosts = {host for host, _instance in publishers}

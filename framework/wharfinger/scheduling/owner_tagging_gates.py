@@ -35,7 +35,10 @@ class Gate:
 
     @property
     def is_on(self) -> bool:
-        """Return whether all providers of the owner have its trait; False without a service."""
+        """Return whether all services of the owner tag all their providers with the owner trait.
+
+        Return False if no service publishes for the owner.
+        """
         return self.services > 0 and not self.behind
 
 

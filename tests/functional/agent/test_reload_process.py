@@ -53,7 +53,7 @@ def test_instance_killed_after_a_refused_reload_restarts_with_the_old_configurat
         agent.wait_for("the new configuration was refused")
         os.kill(pid, signal.SIGKILL)
         agent.wait_until(lambda: agent.pids().get("one", pid) != pid, "another start")
-        agent.wait_for("publishes for", 2)
+        agent.wait_for("publishes providers of owner", 2)
         agent.fleets["one"].change("one-9")
         agent.wait_until(lambda: "one-9" in everything(), "the next node")
 

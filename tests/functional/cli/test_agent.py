@@ -101,9 +101,9 @@ def test_agent_with_verbose_logs_its_start_writing_cycles_and_end(
     assert (lines[0], lines[-1]) == ("the agent of lab runs one, two", "the agent of lab stops")
     assert sorted(lines[1:-1]) == [
         "one: 15 changes written",
-        "one: driver fixed publishes for OWNER_NOVA",
+        "one: driver fixed publishes providers of owner OWNER_NOVA",
         "two: 15 changes written",
-        "two: driver fixed publishes for OWNER_NOVA",
+        "two: driver fixed publishes providers of owner OWNER_NOVA",
     ]
     assert_nothing_to_do(fleet)
 

@@ -80,7 +80,10 @@ def reshapes_not(subject: Subject) -> None:
 
 
 def _on_roots(contents: Contents) -> Contents:
-    """Return only the roots, each with one inventory of every class of its tree."""
+    """Return only the roots; give each an inventory of every resource class of its tree.
+
+    A class of the root keeps the root's inventory. Any other gets that of one provider of the tree.
+    """
     roots = {one.uuid: one for one in contents.values() if one.parent_uuid is None}
     for one in contents.values():
         if root := roots.get(one.root_uuid):

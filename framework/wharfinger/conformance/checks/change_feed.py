@@ -703,7 +703,7 @@ def feeds_cheaply(subject: Subject) -> str:
                 return f"a listing takes {listing.total()} calls"
     text = ", ".join([*listing][:3])
     found = f"each poll makes all calls of a listing: {text}"
-    raise Violation(found, "a poll that leaves out some calls of a listing")
+    raise Violation(found, "a poll that does not repeat all calls of a listing")
 
 
 def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], when: str) -> None:

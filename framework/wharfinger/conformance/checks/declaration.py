@@ -46,7 +46,7 @@ def quiet(subject: Subject) -> None:
     if subject.has_harness:
         seen += subject.harness.calls
     if seen:
-        raise Violation(f"the constructor has side effects: {', '.join(seen)}", "none")
+        raise Violation(f"the constructor has side effects: {', '.join(seen)}", "no side effects")
 
 
 @rule(

@@ -141,4 +141,5 @@ def is_imported_quietly(subject: Subject) -> None:
     The import of the driver must neither change the process, nor print, nor start a thread.
     """
     if found := done_by_import(subject.name):
-        raise Violation(f"the import has side effects: {'; '.join(found[:_NAMED])}", "none")
+        text = f"the import has side effects: {'; '.join(found[:_NAMED])}"
+        raise Violation(text, "no side effects")

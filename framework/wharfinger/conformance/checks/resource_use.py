@@ -46,7 +46,8 @@ def in_memory(subject: Subject) -> None:
             text = f"{len(harness.calls)} calls to the backend: {', '.join(harness.calls[:3])}"
             raise Violation(text, "no calls to the backend")
         if seen:
-            raise Violation(f"descriptions have side effects: {', '.join(seen[:3])}", "none")
+            text = f"describing the nodes has side effects: {', '.join(seen[:3])}"
+            raise Violation(text, "no side effects")
 
 
 @rule(

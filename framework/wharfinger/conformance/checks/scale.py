@@ -65,8 +65,10 @@ class _Cost:
 def linear(subject: Subject) -> str:
     """Double the things repeatedly; the cost of a cycle must grow linearly.
 
-    The cost is the number of calls and of lines of Python, and the processor time. Return a text on
-    the number of things; raise Unproven if the driver raises before it has described 2000.
+    The cost is the number of calls to the backend and of lines of Python, and the processor time.
+    If only the time does not grow linearly, measure everything again. Return the largest number of
+    things as text, or with how many things the driver raises. Raise Violation, or Unproven if the
+    driver raises before it has described 2000 things.
     """
     costs, refused = _costs(subject)
     for what, figures in (
