@@ -76,8 +76,8 @@ class TreeInvariants:
     def _mine(self, contents: Contents, things: Set[str]) -> set[str]:
         """Return the names of the providers that must have the driver's owner.
 
-        These are the providers with the driver's instance trait and the providers of the things,
-        and in their trees the new providers without an owner.
+        These are the providers with the trait of the driver instance and the providers of the
+        things, and in their trees the new providers without an owner.
         """
         tagged = {name for name, one in contents.items() if self._mark in one.traits}
         mine = tagged | (things & contents.keys())

@@ -32,7 +32,8 @@ class Reading:
 
     #: The providers in the trees of the driver instance, by uuid.
     live: Mapping[str, Provider]
-    #: Providers outside of these trees that have the instance trait, and no record.
+    #: Providers outside of these trees that have the trait of the driver instance, and no
+    #: record.
     strays: tuple[ProviderSummary, ...]
     #: Errors of trees with a provider that cannot be read, by root uuid.
     unreadable: Mapping[str, PlacementError]

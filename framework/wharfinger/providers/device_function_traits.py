@@ -104,8 +104,9 @@ def with_functions(
 
     ``functions`` are the functions that jobs have loaded. All mappings are by provider uuid. The
     trait of such a function is left out if a provider of the device has got another function since
-    the job, or if the device was replaced: its new provider lacks the instance trait ``our_trait``.
-    The job is superseded, too, unless each new trait is that of an earlier function.
+    the job, or if the device was replaced: its new provider lacks ``our_trait``, the trait of the
+    driver instance. The job is superseded, too, unless each new trait is that of an earlier
+    function.
     """
     mine = {
         uuid: held

@@ -39,8 +39,9 @@ class Publisher:
     adopts_matching: bool = False
     #: The uuids of the providers that the operator has named for adoption.
     adopts: frozenset[str] = frozenset()
-    #: The owner trait and the instance trait (CUSTOM_WHARFINGER_<INSTANCE>). One write sets both.
-    #: By the instance trait, one request lists all providers of the instance.
+    #: The owner trait and the trait of the driver instance: the instance trait,
+    #: CUSTOM_WHARFINGER_<INSTANCE>. One write sets both. By the instance trait, one request lists
+    #: all providers of the instance.
     traits: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:

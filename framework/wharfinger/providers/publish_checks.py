@@ -145,8 +145,8 @@ def misuse(
 ) -> InvalidTree | None:
     """Return an error if the driver breaks the rules of owner traits, or None.
 
-    The driver may not add owner or instance traits, other than those of its instance. Only an
-    instance that publishes as OWNER_NOVA may publish or overlay a root with VCPU.
+    The driver may not add owner traits or traits of driver instances, other than those of its
+    instance. Only an instance that publishes as OWNER_NOVA may publish or overlay a root with VCPU.
     """
     mine = wanted.provider
     there = live.inventories if live and wanted.mode is PublishingMode.OVERLAY else {}
@@ -154,8 +154,9 @@ def misuse(
     marks = ownership.owners(added) | set(filter(ownership.is_instance_trait, added))
     if marks:
         reason = (
-            f"the driver added {', '.join(sorted(marks))}, but only the framework may add owner "
-            f"and instance traits (for this instance: {', '.join(sorted(publisher.traits))})"
+            f"the driver added {', '.join(sorted(marks))}, but only the framework may add "
+            "the traits of owners and driver instances (for this instance: "
+            f"{', '.join(sorted(publisher.traits))})"
         )
     elif (
         mine.parent_uuid is None

@@ -395,7 +395,8 @@ class Reservations:
     def is_published(self, provider: ProviderSummary) -> bool:
         """Return whether a driver instance still publishes a provider.
 
-        If no record of the provider is left, an instance trait proves it. Raises NotFound.
+        If no record of the provider is left, the trait of a driver instance proves it. Raises
+        NotFound.
         """
         return self._stored(provider, self._client.get_traits(provider.uuid)).is_published
 

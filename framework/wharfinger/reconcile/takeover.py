@@ -2,8 +2,8 @@
 
 An instance of the same name on another host takes a node over when the former host's last complete
 listing lacked the node, or when the service of the former host is down. An instance of another name
-takes a node over when the root has its instance trait, or when it may adopt the root and no record
-of another instance claims the root.
+takes a node over when the root has the trait of this driver instance, or when the instance may
+adopt the root and no record of another instance claims the root.
 
 An overlaid root is a root that another program publishes. It has no row here. The records of our
 children below it are taken over instead.

@@ -110,7 +110,7 @@ def well_formed(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def untagged(subject: Subject) -> None:
-    """Raise Violation if the driver adds an owner trait or an instance trait to a provider."""
+    """Raise Violation if the driver adds an owner trait, or the trait of a driver instance."""
     with subject.driver() as driver:
         live = subject.placement.contents()
         for name, one in _stated(describe(driver, live)).items():
