@@ -24,7 +24,6 @@ from tests.lab.outsiders.rack_service import Card
 from tests.lab.outsiders.running import Registry
 from wharfinger.conformance.harness import Harness
 from wharfinger.driver import Capabilities, Capability, unsupported
-from wharfinger.exceptions import BackendError
 from wharfinger.objects import ComputeNode, Service
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode
 
@@ -378,22 +377,6 @@ class WaitsBeforeItSendsAgain(RackDriver):
         except OSError:
             time.sleep(1)
             return super().send(method, path, body)
-
-
-@right()
-class BreaksTheCircuit(RackDriver):
-    """Sends nothing for half a second after a failure, and raises BackendError at once."""
-
-    failed_at = -1.0
-
-    def request(self, method: str, path: str, body: object = None) -> Any:
-        if time.monotonic() < self.failed_at + 0.5:
-            raise BackendError(driver=self.name, operation=path, reason="the circuit is open")
-        try:
-            return super().request(method, path, body)
-        except BackendError:
-            self.failed_at = time.monotonic()
-            raise
 
 
 @right()
