@@ -264,7 +264,8 @@ def feeds_what_is(subject: Subject) -> None:
 def feeds_or_raises(subject: Subject) -> None:
     """Poll while all calls fail; the feed must raise. Then poll for changes while one call fails.
 
-    Later polls must show all changes. Until then, no provider may be missing.
+    Later polls must show all changes, and keep those that earlier polls have shown. Until then, no
+    provider may be missing.
     """
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
@@ -311,6 +312,7 @@ def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) ->
     """
     harness = subject.harness
     missed: int | None = None
+    seen: list[str] = []
     for thing, (at, fault) in zip([*harness.things()], _FAULTS, strict=False):
         if missed is not None and at >= missed:
             return
@@ -321,25 +323,34 @@ def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) ->
             missed = at
         harness.expect()
         when = f"call {at} of a poll meets {fault}; "
-        _see_none_missing(follower, thing, when)
+        _see_none_missing(follower, when)
         _see_changes(follower, changes, [thing], when)
+        seen.append(thing)
+        _see_none_forgotten(follower, changes, seen)
 
 
-def _see_none_missing(follower: Follower, thing: str, when: str) -> None:
-    """Let the driver describe the node of a thing; raise Violation if providers are missing.
+def _see_none_missing(follower: Follower, when: str) -> None:
+    """Let the driver describe all nodes; raise Violation if providers are missing.
 
     It may also raise an error. The framework lets a node be described again without a listing if
     another program has changed its providers.
     """
-    root = follower.described[thing].provider.root_uuid
-    before = {one for one, it in follower.described.items() if it.provider.root_uuid == root}
     try:
-        now = follower.describe({follower.node_of(thing)})
+        now = follower.describe(follower.nodes)
     except Exception:
         return
-    if missing := before - now.keys():
+    if missing := follower.described.keys() - now.keys():
         found = f"{when}then update_provider_tree leaves out {', '.join(sorted(missing))}"
         raise Violation(found, "all providers of the node, or an error")
+
+
+def _see_none_forgotten(follower: Follower, changes: Changes, seen: Sequence[str]) -> None:
+    """Let the driver describe all nodes; raise Violation unless it shows all changes so far."""
+    now = follower.describe(follower.nodes)
+    for thing in seen:
+        if not changes.is_seen(thing, now[thing]):
+            found = f"update_provider_tree shows {thing} as before, after a poll of another change"
+            raise Violation(found, "the change of each thing, also after later polls")
 
 
 def _has_asked(subject: Subject, follower: Follower) -> bool:

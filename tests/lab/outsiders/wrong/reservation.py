@@ -191,7 +191,7 @@ class OneBusyDevice(HostDriver):
             super().reserve(tree, node, address, device)
 
 
-@wrong("reservation")
+@wrong("reservation", "WHF-914")
 class PollFreesOtherNodes(RackDriver):
     """Publishes the cards of the nodes that a poll has not named as free."""
 
@@ -203,7 +203,7 @@ class PollFreesOtherNodes(RackDriver):
         return changed, mark
 
 
-@wrong("reservation")
+@wrong("reservation", "WHF-509")
 class BusyStaysUntilRestart(RackDriver):
     """Keeps a card reserved until a restart after two polls have shown it busy."""
 
