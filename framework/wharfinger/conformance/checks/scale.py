@@ -66,27 +66,17 @@ def linear(subject: Subject) -> str:
     """Double the things repeatedly; the cost of a cycle must grow linearly.
 
     The cost is the number of calls to the backend and of lines of Python, and the processor time.
-    If only the time does not grow linearly, measure everything again. Return the largest number of
-    things as text, or with how many things the driver raises. Raise Violation, or Unproven if the
-    driver raises before it has described 2000 things.
+    If it does not, measure everything once more. Return the largest number of things as text, or
+    with how many things the driver raises. Raise Violation, or Unproven if the driver raises before
+    it has described 2000 things.
     """
     costs, refused = _costs(subject)
-    for what, figures in (
-        ("calls to the backend", [(one.things, one.calls) for one in costs]),
-        ("lines of Python", [(one.things, one.lines) for one in costs if one.lines is not None]),
-    ):
-        for three in zip(figures, figures[1:], figures[2:], strict=False):
-            if is_quadratic([cost for _, cost in three], _INCREASE, _SLACK[what]):
-                raise Violation(_message(what, three), "a cost that grows linearly")
-    # Other programs may have disturbed the measurements. So measure again.
-    if takes_quadratic_time(_times(costs)):
+    if _growth(costs):
+        # Random sizes of pages, or other programs, may have disturbed the measurements.
         subject.begin()
-        again, refused = _costs(subject)
-        if takes_quadratic_time(_times(again)):
-            text = _message(
-                "processor time", [(one.things, round(one.time or 0)) for one in again[-3:]]
-            )
-            raise Violation(text, "a time that grows linearly")
+        costs, refused = _costs(subject)
+        if text := _growth(costs):
+            raise Violation(text, "a cost that grows linearly")
     if refused and (not costs or costs[-1].things < _ENOUGH):
         raise Unproven(refused)
     return refused or (f"up to {costs[-1].things} things" if costs else "")
@@ -212,8 +202,19 @@ def _ask_all(driver: ComputeDriver, live: Contents, *, refresh: bool = False) ->
     driver.get_problems()
 
 
-def _times(costs: Sequence[_Cost]) -> list[float]:
-    return [one.time for one in costs if one.time is not None]
+def _growth(costs: Sequence[_Cost]) -> str:
+    """Return three figures of a cost that grows faster than linearly, as text; else ""."""
+    for what, figures in (
+        ("calls to the backend", [(one.things, one.calls) for one in costs]),
+        ("lines of Python", [(one.things, one.lines) for one in costs if one.lines is not None]),
+    ):
+        for three in zip(figures, figures[1:], figures[2:], strict=False):
+            if is_quadratic([cost for _, cost in three], _INCREASE, _SLACK[what]):
+                return _message(what, three)
+    times = [(one.things, one.time) for one in costs if one.time is not None]
+    if takes_quadratic_time([time for _, time in times]):
+        return _message("processor time", [(things, round(time)) for things, time in times[-3:]])
+    return ""
 
 
 def _message(what: str, figures: Sequence[tuple[int, object]]) -> str:
