@@ -200,7 +200,7 @@ def test_full_disk_is_reported_and_nothing_is_published(
     limited: LimitedProgram, placement: PlacementFixture, requests: Requests
 ) -> None:
     state = apart(limited)
-    full = (f"state in {state / 'wharfinger.sqlite'}: ", "has free space")
+    full = (f"state in {state / 'wharfinger.sqlite'}: ", "and the free space")
     limited.file_size = 4096
 
     failed_with(limited.run("sync"), *full)

@@ -67,7 +67,7 @@ def test_drivers_are_listed_and_checked(program: Program) -> None:
             "[placement] auth_type = password: this option is for a service, but embedded = true",
         ),
         ("state_path = ", "state_path = relative/", "[DEFAULT] state_path = relative/"),
-        ("state_path = ", "state_path = /tmp/what?/", "a path with ?, # or %"),
+        ("state_path = ", "state_path = /tmp/what?/", "printable characters without ?, # and %"),
         ("nvidia-232]", "nvidia-999]", "does not read section [gpus:nvidia-999]"),
         ("[gpus]", "[placement]\nembedded = false\n[gpus]", "no auth_type is set"),
     ],
