@@ -68,7 +68,7 @@ def remove(draft: TreeDraft) -> None:
             draft.keep_absent(live, absence, replaced.get(uuid, ""))
             continue
         if reason := _not_ours(draft, live):
-            absence = None
+            pass  # another host takes the node over only if the recorded absence stays
         elif live.parent_uuid and facts.children_may_be_elsewhere:
             reason = "it may have moved to a node that could not be read"
         elif not live.parent_uuid and facts.roots_may_be_elsewhere:
