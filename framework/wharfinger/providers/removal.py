@@ -68,7 +68,9 @@ def remove(draft: TreeDraft) -> None:
             draft.keep_absent(live, absence, replaced.get(uuid, ""))
             continue
         if reason := _not_ours(draft, live):
-            pass  # another host takes the node over only if the recorded absence stays
+            # If it may be ours, the absence stays: another host needs it to take the node over.
+            if draft.standing(live) is Standing.FOREIGN:
+                absence = None
         elif live.parent_uuid and facts.children_may_be_elsewhere:
             reason = "it may have moved to a node that could not be read"
         elif not live.parent_uuid and facts.roots_may_be_elsewhere:
