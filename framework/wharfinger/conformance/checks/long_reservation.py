@@ -3,7 +3,6 @@
 These are WHF-508 to 510.
 """
 
-import math
 import threading
 from contextlib import suppress
 from datetime import timedelta
@@ -59,13 +58,11 @@ def reserved_however_long(subject: Subject) -> None:
         publishing.settle()
         end = clock_shift.real_seconds() + _LONG
         for number in count(1):
+            is_long = clock_shift.real_seconds() > end
             # Setting the clocks ahead does not end a wait in a thread of the driver.
-            most = _MOST if threading.active_count() == threads else math.inf
-            if subject.thorough:
-                most = _THOROUGH
-            elif clock_shift.real_seconds() > end:
-                most = _FEWEST
-            if number > most:
+            waits = threading.active_count() > threads and not is_long
+            most = _THOROUGH if subject.thorough else _FEWEST if is_long else _MOST
+            if number > most and not waits:
                 break
             publishing.sync()
             publishing.cycle.poll()
