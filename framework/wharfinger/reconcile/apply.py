@@ -144,10 +144,11 @@ class Writer:
         self._prepare(trees)
         run = _Run(self, store, on_step)
         # Identity steps may be slow. Trees without them do not wait: their inventories come first.
-        slow = [tree for tree in trees if _steps(tree, *_IDENTITY_STEPS)]
-        fast = [tree for tree in trees if not _steps(tree, *_IDENTITY_STEPS)]
+        identities = [(tree, _steps(tree, *_IDENTITY_STEPS)) for tree in trees]
+        slow = [tree for tree, steps in identities if steps]
+        fast = [tree for tree, steps in identities if not steps]
         identity_jobs = [
-            partial(run.send_steps, tree, _steps(tree, *_IDENTITY_STEPS)) for tree in slow
+            partial(run.send_steps, tree, steps) for tree, steps in identities if steps
         ]
         with request_id.thread_pool(self._client.connections) as pool:
             stages: tuple[Iterable[_Job], ...] = (

@@ -19,25 +19,27 @@ def tree_writes(state: CycleState, plan: Plan, rows: NodeRows) -> list[TreeWrite
     lost: dict[str, list[Reservation]] = {}
     for one in state.lost:  # these are stored even if the tree cannot be written now
         lost.setdefault(root_of(one.provider_uuid), []).append(one)
-    new = {}
+    new: dict[str, list[ComputeNode]] = {}
     for node in state.new_nodes:
         tree = trees.get(node.uuid)
         record = (tree and tree.records.get(node.uuid)) or state.records.get(node.uuid)
         if record is not None and record.applied is not None:
-            new[node.uuid] = rows.new_row(node, record.applied)
-    writes = [
-        _tree_write(
-            state,
-            trees.get(root) or TreePlan(root_uuid=root),
-            [new[root]] if root in new else [],
-            phases.get(root, ()),
-            lost.get(root, ()),
-        )
-        for root in dict.fromkeys((*trees, *phases, *new, *lost))
-    ]
+            new[node.uuid] = [rows.new_row(node, record.applied)]
     nodes = {state.roots.get(node.name): node for node in state.nodes.nodes}
-    for write in writes:
-        write.changed_nodes = _changed_nodes(write.plan, nodes.get(write.plan.root_uuid), rows)
+    writes = []
+    for root in dict.fromkeys((*trees, *phases, *new, *lost)):
+        planned = trees.get(root) or TreePlan(root_uuid=root)
+        changed = _changed_nodes(planned, nodes.get(root), rows)
+        writes.append(
+            _tree_write(
+                state,
+                planned,
+                new_nodes=new.get(root, ()),
+                changed_nodes=changed,
+                phases=phases.get(root, ()),
+                lost=lost.get(root, ()),
+            )
+        )
     return writes
 
 
@@ -54,7 +56,9 @@ def _changed_nodes(tree: TreePlan, node: Node | None, rows: NodeRows) -> Sequenc
 def _tree_write(
     state: CycleState,
     tree: TreePlan,
+    *,
     new_nodes: Sequence[ComputeNode],
+    changed_nodes: Sequence[ComputeNode],
     phases: Phases,
     lost: Sequence[Reservation],
 ) -> TreeWrite:
@@ -88,6 +92,7 @@ def _tree_write(
             if (its := state.reservations.get(uuid, ())) == readable(its)
         },
         new_reservations=lost,
+        changed_nodes=changed_nodes,
         changed_reservations=moved,
         ended=ended,
     )
