@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import timedelta
 from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Final
@@ -68,7 +67,7 @@ class Agent:
     ) -> None:
         default = DefaultSection.read(snapshot.conf)
         self._host: Final = default.host
-        self._down_time: Final = timedelta(seconds=default.service_down_time)
+        self._down_time: Final = default.service_down_time
         self._snapshot = snapshot
         self._make_runner: Final = make_runner
         self._context: Final = context

@@ -106,10 +106,8 @@ class AllocationClaims:
         """
         self._client: Final = search.surroundings.placement
         self._context: Final = search.surroundings.objects
-        services = DefaultSection.read(search.surroundings.conf)
-        self.reservations: Final = Reservations(
-            self._client, self._context, timedelta(seconds=services.service_down_time)
-        )
+        down_time_of_services = DefaultSection.read(search.surroundings.conf).service_down_time
+        self.reservations: Final = Reservations(self._client, self._context, down_time_of_services)
         self._search: Final = search
         self._consumers: Final = search.consumers
         self._down_time: Final = down_time

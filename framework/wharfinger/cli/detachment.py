@@ -1,7 +1,6 @@
 """``wharfinger provider detach``: make a child provider a root, to delete its former root."""
 
 import argparse
-from datetime import timedelta
 
 from wharfinger.cli.object_command import ObjectCommand, print_done
 
@@ -24,13 +23,11 @@ class ProviderDetach(ObjectCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from wharfinger.conf import DefaultSection
         from wharfinger.reconcile.reserve_and_release import Reservations
         from wharfinger.scheduling import provider_details
 
-        down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
         provider = provider_details.find(self.placement, parsed_args.provider)
-        root = Reservations(self.placement, self.objects, down_time).detach(provider)
+        root = Reservations(self.placement, self.objects, self.down_time).detach(provider)
         print_done(
             provider,
             f"detached from {root.name} ({root.uuid}), and fully reserved until a sync sees a new "

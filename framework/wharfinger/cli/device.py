@@ -5,7 +5,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -120,15 +119,9 @@ class DeviceProgram(_DeviceCommand):
                 image=parsed_args.image,
                 function=parsed_args.function,
                 wait_for_idle=parsed_args.wait_for_idle,
-                down_time=_down_time(self),
+                down_time=self.down_time,
                 on_step=on_step,
             )
-
-
-def _down_time(command: ObjectCommand) -> timedelta:
-    from wharfinger.conf import DefaultSection
-
-    return timedelta(seconds=DefaultSection.read(command.conf).service_down_time)
 
 
 @contextmanager
@@ -167,7 +160,7 @@ class DeviceJobs(ObjectLister):
         from wharfinger.objects import JOB_HOLDER, DeviceJobList, ReservationList
         from wharfinger.objects.field_types import now
 
-        down_time, present = _down_time(self), now()
+        down_time, present = self.down_time, now()
         jobs = DeviceJobList.get_by_filters(self.objects)
         held = {
             one.provider_uuid
@@ -258,7 +251,7 @@ class DeviceResolve(_DeviceCommand):
             uuid,
             programmed=parsed_args.programmed,
             trait=trait,
-            down_time=_down_time(self),
+            down_time=self.down_time,
         )
         if left is None:
             done = "the job is deleted; the device no longer exists"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: The default project and user of an instance.
 _OPERATOR: Final = "operator"
 #: The shortest time after which a process counts as dead: times are stored in whole seconds.
-_SHORTEST_DOWN_TIME: Final = 3
+_SHORTEST_DOWN_TIME: Final = timedelta(seconds=3)
 
 
 class InstanceCommand(ObjectCommand):
@@ -42,13 +42,11 @@ class InstanceCommand(ObjectCommand):
     @cached_property
     def _claims_and_moves(self) -> "tuple[AllocationClaims, Moves]":
         from wharfinger.allocations import AllocationClaims, FlavorSearch, Moves
-        from wharfinger.conf import DefaultSection
         from wharfinger.scheduling.request_filters import Surroundings
 
         surroundings = Surroundings(self.conf, self.placement, self.objects)
         search = FlavorSearch(surroundings)
-        seconds = max(DefaultSection.read(self.conf).service_down_time, _SHORTEST_DOWN_TIME)
-        more = (search, timedelta(seconds=seconds))
+        more = (search, max(self.down_time, _SHORTEST_DOWN_TIME))
         return AllocationClaims(*more), Moves(*more)
 
     @property

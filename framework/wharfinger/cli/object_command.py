@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,6 +42,13 @@ class ObjectCommand(WharfingerCommand):
         from wharfinger.objects import connect
 
         return connect(self.conf)
+
+    @property
+    def down_time(self) -> timedelta:
+        """The time without a report after which a service is down; raises ConfigurationError."""
+        from wharfinger.conf import DefaultSection
+
+        return DefaultSection.read(self.conf).service_down_time
 
     @property
     def has_opened(self) -> bool:

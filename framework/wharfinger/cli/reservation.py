@@ -157,7 +157,7 @@ class ProviderReserve(ObjectCommand):
         provider = provider_details.find(self.placement, parsed_args.provider)
         self._refuse_second(provider, holder)
         try:
-            held = Reservations(self.placement, self.objects, _down_time(self)).reserve(
+            held = Reservations(self.placement, self.objects, self.down_time).reserve(
                 provider,
                 holder=holder,
                 reason=parsed_args.reason,
@@ -221,7 +221,7 @@ class ProviderRelease(ObjectCommand):
             if parsed_args.foreign or not self._forget(parsed_args.provider, holder):
                 raise
             return
-        stored = Reservations(self.placement, self.objects, _down_time(self))
+        stored = Reservations(self.placement, self.objects, self.down_time)
         if parsed_args.foreign:
             self._print(provider, stored.release_foreign(provider))
             return
@@ -269,12 +269,6 @@ class ProviderRelease(ObjectCommand):
         return CommandFailed(
             reason=f"{full_name(provider)}: there is no reservation by {holder}. {there}"
         )
-
-
-def _down_time(command: ObjectCommand) -> timedelta:
-    from wharfinger.conf import DefaultSection
-
-    return timedelta(seconds=DefaultSection.read(command.conf).service_down_time)
 
 
 def _takes_provider(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

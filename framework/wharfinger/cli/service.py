@@ -54,11 +54,10 @@ class ServiceList(ObjectLister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        from wharfinger.conf import DefaultSection
         from wharfinger.objects import ServiceList as Services
         from wharfinger.scheduling.owner_tagging_gates import gates
 
-        down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
+        down_time = self.down_time
         wanted = given(host=parsed_args.host, binary=parsed_args.binary)
         everywhere = Services.get_by_filters(self.objects)
         services = [
@@ -156,10 +155,8 @@ class ServiceDelete(ObjectCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from wharfinger.conf import DefaultSection
-
         service = _find(self.objects, parsed_args.service)
-        down_time = timedelta(seconds=DefaultSection.read(self.conf).service_down_time)
+        down_time = self.down_time
         if not parsed_args.force and service.is_up(down_time):
             raise CommandFailed(
                 reason=f"{_name(service)} is up, and its next report would create it again: stop "

@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
@@ -131,7 +130,7 @@ class Sync(ObjectCommand):
         if dry_run:
             yield lambda: None
             return
-        down_time = timedelta(seconds=default.service_down_time)
+        down_time = default.service_down_time
         with Heartbeat(default.host, report, down_time) as heartbeat:
             yield heartbeat.progress
 

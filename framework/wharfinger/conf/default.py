@@ -4,6 +4,7 @@ import os
 import re
 import socket
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Final, Self
 
@@ -78,8 +79,7 @@ class DefaultSection:
     enabled_drivers: tuple[str, ...]
     host: str
     state_path: Path
-    #: In seconds.
-    service_down_time: int
+    service_down_time: timedelta
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
@@ -110,7 +110,8 @@ class DefaultSection:
         if len(host) > _LONGEST_HOST:
             raise _wrong_host(host, f"it has more than {_LONGEST_HOST} characters.")
         state_path = read_path(DEFAULT, "state_path", values["state_path"])
-        return cls(instances, host, state_path, values["service_down_time"])
+        down_time = timedelta(seconds=values["service_down_time"])
+        return cls(instances, host, state_path, down_time)
 
     def require_instances(self) -> None:
         """Raise ConfigurationError if no driver instance is enabled."""

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
 from oslo_log import log as logging
@@ -126,7 +125,7 @@ def running(
     only plans needs no lock. Raises BackendError, StateError.
     """
     driver, default = instance.driver, instance.default
-    down_time = timedelta(seconds=default.service_down_time)
+    down_time = default.service_down_time
     with exclusive(default.state_path, instance.section.name) if may_write else nullcontext():
         cycle = Reconciler(driver, instance.publisher, client, context, policy, down_time=down_time)
         with connected(driver):

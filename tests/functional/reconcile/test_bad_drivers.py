@@ -6,6 +6,7 @@
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -318,7 +319,7 @@ def running(publishing: Publishing, placement: PlacementFixture) -> Iterator[Rec
     """Run the driver as the wharfinger program does; yield its reconciler."""
     instance = driver_instance_loader.Instance(
         InstanceSection("scripted", "scripted", None, 0),
-        DefaultSection(("scripted",), HOST, publishing.state_path, 60),
+        DefaultSection(("scripted",), HOST, publishing.state_path, timedelta(seconds=60)),
         publishing.driver,
         publishing.publisher,
     )
