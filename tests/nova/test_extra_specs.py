@@ -332,7 +332,7 @@ def differs_on_purpose(specs: Mapping[str, str], groups: Groups, error: InvalidR
         sum(map(bool, groups)) > 1 and "group_policy" not in specs,
         not groups,
         # Two keys request different amounts for one group. Nova uses one of them.
-        "Remove one." in error.problem and "it asks for" in error.problem,
+        "Remove one." in error.problem and "it requests" in error.problem,
         # Nova ignores CPUs of a group whose suffix is not a number.
         error.key in ("resources_A:VCPU", "resources_A:PCPU"),
         # Nova does not add the CPUs of emulator threads to such a group, either.
