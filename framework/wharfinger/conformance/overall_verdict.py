@@ -23,7 +23,7 @@ class Word(StrEnum):
 
 
 class ExitCode(IntEnum):
-    """Exit codes of a run. pytest has the same 0 and 1, and no 6."""
+    """Exit codes of a run."""
 
     #: The driver conforms, or each broken MUST rule is a declared known failure.
     CONFORMS = 0
@@ -43,12 +43,12 @@ class Verdict:
 
     @property
     def unproven(self) -> int:
-        """The number of rules that the kit could not check without optional harness methods."""
+        """The number of rules with the status unproven."""
         return sum(counts[Status.UNPROVEN] for counts in self.counts.values())
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return the exit code of a run with this verdict alone."""
+        """The exit code of a run with this verdict alone."""
         return {Word.FAILED: ExitCode.FAILED, Word.PARTIAL: ExitCode.PARTIAL}.get(
             self.word, ExitCode.CONFORMS
         )
@@ -59,7 +59,7 @@ def judge(
 ) -> list[Verdict]:
     """Return the verdict on each profile. A rule without a result counts as not run.
 
-    With ``asked`` core, the verdict on the extended profile is NOT ASKED.
+    ``asked`` is the profile that the run checks.
     """
     by_id = {result.rule.id: result for result in results}
     every = [by_id.get(rule.id, Result(rule, Status.NOT_RUN)) for rule in rules]

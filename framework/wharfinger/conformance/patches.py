@@ -1,9 +1,4 @@
-"""Find and undo the changes that a driver makes in shared modules and their classes.
-
-These are replaced modules; replaced functions, classes and constants of a module; replaced
-attributes of a class; functions with changed code or defaults; and methods and constants that were
-added to a class.
-"""
+"""Find and undo the changes that a driver makes in shared modules and their classes."""
 
 import contextlib
 import sys
@@ -74,7 +69,7 @@ class _Owner:
         return cls(name, owner, {*vars(owner)}, had)
 
     def repair(self) -> Iterator[str]:
-        """Undo all changes of the module or class; yield the names of the attributes."""
+        """Undo the changes of the attributes; yield their names."""
         now = vars(self.owner)
         for attribute, (value, parts) in self.had.items():
             if now.get(attribute) is not value:
@@ -99,9 +94,9 @@ class _Owner:
 
 
 class Patches:
-    """Remembers shared modules, their attributes and classes, and undoes later changes.
+    """Remembers shared modules and their classes, and undoes later changes.
 
-    Modules that are imported later are remembered from the next ``restore`` on.
+    A module that is imported later is remembered from the next ``restore`` on.
     """
 
     def __init__(self) -> None:
@@ -112,7 +107,7 @@ class Patches:
         self._see_new()
 
     def restore(self) -> list[str]:
-        """Undo the changes of all modules and classes; return the names of what had changed."""
+        """Undo the changes of modules and classes; return the names of the changed attributes."""
         found = [name for one in self._owners.values() for name in one.repair()]
         for name, module in self._named.items():
             if sys.modules.get(name) is not module:
@@ -143,10 +138,7 @@ def _owners() -> Iterator[tuple[str, Any]]:
 
 
 def _made_of(value: Any) -> Any:
-    """Return the code and defaults of a function, None for another value.
-
-    The keyword defaults are copied, since code can change them in place.
-    """
+    """Return the code and defaults of a function, None for another value."""
     if not isinstance(value, FunctionType):
         return None
     return value.__code__, value.__defaults__, copy(value.__kwdefaults__)

@@ -1,7 +1,4 @@
-"""The Placement of a run: the real service, in this process. It is empty when a rule begins.
-
-Drivers publish through its API. The kit reads and empties its database directly, which is quicker.
-"""
+"""The Placement of a run: the real service, in this process."""
 
 import threading
 from collections import defaultdict
@@ -47,11 +44,7 @@ _TABLES: Final = (
 
 
 class RunPlacement:
-    """The embedded Placement, with the methods that the checks need.
-
-    ``url`` is for backends in other processes that use Placement themselves. The server answers
-    one request at a time.
-    """
+    """The embedded Placement, with the methods that the checks need."""
 
     def __init__(self, service: EmbeddedPlacement) -> None:
         self._service: Final = service
@@ -61,7 +54,7 @@ class RunPlacement:
 
     @property
     def url(self) -> str:
-        """The URL, on a free port of 127.0.0.1. The first access starts the server."""
+        """The URL of Placement for other processes. The first access starts the server."""
         if self._server is None:
             self._server = make_server("127.0.0.1", 0, self._answer, _Server, _Quiet)
             threading.Thread(
@@ -82,10 +75,7 @@ class RunPlacement:
             return self._service.application({**environ, **roles}, start_response)
 
     def listed(self) -> list[ProviderSummary]:
-        """Return the names, uuids and generations of all providers.
-
-        A generation changes with each change of the provider and each new allocation.
-        """
+        """Return the names, uuids and generations of all providers."""
         return self.client.list_providers()
 
     def contents(self) -> Contents:
@@ -119,9 +109,9 @@ class RunPlacement:
         parent: str | None = None,
         uuid: str,
     ) -> None:
-        """Create a provider as another program would: below the provider ``parent``, or a root.
+        """Create a provider with its custom traits and resource classes, as another program would.
 
-        Create its custom traits and resource classes, too.
+        ``parent`` is the name of the parent provider. Without it, the provider is a root.
         """
         above = None if parent is None else self.client.list_providers(name=parent)[0].uuid
         made = self.client.create_provider(uuid, name, above)
@@ -135,13 +125,13 @@ class RunPlacement:
         self.client.set_traits(uuid, generation, traits)
 
     def add_trait(self, uuid: str, trait: str) -> None:
-        """Add a CUSTOM_ trait to a provider as another program would."""
+        """Add a CUSTOM_ trait to a provider."""
         self.client.create_trait(trait)
         found = self.client.get_traits(uuid)
         self.client.set_traits(uuid, found.resource_provider_generation, {*found.traits, trait})
 
     def allocate(self, consumer: str, amounts: Mapping[str, Mapping[str, int]]) -> None:
-        """Create the allocations of a new consumer: amounts by provider uuid and class."""
+        """Create the allocations of a new consumer: amounts by provider uuid and resource class."""
         self.client.set_allocations(
             {
                 consumer: {
@@ -155,7 +145,7 @@ class RunPlacement:
         )
 
     def allocated(self, consumer: str) -> dict[str, dict[str, int]]:
-        """Return a consumer's allocated amounts by provider uuid and class."""
+        """Return a consumer's allocated amounts by provider uuid and resource class."""
         held = self.client.get_allocations(consumer)["allocations"]
         return {uuid: dict(one["resources"]) for uuid, one in held.items()}
 

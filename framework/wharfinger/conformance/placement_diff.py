@@ -1,4 +1,4 @@
-"""The contents of Placement at one moment, and the difference of two such contents as a text."""
+"""The contents of Placement, and the differences of two contents as a text."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -19,8 +19,7 @@ _USUAL: Final = {"reserved": 0, "min_unit": 1, "step_size": 1, "allocation_ratio
 def difference(before: Contents, after: Contents) -> str:
     """Return one line on how two contents differ, or "no difference".
 
-    "-" stands before what only ``before`` has, "+" before what only ``after`` has. At most six
-    providers are named.
+    "-" stands before parts of ``before`` alone, "+" before parts of ``after`` alone.
     """
     parts = [*_parts(before, after)]
     if len(parts) > _NAMED:
@@ -37,7 +36,7 @@ def trees(contents: Contents) -> dict[str, Contents]:
 
 
 def at_and_below(contents: Contents, name: str) -> list[str]:
-    """Return the names of a provider and its descendants; none if the provider does not exist."""
+    """Return the names of a provider and its descendants; none if there is no such provider."""
     found = [name] if name in contents else []
     for above in found:  # grows meanwhile
         uuid = contents[above].uuid
@@ -46,10 +45,9 @@ def at_and_below(contents: Contents, name: str) -> list[str]:
 
 
 def concerned(before: Contents, after: Contents, *things: str) -> set[str]:
-    """Return the names of the providers that may differ if these things have changed.
+    """Return the names of the providers that a change of these things may change.
 
-    In either contents, they are the things, their descendants and ancestors, and all sharing
-    providers. An ancestor may have the sum of its descendants.
+    They are the things, their descendants and ancestors, and all sharing providers.
     """
     found = {
         name

@@ -1,4 +1,4 @@
-"""An observer that records what the calls to a driver print to stdout and stderr."""
+"""An observer that records what the calls to a driver print."""
 
 import io
 import logging
@@ -19,12 +19,10 @@ _LONGEST: Final = 60
 
 
 class PrintObserver:
-    """Redirects stdout and stderr to files during each call to a driver: in sys and as descriptors.
+    """Records what each call to a driver prints to stdout and stderr.
 
-    Threads that the driver has not started, such as those of a harness that serves HTTP, still
-    print to the real streams by sys.stdout and sys.stderr. Logs and warnings are not reported, but
-    texts from handlers of the driver's own loggers are. ``logger`` is the first part of the names
-    of these loggers.
+    Logs count only if they come from handlers of the driver's own loggers. ``logger`` is the first
+    part of the names of these loggers.
     """
 
     def __init__(self, process: ProcessObserver, logger: str) -> None:
@@ -33,7 +31,7 @@ class PrintObserver:
         self._redirects: Final[list[_Redirect]] = []
 
     def before(self, method: str) -> None:
-        """Begin to redirect both streams."""
+        """Begin to redirect both streams to files."""
         for one in self._redirects:
             one.begin(self._process.own_threads)
 
@@ -45,7 +43,7 @@ class PrintObserver:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """In the block, silence log handlers and warnings, and let ``before`` redirect."""
+        """In the block, silence other logs and warnings, and let ``before`` redirect."""
         with ExitStack() as stack:
             for number, name in _NAMES.items():
                 with suppress(OSError):  # it is closed
@@ -108,7 +106,6 @@ class _Redirect:
         return stream in (getattr(sys, self.name), getattr(sys, f"__{self.name}__"))
 
     def begin(self, own_threads: set[threading.Thread]) -> None:
-        """Redirect the stream to a temporary file. ``own_threads`` are the driver's threads."""
         self._bytes.own_threads, self._bytes.caller = own_threads, threading.current_thread()
         self._real = getattr(sys, self.name)
         self._flush()
@@ -116,7 +113,7 @@ class _Redirect:
         setattr(sys, self.name, self.stream)
 
     def end(self) -> str:
-        """Restore the stream; return what was printed since ``begin``."""
+        """Restore the stream; return the text since ``begin``."""
         self._flush()
         os.dup2(self._kept, self._number)
         if getattr(sys, self.name) is self.stream:  # ProcessObserver reports a replaced stream
@@ -135,8 +132,7 @@ class _Redirect:
 class _Bytes(io.RawIOBase):
     """The raw stream below the redirected sys.stdout or sys.stderr.
 
-    Text of the calling thread and of the driver's threads goes to the descriptor ``noted``, text of
-    other threads to ``kept``.
+    Text of the caller and of the driver's threads goes to ``noted``, other text to ``kept``.
     """
 
     def __init__(self, number: int, kept: int, noted: int) -> None:

@@ -1,7 +1,4 @@
-"""Call all methods of a driver, in the situations that a harness can create, and observe the calls.
-
-The observers record what the calls do to the process. Other rules check the driver's answers.
-"""
+"""Call the methods of a driver in the situations that its harness can create."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -36,8 +33,8 @@ _DONE: Final[WeakSet[Subject]] = WeakSet()
 def exercise(subject: Subject) -> None:
     """Call the driver's methods while the harness changes and breaks its backend.
 
-    Record in ``subject.process`` what the calls do to the process. Do so only once for each
-    subject.
+    ``subject.process`` records the effects of the calls on the process. A second call for the same
+    subject does nothing.
     """
     if subject not in _DONE:
         _Exercise(subject).run()
@@ -57,10 +54,7 @@ class _Exercise:
         self._driver: ComputeDriver
 
     def run(self) -> None:
-        """Make all calls to one driver instance, then the calls of ``_ask`` to a second one.
-
-        If calls wait without reason, repeat all calls; record only the lines that wait both times.
-        """
+        """Make all calls, and repeat them if some have waited without reason."""
         observers = self._subject.observers
         kept, before = [*observers], process_state.snapshot()
         with self._prints.watching(), self._sleeps.watching_select(), self._idle.watching():
@@ -121,10 +115,7 @@ class _Exercise:
             self._ask()
 
     def _fail(self) -> None:
-        """For each kind of fault, call the driver's methods while every backend call meets it.
-
-        Then call them twice without the fault; the second time they may not sleep.
-        """
+        """Call the driver's methods during and after each kind of fault."""
         harness = self._subject.harness
         for fault in _FAULTS:
             harness.expect(None, fault)
@@ -164,7 +155,7 @@ class _Exercise:
             self._call(driver.update_provider_tree, tree, root.name, its)
 
     def _ask(self) -> None:
-        """Call every method of the driver that changes nothing in the backend."""
+        """Call the methods of the driver that change nothing in the backend."""
         driver, before = self._driver, self._live
         with suppress(_ANY):
             self._live = as_contents(describe(driver, before))

@@ -13,7 +13,7 @@ _LAST_CALLS: Final = ("__init__", "cleanup_host")
 
 
 class Misuse(StrEnum):
-    """Kinds of things that a driver may not do to its process. Each kind has its own rule."""
+    """Kinds of forbidden effects of a driver on its process."""
 
     STATE = "state"
     LOGGING = "logging"
@@ -23,11 +23,9 @@ class Misuse(StrEnum):
 
 
 class ProcessObserver:
-    """Records what calls to a driver change in the process, and undoes it after the call.
+    """Records what calls to a driver change in the process, and undoes the changes.
 
-    So no change affects the next rule. Changes that Patches undoes are searched only after
-    ``__init__`` and around ``cleanup_host``, since that takes long. One observer lasts for all
-    rules, since a driver may make a change in a situation that only one of them creates.
+    Changes of modules and classes are found only after ``__init__`` and around ``cleanup_host``.
     """
 
     def __init__(self) -> None:
@@ -45,11 +43,11 @@ class ProcessObserver:
         self._states: Final[set[int]] = set()
 
     def note(self, kind: Misuse, what: str, method: str) -> None:
-        """Record that the call to ``method`` did ``what``, unless an earlier call has done it."""
+        """Record that a call to ``method`` did ``what``, unless that is already recorded."""
         self.found[kind].setdefault(what, f"in {method}")
 
     def before(self, method: str) -> None:
-        """Take a snapshot of the process; seed random, unless another call is in progress."""
+        """Take a snapshot of the process."""
         if method == _LAST_CALLS[-1]:  # cleanup_host may undo what the driver has replaced
             self.look_at_patches(method)
         with self._lock:
@@ -79,9 +77,9 @@ class ProcessObserver:
                 self.look_at_patches(method)
 
     def see_later_changes(self, before: Sequence[Any]) -> None:
-        """Record and undo changes since the snapshot ``before``, made by threads of the driver.
+        """Record and undo the changes since the snapshot ``before``.
 
-        Leave changes of the environment as they are, since the harness may have made them.
+        Changes of the environment stay, since the harness may have made them.
         """
         found = process_state.changes(before, process_state.snapshot())
         for change in [one for one in found if one.aspect.name != "the environment"]:
@@ -90,15 +88,12 @@ class ProcessObserver:
             process_state.restore([change])
 
     def look_at_patches(self, method: str) -> None:
-        """Record and undo the changes of modules and classes since the last search (see Patches).
-
-        ``method`` names the latest call.
-        """
+        """Record and undo the changes of modules and classes. ``method`` names the latest call."""
         for name in self._patches.restore():
             self.note(Misuse.PATCH, name, f"{method}, or before")
 
     def _see_seed(self, seed: tuple[Any, Any], method: str, *, was_alone: bool) -> None:
-        """Restore the state of the module random; record a call that sets a fixed seed."""
+        """Restore the state of random; record a call that has set a fixed seed."""
         kept, began = seed
         ended = random.getstate()
         random.setstate(kept)

@@ -1,7 +1,4 @@
-"""Take snapshots of the state that all code of a process shares, compare them, and restore it.
-
-Examples are the working directory, the environment, signal handlers and loggers.
-"""
+"""Take snapshots of the state that all code of a process shares; compare and restore it."""
 
 import builtins
 import contextlib
@@ -85,8 +82,7 @@ def snapshot() -> list[Any]:
 def changes(before: Sequence[Any], after: Sequence[Any]) -> list[Change]:
     """Return the changes between two snapshots.
 
-    Leave out the warning filters if they differ only by added ones, and none of these covers all
-    modules.
+    New warning filters count only if one of them covers all modules.
     """
     return [
         Change(aspect, old, new)
@@ -96,7 +92,7 @@ def changes(before: Sequence[Any], after: Sequence[Any]) -> list[Change]:
 
 
 def restore(found: Sequence[Change]) -> None:
-    """Restore the values before these changes, as far as possible; ignore errors."""
+    """Restore the values before these changes; ignore errors."""
     for change in found:
         with contextlib.suppress(OSError, ValueError, TypeError, RuntimeError):
             change.aspect.restore(change.before)
@@ -112,7 +108,6 @@ def _counts(aspect: Aspect, before: Any, after: Any) -> bool:
 
 
 def _is_for_all(warning_filter: Any) -> bool:
-    """Return whether a warning filter covers warnings of all modules."""
     _action, message, category, module, _line = warning_filter
     return category.__module__ == "builtins" and message is None and module is None
 
@@ -128,14 +123,14 @@ def _working_directory() -> str | None:
 
 
 def _umask() -> bytes:
-    """Return the umask from /proc, since os.umask sets it, which would affect other threads."""
+    """Return the umask from /proc, since os.umask would set it."""
     found = os.pread(_status(os.getpid()), 4096, 0).partition(b"\nUmask:")[2]
     return found.partition(b"\n")[0]
 
 
 @cache
 def _status(pid: int) -> int:
-    """Return an open descriptor of /proc/PID/status, opened once, since opening takes longest."""
+    """Return an open descriptor of /proc/PID/status."""
     return os.open(f"/proc/{pid}/status", os.O_RDONLY)
 
 
@@ -151,7 +146,7 @@ def _restore_signal_handlers(before: dict[int, Any]) -> None:
 
 
 class _Timers:
-    """The timers that send signals. Equal to later ones with as much time left, or less."""
+    """The seconds left of each timer. Less time left later is no difference."""
 
     def __init__(self) -> None:
         self.left = [signal.getitimer(one)[0] for one in _TIMERS]
@@ -283,7 +278,7 @@ _USUAL: Final[tuple[Any, ...]] = (logging.NOTSET, [], [], True, False)
 
 
 class _Loggers(dict[str, Any]):
-    """Settings of loggers by name. Equal to later settings that only add loggers with defaults."""
+    """Settings of loggers by name. A later logger with default settings is no difference."""
 
     def __eq__(self, later: object) -> bool:
         assert isinstance(later, dict)

@@ -1,7 +1,4 @@
-"""The kit's plugin that every run of pytest loads.
-
-It loads the other plugin, with the options, only if the run is one of the kit's tests.
-"""
+"""The kit's plugin that every run of pytest loads."""
 
 import warnings
 from pathlib import Path
@@ -15,10 +12,7 @@ _DIRECTORY: Final = Path(__file__).resolve().parent
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """If pytest was asked to run the kit, load the kit's other plugin.
-
-    Then also unload the plugins that would leave a cache directory.
-    """
+    """Load the kit's other plugin if pytest was asked to run the kit."""
     named = early_config.known_args_namespace.file_or_dir
     if any(map(_is_the_kit, named)):
         manager = early_config.pluginmanager

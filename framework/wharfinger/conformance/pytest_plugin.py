@@ -1,4 +1,4 @@
-"""The pytest plugin of the kit: its options, the fixture with the run, and the final verdict."""
+"""The kit's plugin for runs of pytest that check a driver."""
 
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check the kit's options, keep them for the run, and create the directory of the report.
+    """Check the kit's options, and create the directory of the report.
 
     Raise UsageError if an option is wrong, or if the rules would run in parallel.
     """
@@ -66,10 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of the kit in the order of the rule ids, since rules depend on earlier ones.
-
-    Other plugins may have shuffled them.
-    """
+    """Put the tests of the kit in the order of the rule ids, since rules depend on earlier ones."""
     rules = {item: rule.id for item in items if (rule := _rule_of(item)) is not None}
     ordered = iter(sorted(rules, key=rules.__getitem__))
     items[:] = [next(ordered) if item in rules else item for item in items]
@@ -77,7 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def conformance_run(pytestconfig: pytest.Config) -> Iterator[Run]:
-    """The run of the kit that checks the rules of all tests. The harness stops at its end."""
+    """The run of the kit, with one harness for all tests."""
     with Run(pytestconfig.stash[_ASKED], pytestconfig.option.driver_report) as run:
         pytestconfig.stash[_RUN] = run
         yield run
@@ -85,13 +82,13 @@ def conformance_run(pytestconfig: pytest.Config) -> Iterator[Run]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Exit with the verdict's code, unless that is 0, or pytest only collects or was cut short."""
+    """Exit with the verdict's code, unless that is 0 or pytest has stopped early."""
     if not session.config.option.collectonly and exitstatus not in _NO_VERDICT:
         session.exitstatus = exit_code(_verdicts(session.config)) or exitstatus
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the summary of the run and the verdict, unless pytest only collects the tests."""
+    """Print the summary of the run and the verdict."""
     if config.option.collectonly:
         return
     asked, run = config.stash[_ASKED], config.stash.get(_RUN, None)

@@ -1,8 +1,4 @@
-"""Make the databases of a run faster. None of their data has to survive a crash.
-
-Each rule publishes to the embedded Placement again and again. Without this module, opening files
-and checking schemas takes more than half of the time.
-"""
+"""Make the databases of a run faster. Their data need not survive a crash."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -15,16 +11,13 @@ from sqlalchemy import Pool, QueuePool, event
 
 @contextmanager
 def staying_open() -> Iterator[list[Pool]]:
-    """Let engines that oslo.db creates in the block keep their connections to SQLite files open.
+    """Let engines that oslo.db creates in the block keep connections to SQLite files open.
 
-    Other engines connect anew for each transaction. Yield a list that gets the pools of the
-    connections.
+    Yield the list of the connection pools, which grows in the block.
     """
     pools: list[Pool] = []
 
     class Unlimited(QueuePool):
-        """A pool without a limit, which keeps as many connections as were used at once."""
-
         def __init__(self, creator: Any, **options: Any) -> None:
             super().__init__(creator, **{**options, "pool_size": 0})
             pools.append(self)
@@ -35,7 +28,7 @@ def staying_open() -> Iterator[list[Pool]]:
 
 @contextmanager
 def without_sync() -> Iterator[None]:
-    """In the block, keep SQLite from waiting for the disk, in all databases of this process.
+    """In the block, keep SQLite from waiting for the disk.
 
     Data survives the end of the process, but not a crash of the machine.
     """
@@ -53,11 +46,7 @@ def without_sync() -> Iterator[None]:
 
 @contextmanager
 def quick_placement() -> Iterator[None]:
-    """In the block, let the embedded Placement do once what it does anew for each request.
-
-    It checks each schema once, creates each alias of a table once, and evaluates the policy once
-    for each action, target and caller that it allows.
-    """
+    """In the block, let the embedded Placement cache schema checks, table aliases and policy."""
     # Both are installed only with the extra "conformance".
     from jsonschema.validators import validator_for  # type: ignore[import-untyped]  # noqa: PLC0415
     from placement import policy  # noqa: PLC0415

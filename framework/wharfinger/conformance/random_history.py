@@ -1,7 +1,4 @@
-"""Random sequences of backend changes, driver cycles and faults, drawn by hypothesis.
-
-Each such sequence is a history.
-"""
+"""Random histories: sequences of backend changes, driver cycles and faults."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -33,9 +30,9 @@ _Step = tuple[Callable[[str], None], Sequence[str]]
 
 
 class History(RuleBasedStateMachine):
-    """One history. After each event that runs the driver, it compares Placement with the backend.
+    """One random history, with comparisons of Placement and the backend.
 
-    Events are left out if an earlier check found a rule about them broken.
+    An event is left out if a rule about it was found broken.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -53,7 +50,7 @@ class History(RuleBasedStateMachine):
 
     @initialize()
     def begins(self) -> None:
-        """Reset the backend, and start a driver that publishes the things of the backend."""
+        """Reset the backend, start a driver, and publish the things of the backend."""
         self._subject.begin()
         self._publishing = Publishing(self._subject)
         self._publishing.start()
@@ -70,8 +67,8 @@ class History(RuleBasedStateMachine):
     def happens(self, step: int, which: int, cycle_type: str) -> None:
         """Let one event happen: a change of the backend, a full cycle, a restart or a fault.
 
-        The drawn numbers ``step`` and ``which`` select the event and its thing. After a change of
-        the backend, run a cycle of the type ``cycle_type``; none if it is "".
+        ``step`` and ``which`` select the event and its thing. After a change of the backend, run a
+        cycle of the type ``cycle_type``. With "", run none.
         """
         changes, others = [*self._changes()], [*self._of_driver()]
         (happens, things) = [*changes, *others][step % (len(changes) + len(others))]
@@ -145,12 +142,7 @@ class History(RuleBasedStateMachine):
         self._settle()
 
     def _fail_at(self, how: str) -> None:
-        """Run a cycle in which a call fails, then full cycles without a fault.
-
-        ``how`` has the fault and the index of the call. Raise Violation if a tree after the first
-        cycle is neither the tree before it nor the tree after the full cycles. While a thing is
-        removed, trees are not compared.
-        """
+        """Run a cycle with a fault; raise Violation if a tree is then only partly new."""
         fault, at = how.split(" ")
         self._tell(f"call {at} meets {fault}")
         old = self._subject.placement.contents()
@@ -164,11 +156,7 @@ class History(RuleBasedStateMachine):
     # Checks.
 
     def _see_kept(self) -> None:
-        """Check the things that have stayed busy, or free, since the last full cycles.
-
-        Raise Violation if a busy thing is not reserved, or if the provider of a free one has
-        changed.
-        """
+        """Check the things that have stayed busy, or free, since the last full cycles."""
         contents = self._subject.placement.contents()
         for thing in self._listed_busy & self._busy & contents.keys():
             self._see_reserved(contents[thing])
@@ -198,10 +186,7 @@ class History(RuleBasedStateMachine):
         self._listed_free = {*self._there} - self._busy
 
     def _are_free(self, contents: Contents) -> bool:
-        """Return whether all free things in ``contents`` are as when they were first seen free.
-
-        A thing that was never seen free must not be reserved. Missing things are ignored.
-        """
+        """Return whether the free things in ``contents`` are published as free."""
         there = {one for one in {*self._there} - self._busy if one in contents}
         return all(
             contents[one] == self._free[one]
@@ -238,7 +223,7 @@ class History(RuleBasedStateMachine):
 
 
 def histories_of(subject: Subject) -> type[History]:
-    """Return a subclass of History for this driver: hypothesis calls it without arguments."""
+    """Return a subclass of History for this driver whose constructor takes no arguments."""
 
     class Its(History):
         def __init__(self) -> None:

@@ -1,8 +1,4 @@
-"""The report of a run, as JSON for programs and as Markdown for people.
-
-Both have the versions, the verdicts and the results of the rules. Only the JSON has all options,
-what each broken rule expects, and the rules that were not asked for.
-"""
+"""The report of a run, as JSON for programs and as Markdown for people."""
 
 import json
 import platform
@@ -31,7 +27,7 @@ def facts(
     rules: Iterable[Rule],
     capabilities: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the facts of a run as a dictionary for JSON, without importing the driver.
+    """Return the facts of a run as a dictionary for JSON.
 
     ``capabilities`` is the result of ``declared_capabilities``.
     """
@@ -66,14 +62,14 @@ def as_json(facts: Mapping[str, Any]) -> str:
 
 
 def as_markdown(facts: Mapping[str, Any]) -> str:
-    """Return the facts that people need as the text of a Markdown file."""
+    """Return the main facts as the text of a Markdown file."""
     return "\n".join(_markdown(facts)) + "\n"
 
 
 def driver(name: str) -> dict[str, str]:
-    """Return a driver's name, class and distribution; the last two are "" if it is not installed.
+    """Return the ``name``, ``class`` and ``distribution`` of a driver.
 
-    The keys are ``name``, ``class`` and ``distribution``.
+    Class and distribution are "" if the driver is not installed.
     """
     for one in loader.installed():
         if one.name == name:

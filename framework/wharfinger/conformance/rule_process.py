@@ -1,8 +1,4 @@
-"""Start the process in which the rules run, and wait for its results.
-
-A driver may end or block that process. The waiting process goes on. If a result does not arrive,
-the rule has failed; if the harness is to blame, the rule was not run.
-"""
+"""Start the process in which the rules run, and wait for its results."""
 
 import json
 import os
@@ -37,8 +33,8 @@ _MARK: Final = "WHARFINGER_CONFORMANCE_PROCESS"
 class Lost(Exception):
     """The process has ended or was killed before the result arrived.
 
-    ``details`` has the end of its output, and the stacks of its threads. ``is_harness``: a call to
-    the harness was running, not to the driver.
+    ``details`` has the end of its output, and the stacks of its threads. ``is_harness`` is true if
+    a call to the harness was running.
     """
 
     def __init__(self, reason: str, details: str, *, is_harness: bool = False) -> None:
@@ -48,10 +44,10 @@ class Lost(Exception):
 
 
 class RuleProcess:
-    """A process with a driver, its backend and a Placement, which checks one rule at a time.
+    """A process that checks one rule of a driver at a time.
 
-    ``directory`` is an empty directory for its files. ``broken`` has the ids of the rules that the
-    driver did not keep in earlier checks. The process does not run rules that depend on these.
+    ``directory`` is an empty directory for its files. ``broken`` has the ids of broken rules. Rules
+    that depend on broken rules are not run.
     """
 
     def __init__(self, asked: Asked, directory: Path, broken: Iterable[str]) -> None:
@@ -106,15 +102,14 @@ class RuleProcess:
         return capabilities
 
     def check(self, rule: Rule) -> Result:
-        """Let the process check a rule; return the result, or raise Lost as ``begin`` does."""
+        """Let the process check a rule; return the result, or raise Lost."""
         self._ask({"check": rule.id})
         return Result(rule, **self._read(self._answer()))
 
     def end(self) -> None:
         """Let the process stop the harness; then kill the process.
 
-        Raise NotShown if the harness cannot be stopped, Lost if the process ends before or is too
-        slow.
+        Raise NotShown if the harness cannot be stopped, Lost if the process does not answer.
         """
         self._ask({})
         reason = self._answer()["reason"]
@@ -123,7 +118,7 @@ class RuleProcess:
             raise NotShown(reason)
 
     def kill(self) -> None:
-        """Kill the process, and every process that it has started. A second call does nothing."""
+        """Kill the process, and every process that it has started."""
         self._process.kill()
         self._process.wait()
         for fd in self._open:
@@ -142,7 +137,7 @@ class RuleProcess:
             return  # there will be no answer, and that is the failure
 
     def _answer(self) -> Any:
-        """Return the next answer of the process. If none comes, kill it and raise Lost."""
+        """Return the next answer of the process, or raise Lost."""
         self._clock.restart()
         while b"\n" not in self._buffer:
             self._wait()
@@ -200,7 +195,7 @@ class RuleProcess:
 
 
 def _marked(mark: bytes) -> Iterable[int]:
-    """Yield the ids of the processes with this variable, as "NAME=VALUE", in their environment."""
+    """Yield the ids of the processes with this variable in their environment."""
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             variables = path.read_bytes().split(b"\0")

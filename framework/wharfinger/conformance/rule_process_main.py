@@ -1,7 +1,4 @@
-"""The program of the process in which the rules run.
-
-For each rule, it reads the id from a pipe, checks the rule, and writes the result to another pipe.
-"""
+"""The program of the process in which the rules run."""
 
 import ctypes
 import faulthandler
@@ -26,10 +23,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def main(start: Any) -> None:
-    """Set up the driver; check each rule that the pipe names, until the pipe ends or says to stop.
-
-    Then end the process. ``start`` has the options, the directory, the broken rules and the pipes.
-    """
+    """Set up the driver, check each rule that the pipe names, and end the process."""
     directory = Path(start["directory"])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     stacks = (directory / "stacks").open("w")
@@ -79,7 +73,7 @@ def _answer_all(start: Any, directory: Path) -> None:
 
 
 def _tell(start: Any, answer: dict[str, Any]) -> None:
-    """Send an answer with the id of this process: a process that it has forked may answer, too."""
+    """Send an answer with the id of this process, since a fork of it may answer, too."""
     os.write(start["answers"], json.dumps({**answer, "pid": os.getpid()}).encode() + b"\n")
 
 

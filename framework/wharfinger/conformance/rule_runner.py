@@ -1,4 +1,4 @@
-"""Check one rule after the other with a driver, and keep the results."""
+"""Check rules with a driver, and keep the results."""
 
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -68,15 +68,15 @@ class Result:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the driver breaks the rule. Rules that depend on it cannot be checked then."""
+        """Whether the driver breaks the rule."""
         return self.status in (Status.FAILED, Status.KNOWN)
 
 
 class Examination:
-    """Checks the rules with one driver, and keeps the results so far.
+    """Checks the rules with one driver, and keeps the results.
 
-    ``profile`` is the requested one: the core alone, or all rules. ``known`` has the declared known
-    failures: the reason of each by the id of the rule.
+    ``profile`` is the requested one. ``known`` has the reasons of the declared known failures by
+    rule id.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Examination:
         self.results: Final[dict[str, Result]] = {}
 
     def check(self, rule: Rule) -> Result:
-        """Check a rule, unless it need not or cannot be checked; keep and return the result."""
+        """Check a rule, unless it need not or cannot be checked; return the result."""
         result = judged(self._check(rule), self._known)
         self.results[rule.id] = result
         if result.is_broken:
@@ -101,11 +101,11 @@ class Examination:
 
     @property
     def broken(self) -> set[str]:
-        """The ids of the rules that the checks so far have found broken."""
+        """The ids of the rules that were found broken so far."""
         return self._subject.broken
 
     def check_all(self, rules: Iterable[Rule]) -> list[Result]:
-        """Check several rules one after the other; return the results."""
+        """Check rules one after the other; return the results."""
         return [self.check(rule) for rule in rules]
 
     def _check(self, rule: Rule) -> Result:
@@ -155,10 +155,9 @@ class Examination:
 
 
 def judged(result: Result, known: Mapping[str, str]) -> Result:
-    """Return the result in the light of the declared failures ``known``.
+    """Return the result, changed if ``known`` declares that the driver breaks the rule.
 
-    If a rule with a declared failure fails, the result becomes a known failure. If it passes or is
-    exempt, the result becomes an unexpected pass. Other results stay.
+    A failure then becomes a known failure. A passed or exempt rule becomes an unexpected pass.
     """
     reason = known.get(result.rule.id)
     if reason is None:
@@ -185,7 +184,7 @@ def _exempts(rule: Rule, harness: Harness) -> str | None:
 
 
 class _Guarded:
-    """A harness that turns each of its exceptions into NotShown, so the driver is not blamed."""
+    """A harness that turns each of its exceptions into NotShown."""
 
     def __init__(self, harness: Harness, calls: RunningCalls | None) -> None:
         self._harness = harness
@@ -193,7 +192,6 @@ class _Guarded:
 
     @property
     def kind(self) -> type[Harness]:
-        """The class of the author's harness."""
         return type(self._harness)
 
     @property
@@ -210,7 +208,7 @@ class _Guarded:
 
 
 def guarded(harness: Harness, calls: RunningCalls | None = None) -> Harness:
-    """Return the harness with methods and attributes that raise NotShown for any exception.
+    """Return the harness with methods that raise NotShown for any exception.
 
     ``calls`` is notified of each call.
     """

@@ -1,8 +1,4 @@
-"""The registry of the rules for drivers.
-
-The modules in ``wharfinger.conformance.checks`` register the rules with their checks. The
-documentation lists their texts. The id of a rule is never used for another rule.
-"""
+"""The registry of the rules for drivers. The id of a rule is never used for another rule."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -35,7 +31,7 @@ class Level(StrEnum):
 
 
 class Profile(StrEnum):
-    """The means that the check of a rule needs besides the driver."""
+    """Groups of rules. Only the extended rules need a harness."""
 
     #: A backend that answers, from a harness or a configuration file.
     CORE = "core"
@@ -120,7 +116,7 @@ def rule(
 
 
 def requirements(after: Iterable[str]) -> frozenset[str]:
-    """Return these ids, and those of all rules on which these rules depend."""
+    """Return these ids, and the ids of all rules on which these rules depend."""
     found = {*after}
     for id in after:
         if id in _REGISTRY:
@@ -129,7 +125,7 @@ def requirements(after: Iterable[str]) -> frozenset[str]:
 
 
 def all_rules() -> Iterator[Rule]:
-    """Yield all rules in the order of their ids. The kit checks them in this order."""
+    """Yield all rules in the order of their ids."""
     package = import_module("wharfinger.conformance.checks")
     for module in iter_modules(package.__path__, f"{package.__name__}."):
         import_module(module.name)
@@ -137,15 +133,14 @@ def all_rules() -> Iterator[Rule]:
 
 
 def are_kept_so_far(subject: "Subject", ids: Iterable[str]) -> bool:
-    """Return whether no check so far has found these rules, or those they depend on, broken."""
+    """Return whether none of these rules, and of the rules they depend on, was found broken."""
     return subject.broken.isdisjoint(requirements(ids))
 
 
 def can_be_busy(subject: "Subject") -> bool:
     """Return whether the harness can make things busy, and the driver reserves busy things.
 
-    Without a harness, return False. The driver is taken to reserve them until a check has found one
-    of the rules about this broken.
+    The driver is trusted until a check of its reservations fails. Without a harness, return False.
     """
     return (
         subject.declared is not None

@@ -1,8 +1,4 @@
-"""One run of the kit: the results of the rules, the verdict, and the report.
-
-The command ``wharfinger conformance run`` and the pytest plugin use it. Both ask for one rule
-after the other.
-"""
+"""One run of the kit: the results of the rules, the verdict, and the report."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,12 +21,8 @@ _MOST_LOST: Final = 3
 class Run:
     """Checks rules in another process, and keeps the results.
 
-    If a rule ends or blocks this process, the next rule gets a new one. After three lost processes,
-    further rules are not run.
-
-    ``reports`` is the directory of the report; None for no report. The run writes the report anew
-    after each rule, so an interrupted run leaves a report of its results. If it cannot be written,
-    the constructor, ``check`` and the end of the block raise OSError.
+    ``reports`` is the directory of the report; None for no report. The report is written after each
+    rule. OSError is raised if it cannot be written.
     """
 
     def __init__(self, asked: Asked, reports: Path | None = None) -> None:
@@ -54,11 +46,7 @@ class Run:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """End the process; raise NotShown if it does not stop the harness.
-
-        If the process dies before that, and no call to the harness is in progress, the driver is at
-        fault: the last rule fails.
-        """
+        """End the process; raise NotShown if it does not stop the harness."""
         try:
             if self._process is not None and kind is None:
                 self._process.end()
@@ -73,7 +61,7 @@ class Run:
             self._directory.cleanup()
 
     def check(self, rule: Rule) -> Result:
-        """Check a rule, keep the result, write the report, and return the result."""
+        """Check a rule, write the report, and return the result."""
         self.results[rule.id] = result = self._check(rule)
         self._write()
         return result
@@ -131,7 +119,7 @@ class Run:
         return RuleProcess(self.asked, directory, broken)
 
     def _write(self) -> None:
-        """Write the report, if there is one. A reader finds the old or the new file as a whole."""
+        """Write the files of the report, if a report is wanted."""
         if self._reports is None or self.asked.driver is None:
             return
         facts = report.facts(

@@ -41,10 +41,7 @@ class Asked:
 
     @classmethod
     def read(cls, driver: str | None, options: Namespace, prefix: str = "") -> Self:
-        """Return the parsed values of the options that ``add_options`` has added.
-
-        Draw a seed if none is given.
-        """
+        """Return the values of the options of ``add_options``; draw a seed if none is given."""
 
         def value(name: str) -> Any:
             return getattr(options, f"{prefix}{name}".replace("-", "_"))
@@ -63,10 +60,7 @@ class Asked:
 
     @property
     def arguments(self) -> list[str]:
-        """The options that repeat this run on the command line.
-
-        The known failures and the directory of the report are left out.
-        """
+        """The command-line options that repeat this run, without the known failures."""
         options = {
             "--driver-config": self.config_file,
             "--profile": None if self.profile is Profile.EXTENDED else self.profile,
@@ -95,9 +89,9 @@ class Asked:
 
 
 def add_options(add: Callable[..., Any], prefix: str = "") -> None:
-    """Add the options of a run to a parser, with ``prefix`` before all names but --driver-config.
+    """Add the options of a run with ``add``, a method of the parser.
 
-    ``add`` is the method of the parser that adds an option.
+    ``prefix`` stands before each name, except --driver-config.
     """
     add(
         "--driver-config",
@@ -159,7 +153,7 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
 
 
 def driver_name(text: str) -> str:
-    """Return the argument if it is a valid name of a driver; otherwise raise ArgumentTypeError."""
+    """Return the argument if it is a valid driver name; otherwise raise ArgumentTypeError."""
     if not _NAME.fullmatch(text):
         raise ArgumentTypeError(f"{text!r} is not a driver's name, such as libvirt")
     return text

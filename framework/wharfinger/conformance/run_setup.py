@@ -33,10 +33,10 @@ _LOUD: Final = ("placement", "oslo_db", "object", "stevedore", "urllib3.connecti
 
 @contextmanager
 def set_up(asked: Asked, directory: Path, calls: RunningCalls) -> Iterator[Examination]:
-    """Start the harness and a Placement, and yield the examination; stop both after the block.
+    """Start the harness and a Placement; yield the examination of the driver.
 
-    With ``config_file``, there is no harness. ``calls`` is notified of each call to the driver and
-    to the harness. Raise NotShown if the driver cannot be checked, or if the harness does not stop.
+    After the block, stop the harness and Placement. ``calls`` is notified of each call to the
+    driver and the harness. Raise NotShown if the driver cannot be checked.
     """
     if asked.driver is None:
         raise NotShown("no driver is named (--driver NAME)")
@@ -70,10 +70,7 @@ def set_up(asked: Asked, directory: Path, calls: RunningCalls) -> Iterator[Exami
 
 
 def declared_capabilities(driver: str) -> dict[str, dict[str, Any]]:
-    """Return a driver's declared capabilities for JSON: by name, whether supported, and why not.
-
-    Return {} if the driver cannot be loaded.
-    """
+    """Return a driver's declared capabilities as JSON data; {} if the driver cannot be loaded."""
     try:
         declared = loader.load(driver).capabilities.items()
     except DriverLoadError:

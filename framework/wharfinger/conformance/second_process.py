@@ -1,7 +1,6 @@
 """Let a driver describe its nodes in another process.
 
-Run as a program, the module is that process. It reads the configuration files, the driver instance
-and the providers in Placement as JSON from its standard input, and prints the descriptions as JSON.
+Run as a program, the module is that process.
 """
 
 import json
@@ -72,7 +71,7 @@ def described_elsewhere(
 
 
 def as_data(described: dict[str, DesiredProvider]) -> dict[str, Any]:
-    """Return a description as data for JSON: the providers by name."""
+    """Return the described providers by name, as data for JSON."""
     return {
         name: {
             **_data(one.provider),
@@ -99,7 +98,7 @@ def _provider(data: dict[str, Any]) -> Provider:
 
 
 def main() -> None:
-    """Read a request from standard input; print the driver's descriptions of its nodes as JSON."""
+    """Read a request from standard input; print the described providers as JSON."""
     question = json.load(sys.stdin)
     live = {one["name"]: _provider(one) for one in question["live"]}
     driver = driver_instance_loader.load(

@@ -1,4 +1,4 @@
-"""Record the side effects of a block of code: on files, the network and the process."""
+"""Record the side effects of a block of code."""
 
 import os
 import sys
@@ -58,7 +58,7 @@ def watching() -> Iterator[list[str]]:
     """Yield a list that gets a text for each side effect of the block.
 
     Side effects are calls that act outside the process, changes of the process's shared state, and
-    started threads. Calls of C libraries are recorded only if they raise audit events.
+    started threads.
     """
     seen: list[str] = []
 
@@ -81,11 +81,7 @@ def watching() -> Iterator[list[str]]:
 
 @contextmanager
 def watching_files() -> Iterator[set[str]]:
-    """Yield a set that gets the paths that the block creates, or opens with O_CREAT.
-
-    With 64 paths, the set is full: then it loses the paths that no longer exist. If it is still
-    full, it gets no further paths.
-    """
+    """Yield a set of at most 64 paths that the block creates, or opens with O_CREAT."""
     made: set[str] = set()
 
     def note(event: str, arguments: tuple[Any, ...]) -> None:
@@ -119,7 +115,7 @@ def _noting(note: Callable[[str, tuple[Any, ...]], None]) -> Iterator[None]:
 
 
 def open_files() -> int:
-    """Return the number of files and sockets that this process has open."""
+    """Return the number of open file descriptors of this process."""
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names alone, and quickly
 
 

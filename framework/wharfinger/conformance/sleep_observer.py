@@ -1,7 +1,4 @@
-"""An observer that records when calls to a driver sleep, in the thread of the call.
-
-It also records what a driver changes in the process and changes back before the call returns.
-"""
+"""An observer that records sleeps and changes of shared state in calls to a driver."""
 
 import _signal  # type: ignore[import-not-found]
 import _socket
@@ -67,12 +64,10 @@ _PROGRAM: Final = re.compile(r"\bsleep\b")
 
 
 class SleepObserver:
-    """Adds up how long calls to a driver sleep, and records each sleep beyond the limit.
+    """Records sleeps beyond a limit in calls to a driver.
 
-    The limit is 0.1 s for all calls together. While ``backend_fails``, it is 5 s for each call,
-    which may wait between its attempts. A sleep is a call such as time.sleep, or a wait that ends
-    by its time-out. Sleeps in code of the harness, and in the driver's methods whose names are in
-    ``free``, do not count.
+    The limit is 0.1 s for all calls together. While ``backend_fails``, it is 5 s for each call. A
+    wait that ends by its time-out is a sleep, too. The methods in ``free`` may sleep.
     """
 
     def __init__(
@@ -92,7 +87,7 @@ class SleepObserver:
         self.backend_fails = False
 
     def before(self, method: str) -> None:
-        """Watch every function call from now on."""
+        """Begin to watch function calls."""
         self._method = method
         self._since.clear()
         self._readings = 0
@@ -106,7 +101,7 @@ class SleepObserver:
 
     @contextmanager
     def watching_select(self) -> Iterator[None]:
-        """In the block, record calls of select.select without any file, since they are sleeps."""
+        """In the block, record calls of select.select without files, which are sleeps."""
         real = select.select
 
         @wraps(real)

@@ -1,4 +1,4 @@
-"""The subject of the checks: the driver under test, its backend and a Placement."""
+"""The driver under test, its backend and a Placement."""
 
 import shutil
 import time
@@ -54,12 +54,10 @@ _SHRINKING: Final = 20.0
 
 
 class Subject:
-    """One driver under test, with a backend and a Placement that are reset before each check.
+    """One driver under test, with a backend and a Placement.
 
-    The backend is either that of ``config_file``, which the kit only reads, or that of the
-    ``harness``. After a reset, Placement has only the providers that a harness creates. Without a
-    harness, it has the root providers below which the driver publishes. ``seed`` and ``examples``
-    are for the random histories.
+    The backend is that of ``config_file`` or that of the ``harness``. The kit only reads the
+    backend of a ``config_file``. ``seed`` and ``examples`` are for the random histories.
     """
 
     def __init__(
@@ -112,14 +110,11 @@ class Subject:
 
     @property
     def has_harness(self) -> bool:
-        """Whether there is a harness, so that the backend can be changed."""
+        """Whether there is a harness."""
         return self._harness is not None
 
     def can(self, method: str) -> bool:
-        """Return whether the harness has an optional method, such as ``change``.
-
-        For a fault, such as "stale answer", return whether the harness can inject it.
-        """
+        """Return whether the harness has this optional method, or can inject this fault."""
         if self._harness is None:
             return False
         if method in [*Fault]:
@@ -141,10 +136,9 @@ class Subject:
 
     @cached_property
     def instance_name(self) -> str:
-        """The name of the driver instance that the configuration file enables.
+        """The name of the driver instance.
 
-        If the file enables none of this driver, it is the name of the driver. Without a file, it is
-        "conformance". Raise ConfigurationError if the file enables several.
+        Raise ConfigurationError if the configuration file enables several instances of the driver.
         """
         if self._config_file is None:
             return INSTANCE
@@ -172,7 +166,7 @@ class Subject:
         return conf.parse([str(file) for file in self.files()], [])
 
     def files(self) -> list[Path]:
-        """Write the kit's configuration files anew; return the paths of all files to read."""
+        """Write the kit's configuration files; return the paths of all configuration files."""
         name = self.instance_name
         # Later files override earlier ones: the author's state_path is not used.
         ours = self._directory / "ours.conf"
@@ -191,14 +185,11 @@ class Subject:
 
     @property
     def state_path(self) -> Path:
-        """The state directory of the driver instances in the present check."""
+        """The state directory of the present check."""
         return self._directory / f"state-{self._begun}"
 
     def begin_check(self) -> None:
-        """Call ``begin``; if nothing has changed since the last reset, only clear the state.
-
-        The state is the state directory and the faults of the harness.
-        """
+        """Prepare a check: call ``begin``, unless nothing has changed since the last reset."""
         if self._fresh is not None and self._fresh == self.placement.listed():
             self._begin_state()
         else:
@@ -207,11 +198,11 @@ class Subject:
             self._fresh = None if self._harness is None else self.placement.listed()
 
     def begin(self, *, is_whole: bool = False) -> None:
-        """Empty Placement and the state directory, and reset the harness's backend.
+        """Empty Placement and the state directory, and reset the backend of the harness.
 
-        Then remove all things but 16 from the backend, unless ``is_whole``. Raise NotShown if the
-        harness has too few things, or not as many as after earlier resets. Without a harness,
-        create the root providers that the driver needs, and leave the backend as it is.
+        Without ``is_whole``, keep at most 16 things in the backend. Raise NotShown if the harness
+        has a wrong number of things. Without a harness, create the root providers that the driver
+        needs.
         """
         self._fresh = None
         self._begin_state()
@@ -227,10 +218,7 @@ class Subject:
             self._make_roots()
 
     def _make_small(self, harness: Harness) -> None:
-        """Remove all things but 16, since publishing thousands of them takes half a minute.
-
-        Stop after 20 s, or when the harness raises NotShown.
-        """
+        """Remove all things but 16, within 20 s."""
         deadline = time.monotonic() + _SHRINKING
         for thing in reversed([*harness.things()][_MANY:]):
             if time.monotonic() > deadline:
@@ -248,17 +236,13 @@ class Subject:
 
     @cached_property
     def _empty_state(self) -> Path:
-        """A state directory with an empty database, to be copied: creating a database is slow."""
+        """An empty state directory to be copied, since creating a database is slow."""
         directory = self._directory / "empty"
         local(directory, INSTANCE).close()
         return directory
 
     def _make_roots(self) -> None:
-        """Create the root providers that the driver expects of another program, such as nova.
-
-        These are the roots of which the driver publishes only the children or a part. Raise
-        NotShown if the driver describes no node. Ignore its exceptions, which the rules check.
-        """
+        """Create the root providers that the driver expects of another program, such as nova."""
         try:
             with self.driver() as driver:
                 described = describe(driver)
@@ -274,7 +258,7 @@ class Subject:
                 )
 
     def add(self) -> str:
-        """Let the harness add a thing, and return its name; raise NotShown if it does not."""
+        """Let the harness add a thing, and return its name; raise NotShown if none is added."""
         before = [*self.harness.things()]
         thing = self.harness.add()
         if thing in before or thing not in self.harness.things():
@@ -289,7 +273,7 @@ class Subject:
         self._count = len(things)
 
     def load(self) -> Instance:
-        """Return a new instance of the driver, not connected; its calls notify ``observers``."""
+        """Return a new driver instance, not connected; its calls notify ``observers``."""
         conf = self.configured()
         with suppress(DriverLoadError):
             _ = self.kind  # imports the driver, so that observers do not see the import
@@ -300,14 +284,14 @@ class Subject:
 
     @contextmanager
     def driver(self) -> Iterator[ComputeDriver]:
-        """Yield a new instance of the driver that is connected during the block."""
+        """Yield a new driver instance that is connected during the block."""
         driver = self.load().driver
         with driver_instance_loader.connected(driver):
             yield driver
 
     @contextmanager
     def driver_elsewhere(self, host: str, configuration: str) -> Iterator[ComputeDriver]:
-        """Yield a new instance that is connected during the block, with another host name.
+        """Yield a connected driver instance with another host name.
 
         ``configuration`` replaces the text of ``Harness.configuration``.
         """
@@ -324,7 +308,7 @@ class Subject:
 
     @contextmanager
     def publishing(self) -> Iterator["Publishing"]:
-        """Yield a new instance of the driver with its cycles; stop it after the block."""
+        """Yield a new driver instance with its cycles; stop it after the block."""
         publishing = Publishing(self)
         try:
             publishing.start()
@@ -334,7 +318,7 @@ class Subject:
 
 
 class Publishing:
-    """An instance of the driver and its cycles, which publish to the kit's Placement."""
+    """A driver instance and its cycles, which publish to the kit's Placement."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject: Final = subject
@@ -346,7 +330,7 @@ class Publishing:
         self.driver: ComputeDriver
 
     def start(self) -> None:
-        """Load and start a new instance, with the state directory of earlier instances."""
+        """Start a new driver instance, with the state directory of the present check."""
         instance = self._subject.load()
         self.publisher = instance.publisher
         self._invariants = self._invariants or TreeInvariants(
@@ -366,14 +350,14 @@ class Publishing:
         )
 
     def stop(self) -> None:
-        """Stop the instance, as an agent does at SIGTERM, and set the clocks back."""
+        """Stop the driver instance, and set the clocks back."""
         try:
             self._open.close()
         finally:
             self.advance(-self._ahead)
 
     def restart(self) -> None:
-        """Stop the instance and start a new one. Clocks that are set ahead stay ahead."""
+        """Stop the driver instance and start a new one."""
         self._open.close()
         self.start()
 
@@ -384,11 +368,10 @@ class Publishing:
             clock_shift.advance(seconds)
 
     def sync(self) -> CycleResult:
-        """Run a full cycle, and check every provider after it; see TreeInvariants.
+        """Run a full cycle, and check the providers in Placement after it.
 
-        Raise Violation if a provider is wrong or the cycle has a problem. Without a harness, the
-        driver may report problems of its backend. Raise DriverError if the driver cannot list its
-        nodes.
+        Raise Violation if a provider is wrong or the cycle has a problem. Raise DriverError if the
+        driver cannot list its nodes.
         """
         outcome = sound(self.cycle.sync(), may_report=not self._subject.has_harness)
         if self._invariants is not None:
@@ -409,10 +392,9 @@ class Publishing:
         return self._subject.placement.contents()
 
     def settle_free(self, is_free: Callable[[Contents], bool]) -> Contents:
-        """Settle until ``is_free`` accepts the contents of Placement, or the tries run out.
+        """Settle until ``is_free`` accepts the contents of Placement; return the last contents.
 
-        Return the last contents. A driver may reserve a free thing for some time. So after each
-        failed try, set the clocks ahead and settle again: ten times at most, by 600 s in all.
+        Repeat ten times at most. Before each repetition, set the clocks ahead by 60 s.
         """
         contents = self.settle()
         for cycle in range(FREE_CYCLES):
@@ -425,7 +407,7 @@ class Publishing:
 
 
 def sound(outcome: CycleResult, *, may_report: bool = False) -> CycleResult:
-    """Return ``outcome``, the result of a cycle, unchanged; raise Violation if it has problems.
+    """Return the result of a cycle; raise Violation if the cycle has problems.
 
     With ``may_report``, ignore the problems that the driver reports in ``get_problems``.
     """
@@ -453,7 +435,7 @@ def describe(
     """Let the driver list its nodes and describe their trees; return the providers by name.
 
     ``live`` has the providers in Placement. With ``refresh``, the driver lists its backend anew.
-    Raise Violation as ``listed`` does. Other errors of the driver are not caught.
+    Raise Violation as ``listed`` does.
     """
     listing = listed(driver, refresh=refresh)
     by_root = trees(live)
@@ -467,14 +449,14 @@ def describe(
 
 
 def provider_of(described: Mapping[str, DesiredProvider], thing: str) -> Provider:
-    """Return a thing's provider from a description; raise NotShown if the description lacks it."""
+    """Return the provider of a thing; raise NotShown if ``described`` lacks the thing."""
     if thing not in described:
         raise NotShown(f"the harness has a thing {thing}, and the driver does not report it")
     return described[thing].provider
 
 
 def uuid_of(subject: Subject, driver: ComputeDriver, thing: str) -> str:
-    """Return the uuid of a thing's provider, after a new listing of the driver.
+    """Let the driver list its nodes, and return the uuid of a thing's provider.
 
     Raise NotShown if the driver does not describe the thing.
     """
@@ -482,15 +464,15 @@ def uuid_of(subject: Subject, driver: ComputeDriver, thing: str) -> str:
 
 
 def as_contents(described: Mapping[str, DesiredProvider]) -> Contents:
-    """Return the described providers in the form of the contents of Placement."""
+    """Return the described providers by name."""
     return {name: one.provider for name, one in described.items()}
 
 
 def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeList:
-    """Return the driver's nodes, with their figures from ``get_available_resource``.
+    """Return the driver's nodes, with the figures of ``get_available_resource``.
 
-    Raise Violation if the name, the uuid or the figures of a node are wrong, or if
-    ``get_available_resource`` raises. Errors of ``get_available_nodes`` are not caught.
+    Raise Violation if a name, a uuid or the figures are wrong, or if ``get_available_resource``
+    raises.
     """
     names = driver.get_available_nodes(refresh=refresh)
     check_names(driver, "get_available_nodes", names)
@@ -503,7 +485,7 @@ def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeList:
 def tree_of(node: str, uuid: str, live: Contents = MappingProxyType({})) -> ProviderTree:
     """Return a node's tree as the framework gives it to the driver.
 
-    It has the node's tree in ``live``, or only a root if ``live`` has no such node.
+    The tree has the providers in ``live``, or only a root if ``live`` lacks the node.
     """
     root = live.get(node, Provider(uuid=uuid, name=node, root_uuid=uuid))
     theirs = [one for one in live.values() if one.root_uuid == root.root_uuid]

@@ -27,7 +27,7 @@ _COLUMNS: Final = {
 
 
 def failure(result: Result, asked: Asked) -> str:
-    """Return lines on a broken rule: what is expected and found, how to check it again, details."""
+    """Return lines that explain a broken rule."""
     rule = result.rule
     lines = (
         f"{rule.id} {rule.level}: {rule.says}",
@@ -39,22 +39,18 @@ def failure(result: Result, asked: Asked) -> str:
 
 
 def again(asked: Asked, id: str) -> str:
-    """Return the command that checks this rule again, with the options in ``Asked.arguments``."""
+    """Return the command that checks this rule again."""
     command = ["wharfinger", "conformance", "run", asked.driver or "", *asked.arguments]
     return shlex.join([*command, "--rule", id])
 
 
 def progress(result: Result) -> str:
-    """Return the line to print when a rule was checked: its id, level and status."""
+    """Return the line to print after the check of a rule."""
     return f"{result.rule.id}  {result.rule.level:6}  {result.status}"
 
 
 def summary(asked: Asked, verdicts: Sequence[Verdict], results: Iterable[Result]) -> Iterator[str]:
-    """Yield the lines at the end of a run, before the verdict.
-
-    These are the driver, the broken rules that are known failures or not of level MUST, the reasons
-    why rules were not run or are unproven, and the table of results.
-    """
+    """Yield the lines at the end of a run, before the verdict."""
     results = [*results]
     if asked.driver is not None:
         one = report.driver(asked.driver)

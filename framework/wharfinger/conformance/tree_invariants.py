@@ -1,8 +1,4 @@
-"""Invariants that the kit checks after every full cycle, in the check of every rule.
-
-Each provider has the driver's owner trait alone, a name keeps its uuid, and each ComputeNode has
-the same figures as the root provider of its tree.
-"""
+"""Invariants of the providers that the kit checks after every full cycle."""
 
 from collections.abc import Collection, Iterator, Set
 from typing import Final
@@ -26,8 +22,8 @@ _FIGURES: Final = {
 class TreeInvariants:
     """Remembers the providers of one driver instance since it began to publish.
 
-    ``theirs`` has the contents of Placement before that. With ``renames``, a provider may change
-    its name.
+    ``theirs`` has the earlier contents of Placement. With ``renames``, a provider may change its
+    name.
     """
 
     def __init__(self, theirs: Contents, publisher: Publisher, *, renames: bool) -> None:
@@ -50,8 +46,8 @@ class TreeInvariants:
     ) -> None:
         """Raise Violation if the contents of Placement break an invariant.
 
-        ``things`` has the names of the harness's things. With ``agrees``, also compare the
-        ComputeNodes with their trees, if the driver has its own ``get_available_resource``.
+        ``things`` has the names of the harness's things. With ``agrees``, also compare the driver's
+        ComputeNodes with their trees.
         """
         mine = self._mine(contents, {*things})
         for name in sorted(mine):
@@ -74,11 +70,7 @@ class TreeInvariants:
                 self._see_facts(node, by_root[root.root_uuid])
 
     def _mine(self, contents: Contents, things: Set[str]) -> set[str]:
-        """Return the names of the providers that must have the driver's owner.
-
-        These are the providers with the trait of the driver instance and the providers of the
-        things, and in their trees the new providers without an owner.
-        """
+        """Return the names of the providers that must have the driver's owner trait."""
         tagged = {name for name, one in contents.items() if self._mark in one.traits}
         mine = tagged | (things & contents.keys())
         its_trees = {contents[name].root_uuid for name in mine}
@@ -113,7 +105,7 @@ def _see_whose(node: ComputeNode, name: str, host: str) -> None:
 
 
 def see_agreement(node: ComputeNode, root: Provider) -> None:
-    """Raise Violation if a ComputeNode has another uuid or other figures than its root provider."""
+    """Raise Violation if a ComputeNode and its root provider differ in uuid or figures."""
     name = root.name
     if "uuid" in node and node.uuid != root.uuid:
         raise Violation(
@@ -130,7 +122,7 @@ def see_agreement(node: ComputeNode, root: Provider) -> None:
 
 
 def _figures(node: ComputeNode, root: Provider) -> Iterator[tuple[str, int, list[int]]]:
-    """Yield the figures that both have: the field, the node's value, and the permitted values."""
+    """Yield each figure that both have: the field, the node's value, and the permitted values."""
     for field, ways in _FIGURES.items():
         figure = getattr(node, field) if field in node else None
         totals = [

@@ -1,7 +1,6 @@
 """Write the package of a new driver, for ``wharfinger conformance init``.
 
-The files beside this module are the complete package of a driver named fleet. The kit's tests run
-this driver, and the documentation shows it. In a new package, its name replaces fleet.
+The files beside this module are the package of a driver named fleet.
 """
 
 import re
@@ -27,11 +26,7 @@ _FILES: Final = {
 
 
 def check_name(name: str) -> str:
-    """Return the name if a new driver can have it; otherwise raise ValueError.
-
-    It has to be a valid name of a driver instance, too, since instances usually have the name of
-    their driver.
-    """
+    """Return the name if a new driver can have it; otherwise raise ValueError."""
     if not _NAME.fullmatch(name) or not is_instance_name(name):
         raise ValueError(
             f"{shown(name)} cannot name a driver: use up to 64 lower-case letters and digits, "
@@ -41,10 +36,10 @@ def check_name(name: str) -> str:
 
 
 def write(name: str, directory: Path) -> list[Path]:
-    """Write the package of a new driver to a directory that is empty or missing.
+    """Write the package of a new driver to a directory; return the paths of its files.
 
-    Return the paths of the files. Raise CommandFailed if the directory is not empty, if the package
-    is installed already, or if a file cannot be written.
+    Raise CommandFailed if the directory is not empty, if the package is already installed, or if a
+    file cannot be written.
     """
     package = _substitute("wharfinger_fleet", name)
     if find_spec(package) is not None:
@@ -87,7 +82,7 @@ def _write(name: str, directory: Path) -> Iterator[Path]:
 
 
 def _substitute(text: str, name: str) -> str:
-    """Return a text with the name fleet replaced in each form: fleet, FLEET, Fleet."""
+    """Return the text with this name in place of fleet."""
     module = name.replace("-", "_")
     title = "".join(part.capitalize() for part in module.split("_"))
     for form, replacement in (

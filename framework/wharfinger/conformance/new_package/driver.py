@@ -1,4 +1,4 @@
-"""The fleet driver: machines that an inventory service lists over HTTP, one node each.
+"""The fleet driver: one node for each machine that an inventory service lists over HTTP.
 
 The service answers one GET with all machines, as JSON::
 
@@ -35,7 +35,7 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine of the service's list. ``busy`` says why it cannot be used, or is None."""
+    """One machine of the service. ``busy`` is the reason why it cannot be used, or None."""
 
     name: str
     slots: int
@@ -49,7 +49,7 @@ class Machine:
 
 
 class FleetDriver(ComputeDriver):
-    """Publishes one provider for each machine. A busy machine stays and is fully reserved."""
+    """Publishes one provider for each machine. A busy machine is fully reserved."""
 
     default_owner = "CUSTOM_OWNER_FLEET"
     capabilities = Capabilities(
@@ -71,8 +71,8 @@ class FleetDriver(ComputeDriver):
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         """Return the names of all machines; with ``refresh``, ask the service first.
 
-        Raise after an error, and never return a part of the machines: the framework removes the
-        machines that the list lacks.
+        The framework removes the machines that the list lacks. So raise an error instead of a short
+        list.
         """
         if refresh:
             self._machines = {machine.name: machine for machine in self._fetch()}
@@ -85,10 +85,9 @@ class FleetDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Describe one machine from the last list, without a request to the service.
+        """Describe one machine, without a request to the service.
 
-        The total is the number of all slots, not of the free ones: Placement subtracts the
-        allocations itself.
+        The total counts all slots, since Placement itself subtracts the allocations.
         """
         machine = self._machines[nodename]
         inventory = Inventory(total=machine.slots, max_unit=machine.slots)

@@ -1,6 +1,6 @@
-"""The fleet driver's harness: an inventory service in this process, which the kit changes.
+"""The fleet driver's harness: an inventory service in this process.
 
-The kit's things are the machines of this service.
+The things of the kit are the machines of this service.
 """
 
 import json
@@ -19,7 +19,7 @@ HERE, ELSEWHERE = "/here", "/elsewhere"
 
 
 class FleetHarness(Harness):
-    """Serves two lists of machines. The kit changes the first. The second is for another host."""
+    """Serves two lists of machines: one for this host, and one for another host."""
 
     patience = 6.0  # more than the driver's timeout in the configuration below
 
@@ -73,11 +73,11 @@ class FleetHarness(Harness):
         return server.server_port
 
     def configuration(self, instance: str) -> str:
-        """Return the driver's section, with the URL of the proxy in place of the service's."""
+        """Return the driver's section, with the URL of the proxy."""
         return self.section(instance, HERE)
 
     def section(self, instance: str, path: str) -> str:
-        """Return the driver's section, with the URL path of one of the lists."""
+        """Return the driver's section, with the path of one of the two lists."""
         return f"[{instance}]\nurl = {self.proxy.url}{path}\ntimeout = 2\n"
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
@@ -86,13 +86,13 @@ class FleetHarness(Harness):
 
     @property
     def calls(self) -> Sequence[str]:
-        """Return the requests that the proxy has counted."""
+        """The requests that the proxy has counted."""
         return self.proxy.calls
 
     # The machines.
 
     def reset(self) -> None:
-        """Replace all machines by two new ones, and those of the other host by two."""
+        """Replace both lists by lists of two machines."""
         self.machines, self.removed = {}, {}
         self.others = {one["name"]: one for one in (machine("other", 0), machine("other", 1))}
         self.grow(2)
@@ -102,7 +102,7 @@ class FleetHarness(Harness):
         return [*self.machines]
 
     def add(self) -> str:
-        """Add a machine with a name that was not there before; return its name."""
+        """Add a machine with a new name; return the name."""
         new = machine("machine", len(self.machines) + len(self.removed))
         self.machines[new["name"]] = new
         return str(new["name"])
@@ -134,16 +134,16 @@ class FleetHarness(Harness):
         }
 
     def change(self, thing: str) -> None:
-        """Add slots to a machine, which makes its total larger."""
+        """Add slots to a machine."""
         self.machines[thing]["slots"] += 16
         self.machines[thing]["free_slots"] += 16
 
     def use(self, thing: str) -> None:
-        """Let a consumer, such as an instance of nova, use one slot of a machine."""
+        """Let a consumer, such as a nova instance, use one slot of a machine."""
         self.machines[thing]["free_slots"] -= 1
 
     def second_host(self, instance: str) -> str:
-        """Return the driver's section for the other host, with the second list."""
+        """Return the driver's section for the other host."""
         return self.section(instance, ELSEWHERE)
 
 
