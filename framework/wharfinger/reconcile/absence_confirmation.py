@@ -1,6 +1,6 @@
-"""Before a removal, ask the driver whether it still has the node or device that its listing lacks.
+"""Ask the driver whether it still has nodes and devices that its listing lacks.
 
-A well-formed listing may be incomplete: a proxy, a filter or a limit may hide nodes.
+A listing may be incomplete: a proxy, a filter or a limit may hide nodes.
 """
 
 import random
@@ -42,17 +42,16 @@ class Availability:
     clock: Callable[[], float] = time.monotonic
 
     def keep(self, uuids: Iterable[str]) -> tuple[dict[str, str], list[PartialListing]]:
-        """Ask the driver about these providers; return the reasons to keep some, by uuid.
+        """Ask the driver about absent providers; return the reasons to keep some of them, by uuid.
 
-        A provider is kept if the driver still has it or its unlisted node, does not answer, or was
-        not asked within 300 s. The order is random: so questions that time out do not prevent the
-        same other questions in each cycle. The list is empty, or has one problem that names what
-        the driver still has.
+        A provider is kept if the driver still has it or its node, or if this is unknown. If the
+        driver still has any, the list has one PartialListing.
         """
         reasons: dict[str, str] = {}
         found: set[str] = set()
         listed, due = self.state.every_node.listed, sorted(uuids)
         end = self.clock() + _PATIENCE
+        # In random order: questions that time out must not prevent the same others each cycle.
         for uuid in random.sample(due, len(due)):
             if self.clock() >= end:
                 reasons[uuid] = _NOT_ASKED
@@ -76,10 +75,7 @@ class Availability:
         return reasons, [problem] if names else []
 
     def _name_if_available(self, provider: Provider, listed: Set[str]) -> str | None:
-        """Return the name of the provider's node, or else of the provider, if the driver has it.
-
-        Return None if the driver has neither. Raises WharfingerError.
-        """
+        """Return the name of the provider's node or of the provider if the driver has it."""
         driver, root = self.driver, provider.root_uuid
         if root not in listed:
             node = self._node_name(root)

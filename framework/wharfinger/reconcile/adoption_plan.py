@@ -1,4 +1,4 @@
-"""Plan of an adoption: the part of a full cycle's plan that is about the providers to adopt."""
+"""Limit the plan of a full cycle to the providers to adopt."""
 
 from collections.abc import Set
 from dataclasses import replace
@@ -11,7 +11,7 @@ from wharfinger.reconcile.cycle_state import CycleState
 def only(state: CycleState, plan: Plan) -> tuple[CycleState, Plan]:
     """Return the state and plan, limited to the changes of the providers in ``Publisher.adopts``.
 
-    Raises AdoptionRefused with all reasons if the driver instance cannot adopt one of them.
+    Raises AdoptionRefused, with all reasons, if one of them cannot be adopted.
     """
     uuids = state.publisher.adopts
     takeovers = tuple(row for row in state.takeovers if row.uuid in uuids)
@@ -43,7 +43,7 @@ def _restricted(tree: TreePlan, uuids: Set[str]) -> TreePlan:
 
 
 def _refusal(state: CycleState, plan: Plan, uuid: str) -> str:
-    """Return why a provider cannot be adopted; an empty text if it can, or is ours already."""
+    """Return why a provider cannot be adopted; empty if it can, or is ours already."""
     live = state.live.get(uuid)
     if live is None:
         return (

@@ -1,11 +1,7 @@
-"""Apply: the one writer of providers. It writes intents, sends requests, and writes results.
+"""Write the plans of trees to Placement.
 
-An intent is a record of the provider that a plan is about to write. Trees are written in batches.
-One database transaction stores the intents of a batch, another transaction stores its results.
-After a crash between two requests, the next cycle reads the intents and repairs the state.
-
-The requests of a batch have this order: create, move and tag providers; set inventories, many in
-one request; delete absent providers. Trees are independent of each other.
+An intent is a record that is stored before its provider is written. After a crash, the next cycle
+reads the intents and repairs the state.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -69,11 +65,10 @@ _Value = TypeVar("_Value")
 
 
 class Writer:
-    """Writes trees through one client, with one concurrent request for each connection of it.
+    """Writes the plans of trees to Placement, and their records to the database.
 
     No provider is written later than ``valid_for`` after its intent. With ``reports_service``,
-    storing intents also reports the service of this host as up: other hosts take over its nodes
-    only after twice ``valid_for`` without a report.
+    storing intents also reports the service of this host as up.
     """
 
     def __init__(
@@ -97,10 +92,8 @@ class Writer:
     ) -> None:
         """Write trees, and keep the errors of each tree in its ``errors``.
 
-        ``on_step`` is called with each step that was sent, by one thread at a time. If a provider
-        is in use, the tree continues without this provider. Raises PlacementUnavailable,
-        PermissionRefused and StateError, since the next tree would fail, too. The results of
-        finished requests are stored in any case.
+        ``on_step`` is called with each step that was sent, by one thread at a time. Raises
+        PlacementUnavailable, PermissionRefused and StateError.
         """
         for start in range(0, len(trees), BATCH):
             batch = trees[start : start + BATCH]
@@ -161,11 +154,7 @@ class Writer:
                 _finish(pool, jobs, run.stop)
 
     def _prepare(self, trees: Sequence[TreeWrite]) -> None:
-        """Create missing custom traits and classes.
-
-        Fail each tree that needs a name that cannot exist, or a step that the microversion of
-        Placement lacks.
-        """
+        """Create the custom traits and classes that trees need; fail trees that cannot be sent."""
         needed = [_names(tree.plan.steps) for tree in trees]
         wrong = self._writes.ensure_names(
             {name for traits, _classes in needed for name in traits},
@@ -190,7 +179,7 @@ class Writer:
                 self._client.require(Feature.REPARENT, f"moving provider {step.name}")
 
     def _inventory_jobs(self, run: "_Run", trees: Iterable[TreeWrite]) -> Iterator[_Job]:
-        """Yield jobs that set inventories of several whole trees, about one batch each.
+        """Yield jobs that each set the inventories of several trees.
 
         A tree with a reshape has its own job: the steps after the reshape rely on it.
         """
@@ -246,7 +235,6 @@ class Writer:
         return self._may_reshape and self._client.microversion >= Feature.RESHAPE.value
 
     def _send_together(self, batch: Sequence[_Inventories]) -> None:
-        """Replace the inventories of several providers in one request, all or none."""
         for tree, step in batch:
             self._check_valid(tree, step)
         self._writes.reshape(
@@ -260,9 +248,7 @@ class Writer:
     def send(self, tree: TreeWrite, step: Step) -> None:
         """Send the requests of a step, and note in ``tree.now`` how they leave the provider.
 
-        If the provider is gone, a delete succeeds. If another provider has the uuid or name of a
-        new one, add the uuid to ``tree.withdrawn``, and raise DuplicateProvider. Raises
-        PlacementError, IntentExpired.
+        Deleting a provider that is gone succeeds. Raises PlacementError and IntentExpired.
         """
         self._check_valid(tree, step)
         writes = self._writes
@@ -312,11 +298,10 @@ class Writer:
             self.send(tree, step)
 
     def _reshape(self, tree: TreeWrite, step: Reshape) -> None:
-        """Send a reshape. Its answer has no generations, so the next cycle reads the providers.
+        """Send a reshape, and compute the new generations, which the answer lacks.
 
-        Later steps send computed generations. A reshape raises a provider's generation by two, by
-        one if no inventory is left, and by one more for allocations, as measured with Placement.
-        Placement refuses a later step if another program has written the provider since.
+        As measured, a reshape raises a generation by two, or by one if no inventory is left, and by
+        one more for allocations.
         """
         sent = {change.uuid: (tree.generation(change), change.after) for change in step.inventories}
         left = {
@@ -331,15 +316,13 @@ class Writer:
         tree.now |= left
 
     def _check_valid(self, tree: TreeWrite, step: Step) -> None:
-        """Raise IntentExpired if the intent is so old that another host may have the tree now."""
         if boottime() >= tree.expires:
             raise IntentExpired(provider=step.name, uuid=step.uuid, seconds=self._valid_for)
 
     def _check_unchanged(self, tree: TreeWrite, step: Step) -> None:
-        """Raise ConcurrentUpdate if the traits of a provider have changed since it was read.
+        """Raise ConcurrentUpdate if the traits of a provider have changed since they were read.
 
-        This protects writes without a generation: the provider may have another owner now. A change
-        between this check and the write goes unnoticed.
+        This protects writes without a generation: the provider may have another owner now.
         """
         known = tree.now.get(step.uuid)
         try:
@@ -357,7 +340,7 @@ class Writer:
 
 
 class _Run:
-    """State that the threads of one batch share. After ``stop`` is set, no more step is sent."""
+    """State that the threads of one batch share."""
 
     def __init__(self, writer: Writer, store: RecordStore, on_step: Callable[[Step], None]) -> None:
         self.stop: Final = Event()
@@ -370,11 +353,7 @@ class _Run:
         return not self.stop.is_set() and tree.goes_on_with(step)
 
     def send_steps(self, tree: TreeWrite, steps: Iterable[Step]) -> None:
-        """Send steps of one tree in this order; skip steps that an earlier error prevents.
-
-        The tree keeps the errors, also a reshape that is forbidden. PlacementUnavailable and other
-        PermissionRefused are raised.
-        """
+        """Send steps of one tree in this order; skip steps that an earlier error prevents."""
         for step in steps:
             if not self.goes_on(tree, step):
                 continue
@@ -398,10 +377,7 @@ class _Run:
                 self.done(tree, step)
 
     def reserve_failed(self, tree: TreeWrite) -> None:
-        """Fully reserve published providers of a failed tree, if that was planned and not written.
-
-        The failure may last. Nothing may be allocated from these providers meanwhile.
-        """
+        """Fully reserve published providers of a failed tree where this was planned."""
         for step in _steps(tree, SetInventories):
             now = tree.now.get(step.uuid)
             is_unwritten = now is not None and now.inventories == step.before
@@ -410,10 +386,7 @@ class _Run:
                 self._reserve_what_stays(tree, step)
 
     def _reserve_what_stays(self, tree: TreeWrite, step: SetInventories) -> None:
-        """Fully reserve the inventories that a provider keeps because a step was not written.
-
-        Do nothing unless the step would have fully reserved the provider.
-        """
+        """Fully reserve a provider as it is, if the failed step would have fully reserved it."""
         if not tree_write.fully_reserves(step):
             return
         stays = replace(step, after=full_reservation.reserve_fully(step.before))
@@ -466,11 +439,7 @@ def _save(
     write: Callable[[Sequence[TreeWrite]], None],
     refuse: Callable[[TreeWrite, WharfingerError], None],
 ) -> None:
-    """Call ``write`` for trees, and ``refuse`` for each tree that another process has changed.
-
-    If a tree that cannot be stored makes the transaction fail, each half of the trees gets its own
-    transaction, until that tree fails alone.
-    """
+    """Call ``write`` for trees, and ``refuse`` for each tree that another process has changed."""
     while trees:
         try:
             write(trees)
@@ -499,7 +468,7 @@ def _stale(trees: Sequence[TreeWrite], error: ConcurrentSave) -> list[TreeWrite]
 
 
 def _finish(pool: ThreadPoolExecutor, jobs: Iterable[_Job], stop: Event) -> None:
-    """Run all jobs in the pool. At the first exception, set ``stop`` and raise the exception."""
+    """Run jobs in the pool; at the first exception, set ``stop`` and raise the exception."""
     jobs = list(jobs)
     if len(jobs) == 1:  # a thread would only cost time
         jobs[0]()

@@ -1,10 +1,7 @@
-"""Reconcile Placement with a driver: observe, desire, look up, plan, apply and remember.
+"""Reconcile Placement with a driver, in three types of cycle.
 
-There are three types of cycle:
-
-full    publishes all nodes that the driver lists
-drift   repairs what other programs have changed in Placement since the last cycle
-poll    publishes the nodes that the driver's change feed names
+A full cycle publishes all nodes that the driver lists. A drift cycle repairs what other programs
+have changed in Placement. A poll publishes the nodes that the driver's change feed names.
 """
 
 import random
@@ -87,22 +84,18 @@ OnStep = Callable[[Step], None]
 
 
 def _ignore(_what: object) -> None:
-    """Do nothing: the default of ``on_plan`` and ``on_step``."""
+    """Do nothing."""
 
 
 class Reconciler:
     """Runs the cycles of one driver instance, one at a time.
 
-    If a tree fails, the cycle continues with the other trees, and its result has the error. A tree
-    that another process changes during the cycle is read and planned again, a few times.
+    If a tree fails, the cycle continues with the other trees, and its result has the error. Cycles
+    raise BackendError if the driver cannot list its nodes, PlacementError, ObjectError and
+    StateError.
 
-    A cycle raises BackendError if the driver cannot list its nodes; PlacementError if Placement
-    does not answer, or refuses our credentials or owner trait; ObjectError or StateError if the
-    database cannot be used. It calls ``on_plan`` with each plan before it applies the plan, and
-    ``on_step`` with each step that it has sent.
-
-    A host whose service has not reported for ``down_time`` is down: other hosts take over its
-    nodes.
+    ``on_plan`` is called with each plan before its writes, ``on_step`` with each step that was
+    sent. A service that has not reported for ``down_time`` is down.
     """
 
     def __init__(
@@ -162,9 +155,9 @@ class Reconciler:
 
     @same_request()
     def plan(self) -> Plan:
-        """Return the plan of a full cycle, and log which nodes it would take over; write nothing.
+        """Return the plan of a full cycle, and write nothing.
 
-        Takeovers are not in the plan.
+        Takeovers of nodes are not in the plan; they are logged.
         """
         state, plan = self._dry_run()
         for row in state.takeovers:
@@ -180,10 +173,7 @@ class Reconciler:
 
     @same_request()
     def sync(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
-        """Run a full cycle: publish all nodes that the driver lists.
-
-        If the driver cannot list its nodes, only ``_disable`` the roots, and raise the error.
-        """
+        """Run a full cycle: publish all nodes that the driver lists."""
         state = self._state()
         state = replace(state, snapshot_reservations=self._reservations)
         try:
@@ -200,11 +190,10 @@ class Reconciler:
 
     @same_request()
     def drift(self, on_step: OnStep = _ignore) -> CycleResult:
-        """Run a drift cycle: repair what other programs have changed, and save the usage of nodes.
+        """Run a drift cycle: repair what other programs have changed in Placement.
 
-        It also publishes the nodes that polls could not write. It does not ask the driver for a new
-        list of nodes, but if there is no earlier list, it runs a full cycle instead. If nothing has
-        changed in Placement, it reads one list of providers there.
+        It also publishes nodes that polls could not write, and saves the usage of nodes. Without an
+        earlier list of nodes, it runs a full cycle instead.
         """
         before = self._nodes
         if before is None:
@@ -225,9 +214,8 @@ class Reconciler:
     def poll(self, on_step: OnStep = _ignore) -> CycleResult:
         """Run a poll: publish nodes that the change feed names, or that consumers have released.
 
-        Without such nodes, the poll reads neither Placement nor the database. A driver without a
-        change feed names no nodes. If there is no earlier list of nodes, run a full cycle instead.
-        The next poll tries again after a temporary failure, and the next drift cycle after another.
+        Without such nodes, the poll reads neither Placement nor the database. Without an earlier
+        list of nodes, it runs a full cycle instead.
         """
         before = self._nodes
         if before is None:
@@ -256,9 +244,9 @@ class Reconciler:
 
     @same_request()
     def plan_adoption(self) -> tuple[Plan, tuple[ComputeNode, ...]]:
-        """Return the plan of ``adopt``, and rows of nodes that it takes over first; write nothing.
+        """Return the plan of ``adopt``, and rows of the nodes that are taken over first.
 
-        Raises AdoptionRefused if one of the providers cannot be adopted.
+        Nothing is written. Raises AdoptionRefused if one of the providers cannot be adopted.
         """
         state, plan = adoption_plan.only(*self._dry_run())
         return plan, state.takeovers
@@ -280,10 +268,7 @@ class Reconciler:
     def _state(
         self, attempt: int = 0, snapshot_reservations: Set[tuple[str, int]] = frozenset()
     ) -> CycleState:
-        """Return a state with the database rows that a cycle needs, read in one transaction.
-
-        Also bring our copies of the records and of the node rows up to date.
-        """
+        """Return a state with newly read database rows; update our copies of these rows."""
         read_at = boottime()
         rows = HostState.get(
             self._context,
@@ -344,11 +329,7 @@ class Reconciler:
     def _planned(
         self, state: CycleState, questions: dict[str, bool | WharfingerError]
     ) -> tuple[CycleState, Plan]:
-        """Plan; if the plan has removals, confirm or refuse them, and plan again.
-
-        Return the state with the answers, and its plan. ``questions`` keeps the driver's answers
-        for the later attempts of the cycle.
-        """
+        """Return the state and its plan, after the driver has confirmed or refused the removals."""
         plan = plan_cycle(state)
         confirmed = self._look_up.confirm_removals(state, plan, questions)
         return confirmed, plan if confirmed is state else plan_cycle(confirmed)
@@ -363,12 +344,10 @@ class Reconciler:
         on_plan: OnPlan = _ignore,
         restrict: Callable[[CycleState, Plan], tuple[CycleState, Plan]] | None = None,
     ) -> CycleResult:
-        """Plan and apply; repeat both, a few times at most, for the trees that ``_apply`` leaves.
+        """Plan and apply; repeat both, a few times at most, for the trees that remain.
 
-        ``observe`` adds the observed providers to the state of an attempt, and ``restrict`` leaves
-        out parts of the plan. After half of ``down_time``, a conflict ends the cycle: another
-        process may have published newer facts about the nodes. The next cycle lists the nodes
-        again.
+        After half of ``down_time``, a conflict ends the cycle: another process may have published
+        newer facts about the nodes.
         """
         attempts, expires = Attempts(), state.read_at + self._valid_for
         self._nodes = nodes
@@ -409,11 +388,7 @@ class Reconciler:
         return attempts.result()
 
     def _apply(self, state: CycleState, plan: Plan, attempts: Attempts, on_step: OnStep) -> None:
-        """Take nodes over and write the plan; note errors and remaining trees in ``attempts``.
-
-        Remaining are trees that another process changed, that were taken over now, or that wait
-        for a name.
-        """
+        """Take nodes over and write the plan; note errors and remaining trees in ``attempts``."""
         not_taken = self._takeovers.take_each(state.takeovers, state.overlaid_takeovers, state.live)
         writes = tree_writes(state, plan, self._rows)
         before = {uuid: self.store.get(uuid) for tree in plan.trees for uuid in tree.records}
@@ -479,11 +454,7 @@ class Reconciler:
     def _keep_rows(
         self, nodes: NodeList, names: Set[str] | None = None, *, is_listing: bool = False
     ) -> Iterator[WharfingerError]:
-        """Save changed node rows that were not saved together with a tree; yield the errors.
-
-        With ``names``, other nodes get only their new usage. With ``is_listing``, also delete the
-        rows of nodes without a record.
-        """
+        """Save changed node rows that were not saved together with a tree; yield the errors."""
         records = self.store.records
         nodes = nodes.with_published_uuids(records)
         if names is not None:

@@ -28,10 +28,7 @@ class CycleResult:
 
 @dataclass(slots=True)
 class Attempts:
-    """Attempts of one cycle to write its trees.
-
-    The first attempt plans each tree of the cycle; a later one only those in ``remaining``.
-    """
+    """Attempts of one cycle to write its trees."""
 
     #: The latest plan of each tree, and the errors of its write, by root uuid.
     trees: dict[str, TreePlan] = field(default_factory=dict)
@@ -61,7 +58,7 @@ class Attempts:
         self.trees.update((tree.root_uuid, tree) for tree in plan.trees)
 
     def result(self) -> CycleResult:
-        """Return what all attempts together have done, and could not do."""
+        """Return the result of all attempts together."""
         plan = Plan(trees=tuple(self.trees.values()), orphans=self.orphans)
         failures = (error for errors in self.failures.values() for error in errors)
         return CycleResult(

@@ -1,7 +1,4 @@
-"""State of one reconcile cycle: all facts that the plan depends on.
-
-The stages observe, desire and look up each add facts. The planner only reads them.
-"""
+"""State of one reconcile cycle: all facts that the plan depends on."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -20,7 +17,7 @@ from wharfinger.tracker.reported_node import Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleState(PlanFacts):
-    """Facts of one cycle of a driver instance, with the facts for the planner.
+    """Facts of one cycle of a driver instance.
 
     Unless a comment says otherwise, mappings are by provider uuid, and sets contain such uuids.
     """
@@ -98,15 +95,12 @@ class CycleState(PlanFacts):
         return self.records.get(uuid, NO_RECORD)
 
     def stated(self, uuid: str) -> DesiredProvider | None:
-        """Return a provider as the driver reports it in this cycle; None if it does not."""
+        """Return a provider as the driver reports it in this cycle, or None."""
         wanted = self.desired.get(uuid)
         return wanted if wanted and wanted.stated else None
 
     def block(self, roots: Set[str], *problems: WharfingerError) -> Self:
-        """Return the state in which the trees with these roots stay as they are; add ``problems``.
-
-        If such a root is now below another root, the tree of the other root stays, too.
-        """
+        """Return the state in which the trees with these roots stay as they are; add problems."""
         moved = {self.live[uuid].root_uuid for uuid in roots if uuid in self.live}
         return replace(
             self, blocked=self.blocked | roots | moved, problems=(*self.problems, *problems)

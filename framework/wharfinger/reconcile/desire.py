@@ -48,13 +48,11 @@ AllocationsOf = Callable[[Iterable[str]], Allocations]
 def collect_desired(
     state: CycleState, driver: ComputeDriver, allocations_of: AllocationsOf
 ) -> CycleState:
-    """Return the state with the trees that the driver reports.
+    """Return the state with the provider trees that the driver reports.
 
-    For each node, the driver edits the tree that Placement has. If that fails, the tree of this
-    node is blocked. Root providers that share their resources, and are in no tree that was edited,
-    are then blocked, too. If the service of this host is disabled, the roots get
-    COMPUTE_STATUS_DISABLED. If its status is unknown, roots that have this trait from us keep it.
-    Raises PlacementUnavailable, PermissionRefused, NotFound.
+    If the driver fails for a node, the tree of this node is blocked. If the service of this host is
+    disabled, the roots get COMPUTE_STATUS_DISABLED. Raises PlacementUnavailable, PermissionRefused
+    and NotFound.
     """
     trees, roots = _views(state)
     listed = state.every_node.listed
@@ -130,8 +128,8 @@ def _add(
 ) -> None:
     """Add the desired providers of a node; ``node.uuid`` is its root's uuid in Placement.
 
-    A sharing provider is in the trees of several nodes. The driver has to report it in one of them
-    only; the reservation reasons of all these trees count.
+    A sharing provider is in the trees of several nodes. The reservation reasons of all these trees
+    count.
     """
     for wanted in of_node:
         uuid = wanted.provider.uuid
@@ -159,11 +157,10 @@ def _with_service_status(state: CycleState) -> CycleState:
 
 
 def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Provider]]:
-    """Return the live providers in the scope of the cycle as the driver knows them.
+    """Return live providers by root uuid, and roots by name and by uuid.
 
-    They lack our full reservations and our COMPUTE_STATUS_DISABLED, and have the names that we gave
-    them. The first mapping has the providers of each tree by root uuid, the second the roots by
-    name and by uuid.
+    They are as the driver knows them: without our full reservations and our
+    COMPUTE_STATUS_DISABLED.
     """
     trees: dict[str, list[Provider]] = {}
     roots: dict[str, Provider] = {}
@@ -254,12 +251,7 @@ def _tree(
 
 
 def _apart(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict[str, Provider]:
-    """Return, by uuid, the providers in trees whose root is not the root of a node.
-
-    Leave out roots that share their resources.
-
-    Examples are a detached child, and a child below a former root of its node.
-    """
+    """Return, by uuid, providers in trees whose root is not a node's root; no sharing roots."""
     return {
         one.uuid: one
         for root, providers in trees.items()
@@ -276,11 +268,7 @@ def _with_children(
     apart: Mapping[str, Provider],
     records: Mapping[str, Record],
 ) -> list[Provider]:
-    """Return the providers of a node, with its known children in ``apart`` and all below them.
-
-    The driver sees each below the parent under which this instance has published it, or below the
-    root if that parent is not there.
-    """
+    """Return the providers of a node, with its known children in ``apart`` and all below them."""
     known = {uuids[0] for uuids in children.values()}
     found: dict[str, Provider] = {}
     for one in apart.values():
@@ -305,10 +293,7 @@ def _update(
     allocations: Callable[[], Allocations],
     migrations: Sequence[Migration],
 ) -> tuple[Allocations, Allocations] | None:
-    """Let the driver edit the tree; return the allocations before and after a reshape.
-
-    Return None without a reshape.
-    """
+    """Let the driver edit the tree; return the allocations before and after a reshape, or None."""
     moves = {"migrations": list(migrations)} if takes_migrations(type(driver)) else {}
     reshape: tuple[Allocations, Allocations] | None = None
     within = set(tree.get_provider_uuids())
@@ -348,10 +333,10 @@ def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str)
 def _check(
     driver: ComputeDriver, tree: ProviderTree, node: Node, taken: dict[str, tuple[str, str]]
 ) -> list[DesiredProvider]:
-    """Return the desired providers of a node; ``node.uuid`` is its root's uuid in Placement.
+    """Return the desired providers of a node, and add their names and uuids to ``taken``.
 
-    ``taken`` has the names and uuids of earlier nodes; those of this node are added. Raises
-    InvalidTree if the root is missing, or if another node has one of these for another provider.
+    Raises InvalidTree if the root is missing, or if another node has another provider with one of
+    these names or uuids.
     """
     if not (tree.exists(node.name) and tree.exists(node.uuid)):
         raise InvalidTree(

@@ -1,8 +1,7 @@
 """Detached providers: our child providers that are roots until their node has a new root.
 
-A program cannot delete a root while a child of ours below it has allocations. So an operator may
-detach the child. A stored reservation then keeps the child fully reserved. The field ``holder`` of
-the reservation names the former root. The child is not published below that root again.
+A program cannot delete a root while a child below it has allocations. So an operator may detach the
+child. A stored reservation keeps the child fully reserved, and names the former root.
 """
 
 import re
@@ -30,7 +29,7 @@ class FormerRoot(NamedTuple):
 
 
 def former_root(held: Reservation) -> FormerRoot | None:
-    """Return the former root that a reservation names; None if it marks no detached provider."""
+    """Return the former root that a reservation names, or None."""
     found = _HOLDER.match(held.known("holder") or "")
     return FormerRoot(found["name"], found["uuid"]) if found else None
 
@@ -46,10 +45,10 @@ def former_roots(reservations: Mapping[str, tuple[Reservation, ...]]) -> dict[st
 
 
 def detached(state: CycleState) -> tuple[dict[str, str], list[Reservation]]:
-    """Return the holders for detached providers that stay roots, and reservations that end.
+    """Return the ``holder`` of each detached provider that stays a root, and reservations to end.
 
-    The holders are by provider uuid. The other detached providers move below a new root of their
-    node, so the reservations that mark them as detached end.
+    The holders are by provider uuid. A reservation ends when the node of its provider has a new
+    root.
     """
     roots = former_roots(state.reservations)
     leaving = {uuid for uuid, former in roots.items() if _has_new_root(state, uuid, former)}
@@ -61,8 +60,7 @@ def detached(state: CycleState) -> tuple[dict[str, str], list[Reservation]]:
 def _has_new_root(state: CycleState, uuid: str, former: FormerRoot) -> bool:
     """Return whether the driver reports a detached provider below a new root in Placement.
 
-    A root with the former uuid is new if it was deleted meanwhile: it was absent, or its generation
-    has fallen.
+    A root with the former uuid is new if it was deleted and created again.
     """
     wanted = state.desired.get(uuid)
     root = state.live.get(wanted.provider.root_uuid) if wanted else None

@@ -1,4 +1,4 @@
-"""Call driver methods, isolate the framework from their errors, and check the answers."""
+"""Call driver methods, and check the answers."""
 
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -29,9 +29,10 @@ LOG: Final = logging.getLogger(__name__)
 
 
 def list_nodes(driver: ComputeDriver) -> NodeList:
-    """Return all nodes of a driver, from a new snapshot, and the errors of single nodes.
+    """List and describe all nodes of a driver.
 
-    Raises BackendError if the driver cannot list its nodes.
+    The result has the errors of single nodes. Raises BackendError if the driver cannot list its
+    nodes.
     """
     operation = "get_available_nodes"
     listed = guarded(driver.name, operation, lambda: driver.get_available_nodes(refresh=True))
@@ -42,9 +43,9 @@ def list_nodes(driver: ComputeDriver) -> NodeList:
 def check_names(
     driver: ComputeDriver, operation: str, found: object, kinds: tuple[type, ...] = (list,)
 ) -> Collection[str]:
-    """Return a driver's answer if it consists of different node names, else raise BackendError.
+    """Return a driver's answer if it consists of different node names.
 
-    ``kinds`` are the permitted types of the answer.
+    ``kinds`` are the permitted types of the answer. Raises BackendError.
     """
     if isinstance(found, kinds) and isinstance(found, Collection):
         strings = [name for name in found if isinstance(name, str)]
@@ -54,9 +55,9 @@ def check_names(
 
 
 def describe(driver: ComputeDriver, found: Iterable[str]) -> NodeList:
-    """Describe the nodes with these names; return those that fail in ``failed``, with the errors.
+    """Describe the nodes with these names.
 
-    A node with an invalid name is only in the errors, since no provider can have such a name.
+    The result also has the nodes that the driver could not describe, and the errors.
     """
     nodes: list[Node] = []
     failed: list[Node] = []
@@ -82,7 +83,7 @@ def describe(driver: ComputeDriver, found: Iterable[str]) -> NodeList:
 def changed_nodes(driver: ComputeDriver, since: str | None) -> tuple[frozenset[str], str]:
     """Return the names of nodes changed since a mark of the driver's change feed, and a new mark.
 
-    With None, the driver only has to return a first mark. Raises BackendError.
+    If ``since`` is None, the driver only has to return a first mark. Raises BackendError.
     """
     operation = "changed_nodes"
     answer = guarded(driver.name, operation, lambda: driver.changed_nodes(since))
@@ -102,8 +103,8 @@ in_progress: Final[ContextVar[Callable[[str], AbstractContextManager[object]]]] 
 def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
     """Call a method of the driver instance ``driver`` and return the answer.
 
-    ReshapeNeeded becomes BackendError, and so do all exceptions except other WharfingerErrors and
-    KeyboardInterrupt. No other place isolates the framework from drivers.
+    ReshapeNeeded, and exceptions that are no WharfingerError, become BackendError. Other
+    WharfingerErrors and KeyboardInterrupt are raised unchanged.
     """
     try:
         with in_progress.get()(operation):
@@ -131,7 +132,7 @@ def guarded_bool(driver: str, operation: str, call: Callable[[], Any]) -> bool:
 
 
 def wrong_answer(driver: str, operation: str, expected: str, answer: object) -> BackendError:
-    """Return the error for an answer of the wrong type from the driver instance ``driver``."""
+    """Return the error for an answer of the wrong type."""
     reason = f"it must return {expected}, not {shown(answer)}"
     return BackendError(driver=driver, operation=operation, reason=reason)
 

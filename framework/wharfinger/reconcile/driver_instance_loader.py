@@ -45,8 +45,8 @@ class Instance:
 def check(conf: Options) -> tuple[list[str], list[WharfingerError]]:
     """Check the whole configuration, including the options of the drivers that it enables.
 
-    This creates the drivers, but does not connect them. Return the names of all sections that are
-    read, and all problems. If several drivers read a section with a problem, they all report it.
+    Return the names of all sections that are read, and all problems. The drivers are created, but
+    not connected.
     """
     sections = list(configuration.OWN)
     for group in configuration.SERVICES:
@@ -73,8 +73,7 @@ def check(conf: Options) -> tuple[list[str], list[WharfingerError]]:
 def load(conf: Options, name: str) -> Instance:
     """Load the driver class of an instance, create the driver, and check its configuration.
 
-    Raises ConfigurationError (also if the instance is not enabled), ConfigurationFileError,
-    DriverLoadError, or BackendError if the driver's __init__ or config_sections fails.
+    Raises ConfigurationError, ConfigurationFileError, DriverLoadError or BackendError.
     """
     instance = _make(conf, name)
     for problem in _unknown(conf, instance.driver):
@@ -121,8 +120,8 @@ def running(
 ) -> Iterator[Reconciler]:
     """Connect a driver instance to its backend, yield its reconciler, and disconnect it at the end.
 
-    With ``may_write``, a lock keeps out other processes of this host that may write. A process that
-    only plans needs no lock. Raises BackendError, StateError.
+    With ``may_write``, a lock keeps out other processes of this host that may write. Raises
+    BackendError and StateError.
     """
     driver, default = instance.driver, instance.default
     down_time = default.service_down_time
@@ -136,7 +135,7 @@ def running(
 def connected(driver: ComputeDriver) -> Iterator[None]:
     """Connect a driver to its backend, and disconnect it at the end.
 
-    Raises BackendError if it cannot be connected; logs the error if it cannot be disconnected.
+    Raises BackendError if the driver cannot be connected. A failure to disconnect is only logged.
     """
     guarded(
         driver.name,

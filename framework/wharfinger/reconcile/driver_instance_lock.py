@@ -23,10 +23,8 @@ _held: Final[set[int]] = set()
 def exclusive(directory: Path, instance: str) -> Iterator[None]:
     """Hold the lock of a driver instance for the duration of a block.
 
-    This keeps a process from writing records that another process has loaded. The lock is a file in
-    the state directory (``directory``). The file contains the process id. Raises StateError at once
-    if another process has the lock, if the file cannot be opened, or if it is not a lock file of
-    ours: such a file stays as it is.
+    The lock is a file in ``directory``. Raises StateError at once if another process has the lock,
+    or if the file cannot be used.
     """
     path = directory / f"{instance}.lock"
     try:

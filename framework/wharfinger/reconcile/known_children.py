@@ -1,9 +1,7 @@
-"""Uuids of the children that a driver instance has published: a later child keeps the uuid.
+"""Find the uuids under which a driver instance has published the children of a root before.
 
-A root of another program may get a new uuid, as nova's root does when its host is reinstalled. The
-devices below the root are the same. Reservations, jobs and allocations name a device by the uuid of
-its provider. So a child gets the uuid of the known child with the same name and the same root, or
-root name.
+Another program may create its root again with a new uuid. The devices below keep their uuids, which
+reservations, jobs and allocations name.
 """
 
 import shlex
@@ -23,8 +21,7 @@ KnownChildren = Mapping[str, Mapping[str, list[str]]]
 def known_children(state: CycleState) -> KnownChildren:
     """Return the uuids of the children that this instance has created, by root and child name.
 
-    If this instance has created the root, too, its children are found by the root's uuid only: the
-    driver chooses this uuid, so another root uuid means another node.
+    Roots are by uuid. Roots of other programs are by name, too.
     """
     found: dict[str, dict[str, list[str]]] = {}
     former = former_roots(state.reservations)
@@ -51,7 +48,7 @@ def _name_of_root(state: CycleState, uuid: str) -> str | None:
 
 
 def of_node(known: KnownChildren, name: str, root_uuid: str) -> dict[str, list[str]]:
-    """Return the known uuids of a node's children by child name."""
+    """Return the known uuids of a node's children, by child name."""
     return {**known.get(root_uuid, {}), **known.get(name, {})}  # the name may cover several roots
 
 
@@ -60,8 +57,7 @@ def replaced(
 ) -> dict[str, tuple[str, ...]]:
     """Return the known uuids of children that another device has replaced, by the new uuid.
 
-    A child is replaced if the driver itself reports another uuid for its name. Without a uuid from
-    the driver, a child keeps its known uuid.
+    A child is replaced if the driver reports another uuid for its name.
     """
     found = {}
     for wanted in desired:
@@ -73,10 +69,7 @@ def replaced(
 
 
 def problems_of_replaced(state: CycleState) -> dict[str, ChildReplaced]:
-    """Return a problem for each device with a new uuid whose former provider is still reserved.
-
-    The keys are the new uuids.
-    """
+    """Return, by new uuid, a problem for each replaced device whose former provider is reserved."""
     found = {}
     for uuid, known in state.replaced.items():
         others = [one for one in known if one not in state.desired]

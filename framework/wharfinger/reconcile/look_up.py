@@ -1,7 +1,7 @@
-"""Look up: read the further facts that the plan of the desired trees needs.
+"""Read the facts that a plan needs besides the desired trees.
 
 If a look-up for a tree fails, that tree is blocked. PlacementUnavailable, PermissionRefused and
-NotFound are raised: the next look-up would fail, too, or everything has to be read again.
+NotFound are raised.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -87,9 +87,9 @@ class LookUp:
     ) -> CycleState:
         """Return the state in which the removals of a plan are confirmed or refused.
 
-        If the policy does not allow their number, all wait. Otherwise the driver is asked for each
-        provider; its answers in all attempts of the cycle are in ``questions``. Without removals,
-        return the same state.
+        If the policy does not allow their number, all removals wait. Otherwise the driver is asked
+        for each provider. ``questions`` keeps the answers for later attempts of the cycle. Without
+        removals, the result is ``state`` itself.
         """
         gone = frozenset().union(*(tree.gone for tree in plan.trees))
         if not gone:
@@ -103,9 +103,9 @@ class LookUp:
         return replace(state, kept=kept, other_problems=(*state.other_problems, *problems))
 
     def allocations_of(self, uuids: Iterable[str]) -> Allocations:
-        """Return all allocations of each consumer of these providers, in the form for drivers.
+        """Return all allocations of each consumer of these providers, by consumer uuid.
 
-        They are by consumer uuid. Raises PlacementError.
+        They have the form in which drivers edit them. Raises PlacementError.
         """
         wanted = sorted(uuids)
         consumers = {one for uuid in wanted for one in self._client.get_provider_allocations(uuid)}
@@ -186,10 +186,7 @@ class LookUp:
         }
 
     def _orphans(self, state: CycleState, roots: Container[str]) -> dict[str, set[str]]:
-        """Return, by root uuid, our providers below overlaid roots that have no record here.
-
-        This host may have published them under another host name.
-        """
+        """Return, by root uuid, providers below overlaid roots with our trait but no record."""
         found: dict[str, set[str]] = {}
         for uuid, live in state.live.items():
             if (
@@ -212,8 +209,7 @@ class LookUp:
     def _blocked_roots(self, state: CycleState) -> CycleState:
         """Return the state with a problem for each root whose deletion has probably failed.
 
-        nova deletes the children before the root. A child with allocations stays, and so the root
-        stays, too. In Placement, this is visible only by the missing other children of ours.
+        nova deletes the children first. If a child has allocations, the child and the root stay.
         """
         deleted: dict[str, dict[str, str]] = {}
         for uuid, record in state.records.items():
@@ -295,14 +291,9 @@ class LookUp:
     def _reservations_without_record(
         self, state: CycleState
     ) -> Mapping[str, tuple[Reservation, ...]]:
-        """Read the reservations of desired providers without a record: the record may be lost.
-
-        The first attempt of a cycle skips providers that Placement lacks. If such a provider was
-        deleted while it was reserved, the database refuses the write, and the next attempt reads
-        the reservations.
-        """
+        """Read the reservations of desired providers without a record: the record may be lost."""
         new = state.desired.keys() - state.records.keys() - state.reservations.keys()
-        if state.attempt == 0:
+        if state.attempt == 0:  # a reservation makes the write fail, and the next attempt reads it
             new &= state.live.keys()
         if not new:
             return {}
@@ -365,8 +356,7 @@ class LookUp:
     def _removals(self, state: CycleState) -> CycleState:
         """Return the state with the allocations and unknown children that decide on removals.
 
-        Also add the allocations of providers that change their owner, and of providers to adopt,
-        whose full reservation may come from an allocation.
+        The allocations also decide on changes of the owner, and on adoptions.
         """
         due = [
             uuid

@@ -1,9 +1,7 @@
 """Lost allocations: another program has deleted allocations of an instance that has a claim.
 
-When Placement deletes allocations, the generations of the providers stay the same (``delete_all``
-in placement/objects/allocation.py, read in 16.0). So a list of providers does not show the
-deletion. A full cycle asks for the allocations of each claimed instance on providers of its driver
-instance, with one request each. It skips instances that are being moved.
+A list of providers does not show the deletion: the generations stay the same (``delete_all`` in
+placement/objects/allocation.py, read in 16.0). So a full cycle asks for the allocations.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -33,8 +31,7 @@ _Allocations = dict[str, dict[str, int]]
 class LostAllocations:
     """Finds lost allocations in the full cycles of one driver instance.
 
-    ``cleans``: the driver cleans a provider after its release. Methods raise PlacementUnavailable,
-    PermissionRefused, ObjectError and StateError.
+    ``cleans``: the driver cleans a provider after its release.
     """
 
     def __init__(self, client: PlacementClient, context: Context, *, cleans: bool) -> None:
@@ -43,10 +40,11 @@ class LostAllocations:
         self._cleans: Final = cleans
 
     def find(self, state: CycleState, instances: Mapping[str, ClaimedInstance]) -> CycleState:
-        """Check the claimed instances of the host that are on providers of this driver instance.
+        """Check the allocations of claimed instances that are on providers of this driver instance.
 
-        Return the state with new reservations for lost allocations; with the next phases of earlier
-        such reservations; and with instance rows to save, whose allocations have changed.
+        Return the state with new reservations for lost allocations, the next phases of earlier
+        ones, and instance rows to save. Raises PlacementUnavailable, PermissionRefused, ObjectError
+        and StateError.
         """
         wanted = dict(_relevant(state, instances))
         with request_id.thread_pool(self._client.connections) as pool:
@@ -92,9 +90,8 @@ class LostAllocations:
     def _at_rest(self, known: Mapping[str, ClaimedInstance]) -> dict[str, Instance]:
         """Return the rows of instances that no process claims, moves or releases, by uuid.
 
-        A claim, a move or a release changes the row, or stores a migration, before it changes
-        allocations. So if the row is still as ``known``, another program has changed the
-        allocations. The rows have to be read after the allocations.
+        The rows have to be read after the allocations: a claim, a move or a release changes the
+        row, or stores a migration, first.
         """
         if not known:
             return {}
@@ -135,9 +132,7 @@ class LostAllocations:
     ) -> dict[str, str | None]:
         """Return the next phases of earlier reservations for lost allocations, by reservation uuid.
 
-        The reservation ends (None) if the instance has an allocation again, unless a process still
-        works on the instance (``unclear``). If the instance was deleted while the reservation was
-        being stored, the provider has to be cleaned ("released"), or the reservation ends, too.
+        None: the reservation ends.
         """
         settled: dict[str, str | None] = {}
         unknown: dict[str, list[str]] = {}
@@ -161,7 +156,7 @@ def lost_by(instance_uuid: str) -> str:
 
 
 def is_lost(one: Reservation) -> bool:
-    """Return whether a reservation is for a lost allocation, and not for cleaning after it."""
+    """Return whether a reservation is for a lost allocation, and not for the later cleaning."""
     return (
         (consumer := one.known("consumer_uuid")) is not None
         and one.known("holder") == lost_by(consumer)
@@ -185,7 +180,6 @@ def _relevant(
 
 
 def _is_ours(state: CycleState, uuid: str) -> bool:
-    """Return whether a provider is ours to reserve: not a root that another program publishes."""
     record = state.record(uuid)
     if record.root_uuid in state.released_roots:
         return False

@@ -11,7 +11,7 @@ from wharfinger.tracker.reported_node import Node
 
 @dataclass(frozen=True, slots=True)
 class NodeList:
-    """Nodes of a driver in one snapshot, with the nodes that it could not describe."""
+    """Nodes of a driver in one snapshot of the backend."""
 
     nodes: tuple[Node, ...] = ()
     #: Nodes that the driver could not describe, and the errors.
@@ -31,7 +31,7 @@ class NodeList:
         return frozenset(self.roots.values())
 
     def only(self, uuids: Set[str]) -> "NodeList":
-        """Return the nodes with these uuids, without ``problems`` and ``uptime``."""
+        """Return a list with the nodes that have these uuids, and nothing else."""
         return NodeList(
             nodes=tuple(node for node in self.nodes if node.uuid in uuids),
             failed=tuple(node for node in self.failed if node.uuid in uuids),
@@ -44,8 +44,7 @@ class NodeList:
     def with_changes(self, later: "NodeList") -> "NodeList":
         """Return this list with the nodes of a later description.
 
-        They replace nodes with the same uuid or name. The problems stay those of this list, and the
-        result has no uptime.
+        They replace nodes with the same uuid or name. The problems stay those of this list.
         """
         anew = {node.uuid for node in (*later.nodes, *later.failed)} | later.roots.keys()
 
@@ -59,16 +58,14 @@ class NodeList:
         )
 
     def has_unknown_nodes(self, records: Mapping[str, Record]) -> bool:
-        """Return whether a node could not be described and has no record by its uuid."""
+        """Return whether the driver could not describe a node that has no record."""
         known = {node.uuid for node in self.failed} & records.keys()
         return len(self.problems) > len(known)
 
     def with_published_uuids(self, records: Mapping[str, Record]) -> Self:
         """Return the list with the uuids that our records have for roots with the nodes' names.
 
-        A node with a record under its own uuid keeps the uuid. Our records also have roots of other
-        programs. This finds a root that another program has renamed, and an adopted root whose uuid
-        is not the driver's uuid of the node.
+        A node with a record under its own uuid keeps the uuid.
         """
         known = {
             root.name: uuid

@@ -18,7 +18,7 @@ from wharfinger.reconcile.reservation_phases import stored_figures
 
 
 class Observer:
-    """Observes for the cycles of one driver instance. Each method adds facts to a state.
+    """Observes for the cycles of one driver instance.
 
     Methods raise PlacementError, ObjectError and StateError.
     """
@@ -38,9 +38,8 @@ class Observer:
     ) -> CycleState:
         """Read Placement; return the state, limited to the trees that have to be planned.
 
-        These are the ``changed_trees``, the trees of the nodes with these ``names``, and the trees
-        with ``failed`` roots; or with ``all_trees``, all trees. If nothing has changed, this reads
-        one list of providers.
+        These are changed trees, the trees of nodes with these ``names``, and trees with ``failed``
+        roots. With ``all_trees``, these are all trees.
         """
         every = state.every_node
         changed = every.uuids_of(names)
@@ -57,8 +56,7 @@ class Observer:
     def remembered(self, state: CycleState, names: Set[str]) -> CycleState | None:
         """Return the state of the nodes with these names, with the providers in our records.
 
-        Return None if Placement has to be read: a root may be new, an answer was lost, a
-        reservation is stored, or another program writes a provider, too.
+        Return None if Placement has to be read.
         """
         roots = state.every_node.uuids_of(names)
         live = {uuid: record.live for uuid, record in state.records.items() if record.live}
@@ -83,8 +81,7 @@ class Observer:
     def disabled(self, state: CycleState, due: Mapping[str, Record]) -> CycleState:
         """Return a state whose plan only adds COMPUTE_STATUS_DISABLED to the roots in ``due``.
 
-        ``due`` has the records of these roots, by uuid. The roots are read from Placement. The
-        driver is not asked.
+        ``due`` has the records of these roots, by uuid.
         """
         roots = {record.applied.name: uuid for uuid, record in due.items() if record.applied}
         live = self._reader.read(roots, due).live
@@ -98,10 +95,7 @@ class Observer:
         )
 
     def within(self, state: CycleState, scope: frozenset[str]) -> CycleState:
-        """Return the state, limited to trees with these roots; unlimited if trees share providers.
-
-        A change of a shared provider concerns all nodes.
-        """
+        """Return the state, limited to trees with these roots if no trees share providers."""
         if scope and any(shares(provider) for provider in state.live.values()):
             return state
         return replace(state, scope=scope, nodes=state.nodes.only(scope))
@@ -121,10 +115,10 @@ class Observer:
     def _late_reservations(
         self, state: CycleState, live: Mapping[str, Provider]
     ) -> Mapping[str, tuple[Reservation, ...]]:
-        """Read reservations that ``state`` lacks, and return them by provider uuid.
+        """Read the reservations of our providers that are fully reserved for no known reason.
 
-        Read those of our providers that are fully reserved for no known reason. Such a reservation
-        was stored after the rows were read, or our record of the provider is lost.
+        Such a reservation was stored after the rows were read, or our record of the provider is
+        lost.
         """
         wanted = sorted(
             uuid
@@ -142,7 +136,7 @@ class Observer:
 def changed_trees(state: CycleState) -> set[str]:
     """Return the roots of trees that differ from our records, or that a cycle has to complete.
 
-    A cycle completes unfinished intents, and the begin or end of reservations. Blocked trees count.
+    Blocked trees are included.
     """
     live = state.live
     found = {record.root_uuid for uuid, record in state.records.items() if uuid not in live}
@@ -165,10 +159,7 @@ def _reservation_changes(state: CycleState, uuid: str, live: Provider, record: R
 
 
 def _with_spare_figures(state: CycleState) -> Mapping[str, Record]:
-    """Return the records, with the ``reserved`` figures to restore that only reservations have.
-
-    If both have a figure, the one in the record counts: it is newer.
-    """
+    """Return the records, with the ``reserved`` figures to restore that only reservations have."""
     completed: dict[str, Record] = {}
     for uuid in state.reservations.keys() & state.live.keys():
         record, spare = state.record(uuid), stored_figures(state.reservations[uuid])
@@ -187,7 +178,7 @@ def by_provider(rows: Iterable[Reservation]) -> dict[str, tuple[Reservation, ...
 
 
 def by_node(rows: HostState, host: str) -> dict[str, list[Migration]]:
-    """Return the migrations in progress from and to each node of the host, by node name."""
+    """Return the migrations in progress of each node of the host, by node name."""
     found: dict[str, list[Migration]] = {}
     for one in rows.migrations:
         nodes = {
@@ -201,7 +192,7 @@ def by_node(rows: HostState, host: str) -> dict[str, list[Migration]]:
 
 
 def held_functions(jobs: Iterable[DeviceJob]) -> dict[str, HeldFunction]:
-    """Return the function, as a trait, that a job has last loaded into each device.
+    """Return the function that a job has last loaded into each device.
 
     The keys are the uuids of all providers of the device.
     """

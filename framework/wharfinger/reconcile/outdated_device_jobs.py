@@ -1,8 +1,6 @@
 """Update or delete finished device jobs that are out of date.
 
-A finished job records the function that it has loaded into a device. If another program has
-replaced the function, the job is updated. If the device no longer exists, or a later job is stored
-under another provider of the device, the job is deleted.
+A finished job records the function that it has loaded into a device.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,8 +17,8 @@ _CONFLICTS: Final = (ConcurrentSave, ObjectNotFound)
 def supersede_functions(context: Context, superseded: Mapping[str, int]) -> None:
     """Note in jobs that another program has replaced the function that they loaded.
 
-    ``superseded`` has the revision of the job of each device, by provider uuid. A newer job, or a
-    job with another revision, stays as it is.
+    ``superseded`` has the revision of the job of each device, by provider uuid. A job with another
+    revision stays as it is.
     """
     for one in _finished(context, superseded):
         known = {superseded[uuid] for uuid in one.scope if uuid in superseded}
@@ -35,7 +33,7 @@ def delete_jobs(context: Context, host: str, instance: str, uuids: Iterable[str]
     """Delete the finished jobs of a driver instance for devices that no longer exist.
 
     ``uuids`` are the providers of such devices. A job stays if a provider of its device has a
-    record: another host may have the device now.
+    record.
     """
     found = [
         one
@@ -52,10 +50,7 @@ def delete_jobs(context: Context, host: str, instance: str, uuids: Iterable[str]
 
 
 def delete_earlier(context: Context, job: DeviceJob) -> None:
-    """Delete the other finished jobs of the job's device, which this job replaces.
-
-    A device can have several providers, and each job is stored under one of them.
-    """
+    """Delete the other finished jobs of the job's device."""
     for one in _finished(context, job.scope):
         if one.provider_uuid != job.provider_uuid:
             with suppress(*_CONFLICTS):

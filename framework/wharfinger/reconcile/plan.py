@@ -1,4 +1,4 @@
-"""Plan: turn the state of a cycle into the plans of its trees, by pure functions."""
+"""Turn the state of a cycle into the plans of its trees, by pure functions."""
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping
@@ -66,7 +66,7 @@ def plan_cycle(state: CycleState) -> Plan:
 
 
 def _with_doubts(state: CycleState) -> CycleState:
-    """Return the state with the reasons why absent providers may not be gone, for the planner."""
+    """Return the state with the reasons why absent providers may not be gone."""
     detached = {
         uuid: f"kept: {holder}. If its node does not come back, end the reservation of that "
         f"holder: `wharfinger provider release {uuid} --holder {shlex.quote(holder)}`"
@@ -81,10 +81,7 @@ def _with_doubts(state: CycleState) -> CycleState:
 
 
 def _blocked_trees(state: CycleState) -> tuple[TreePlan, ...]:
-    """Return plans that only fully reserve providers and add COMPUTE_STATUS_DISABLED to roots.
-
-    These need no answer of the driver. Everything else in a blocked tree stays as it is.
-    """
+    """Return the plans of blocked trees: full reservations and COMPUTE_STATUS_DISABLED only."""
     disabled = bool(state.rows.service_disabled)
     roots = state.blocked - {row.uuid for row in state.takeovers} - state.released_roots
     due = {
@@ -115,11 +112,7 @@ def _moves_away(state: CycleState, uuid: str) -> bool:
 
 
 def _records_of_blocked(state: CycleState) -> Mapping[str, Mapping[str, Record | None]]:
-    """Return changed records (None: delete) of blocked trees, by root uuid and provider uuid.
-
-    If a node is listed again, its record loses the absence. If another host has taken over a node,
-    our records are deleted.
-    """
+    """Return changed records (None: delete) of blocked trees, by root uuid and provider uuid."""
     found: dict[str, dict[str, Record | None]] = {}
     for uuid, record in state.records.items() if state.released_roots else ():
         root = record.root_uuid or ""
@@ -137,7 +130,7 @@ def _with_write(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
     """Return the plan with a write of a provider's inventories, even if they do not change.
 
     The write raises the generation. So Placement refuses the write of another process that is about
-    to reserve the provider, and that process reads the provider again.
+    to reserve the provider.
     """
     if any(
         isinstance(step, SetInventories | Reshape) and uuid in step.touched for step in tree.steps
@@ -158,7 +151,7 @@ def _with_write(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
 def _foreign_elsewhere(
     state: CycleState, planned: Collection[str]
 ) -> Iterator[tuple[str, ForeignReservation]]:
-    """Yield the root uuids and full reservations of other programs outside the planned trees."""
+    """Yield full reservations of other programs outside the planned trees, with root uuids."""
     if state.scope is None or not state.is_read:
         return
     for uuid, provider in state.live.items():

@@ -1,4 +1,4 @@
-"""Database rows to store with the plan of each tree: nodes, reservations and their phases."""
+"""Database rows to store with the plan of each tree."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -106,8 +106,7 @@ def readable(reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:
 def phases_by_tree(state: CycleState, trees: Iterable[TreePlan]) -> dict[str, Phases]:
     """Return the reservations that change or end when a tree is written, by root uuid.
 
-    Leave out the reservations of providers that cannot be written: the tree is blocked, or its plan
-    has a problem.
+    Reservations in trees that cannot be written are left out.
     """
     plans = {tree.root_uuid: tree for tree in trees}
     root_of = _root_finder(state, plans.values())

@@ -1,4 +1,4 @@
-"""Remember: read and write the records of one driver instance in the database."""
+"""Read and write the records of one driver instance in the database."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -27,11 +27,7 @@ from wharfinger.providers.provider_record import (
 
 
 class RecordStore:
-    """Records of one driver instance on one host, by provider uuid.
-
-    The store has the records of the rows that it is created with, and those that ``update`` takes.
-    ``write`` raises ObjectError and StateError.
-    """
+    """Records of one driver instance on one host, by provider uuid."""
 
     def __init__(
         self, context: Context, host: str, instance: str, rows: Iterable[ProviderRecord] = ()
@@ -83,12 +79,13 @@ class RecordStore:
         ended: Sequence[Reservation] = (),
         reports_service: bool = False,
     ) -> None:
-        """Write records that have changed (None: delete) and other rows, in one transaction.
+        """Write changed records (None: delete) and other rows, in one transaction.
 
-        Raises ConcurrentSave and writes nothing in three cases: a record or row has changed since
-        it was read; one of ``our_nodes`` no longer belongs to this instance; a provider in
-        ``known_reservations`` (revisions by reservation uuid, by provider uuid) has other
-        reservations. The error's ``keys`` are uuids of these providers, nodes or reservations.
+        ``known_reservations`` has revisions by reservation uuid, by provider uuid.
+
+        Raises ConcurrentSave, and writes nothing, if another process has changed one of these
+        records, nodes or reservations. Its ``keys`` are their uuids. Also raises ObjectError and
+        StateError.
         """
         changed = {
             uuid: record for uuid, record in records.items() if self.records.get(uuid) != record

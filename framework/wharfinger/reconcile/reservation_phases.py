@@ -1,8 +1,7 @@
 """Phases of stored reservations in a cycle.
 
 A provider that a consumer has released is reserved until it has been cleaned. Snapshots of the
-driver that begin after the allocation was deleted show when cleaning begins and ends. Or the driver
-states that the provider needs no cleaning.
+driver after the release show when cleaning begins and ends.
 """
 
 from collections import ChainMap
@@ -18,7 +17,7 @@ Phases = tuple[tuple[Reservation, str | None], ...]
 
 
 def stored_figures(rows: Iterable[Reservation]) -> dict[str, int]:
-    """Return the ``reserved`` figures to restore that the reservations of a provider have stored.
+    """Return the ``reserved`` figures to restore that reservations of a provider have stored.
 
     The result is by resource class. Earlier reservations take precedence.
     """
@@ -34,10 +33,9 @@ def next_phases(
 ) -> tuple[set[str], Phases]:
     """Return the providers that stay reserved, and the reservations that change.
 
-    ``settled`` has new phases that are known already, by reservation uuid. Other reservations
-    change only if they are readable, and were stored before the driver's snapshot. ``is_clean``
-    returns whether a provider needs no more cleaning. ``is_released`` returns whether a consumer
-    has no more allocation from a provider.
+    ``settled`` has new phases that are known already, by reservation uuid. ``is_clean`` returns
+    whether a provider needs no more cleaning. ``is_released`` returns whether a consumer has no
+    more allocation from a provider.
     """
     held: set[str] = set()
     phases: list[tuple[Reservation, str | None]] = []

@@ -1,13 +1,8 @@
 """Reserve and release providers for operators, jobs and releases of consumers.
 
-This module also ends reservations for lost allocations, which cycles store, and sets the function
-traits of programmable devices.
-
 A reservation is stored before the provider is fully reserved in Placement. It is deleted after the
-own figures (the ``reserved`` figures from before the reservation) are restored in Placement. So
-after a crash the provider stays reserved, and the next cycle of its driver instance completes the
-work. All writes go through ``apply.Writer``, with the record of the instance that publishes the
-provider.
+own figures (the ``reserved`` figures from before the reservation) are restored. After a crash, the
+next cycle completes the work.
 """
 
 from collections import Counter, defaultdict
@@ -107,12 +102,11 @@ class _Stored:
 
     @property
     def own_record(self) -> Record:
-        """The stored record of the driver instance that publishes the provider, or an empty one."""
+        """The record of the driver instance that publishes the provider, or an empty record."""
         return self.store.get(self.live.uuid)
 
     @property
     def own_figures(self) -> dict[str, int]:
-        """The ``reserved`` figures to restore after our reservations, by resource class."""
         return full_reservation.own_reserved(self.live.inventories, self.record)
 
     def record_with(self, figures: Mapping[str, int]) -> Record:
@@ -123,7 +117,7 @@ class _Stored:
         return SetInventories(**step_target(self.live), before=self.live.inventories, after=after)
 
     def reasons(self, *, without: str = "") -> tuple[str, ...]:
-        """Return the reasons of the driver, and of reservations except one uuid, as texts."""
+        """Return the driver's reasons, and those of reservations except ``without``, as texts."""
         others = (one for one in self.reservations if one.uuid != without)
         held = (f"{one.reason} (held by {one.holder})" for one in others)
         return (*self.record.reservations, *held)
@@ -131,9 +125,6 @@ class _Stored:
 
 class Reservations:
     """Begins and ends stored reservations of providers that driver instances publish.
-
-    If a provider cannot be written within half of ``down_time``, it is read again first: another
-    host may have taken it over.
 
     Methods raise PlacementError, ObjectError and StateError. Methods that reserve raise
     ReservationRefused for a provider that no driver instance publishes.
@@ -160,10 +151,9 @@ class Reservations:
     ) -> Reservation:
         """Reserve a provider fully, even if it has allocations; return the reservation.
 
-        Only ``release`` for this holder and ``release_one`` end the reservation; ``expected_end``
-        is for display. A caller that has to know the uuid of the reservation even after a failure
-        can choose it (``uuid``). Raises ObjectExists if the holder already has a reservation of the
-        provider. If Placement fails, the reservation remains stored, and the next cycle writes it.
+        ``expected_end`` is for display. ``uuid`` becomes the uuid of the reservation. If Placement
+        fails, the reservation remains stored, and the next cycle reserves the provider. Raises
+        ObjectExists if the holder already has a reservation of the provider.
         """
         new = Reservation(
             self._context,
@@ -183,8 +173,7 @@ class Reservations:
     def keep(self, uuid: str, provider_uuid: str) -> None:
         """Fully reserve a provider again if another program has changed its ``reserved`` figures.
 
-        ``uuid`` is the reservation; if it has ended, write nothing. If the provider is still fully
-        reserved, this takes one request.
+        ``uuid`` is the reservation. If the reservation has ended, nothing is written.
         """
         live = self._client.get_inventories(provider_uuid).inventories.values()
         if not all(one.is_fully_reserved for one in live) and self.is_there(uuid):
@@ -192,11 +181,11 @@ class Reservations:
                 self._fill(provider)
 
     def is_there(self, uuid: str) -> bool:
-        """Return whether a reservation with this uuid is stored: it has not ended."""
+        """Return whether a reservation with this uuid is stored."""
         return bool(self._held(uuid=uuid))
 
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
-        """End a holder's reservation; after the last one, restore the own ``reserved`` figures.
+        """End a holder's reservation of a provider.
 
         Return the reasons why the provider is still reserved, as texts; empty if it is free. Raises
         ObjectNotFound if the holder has not reserved the provider.
@@ -209,10 +198,8 @@ class Reservations:
     def release_foreign(self, provider: ProviderSummary) -> tuple[str, ...]:
         """End another program's full reservation of a provider that a driver instance publishes.
 
-        The ``reserved`` figures that the driver reported last replace it. If the driver or our own
-        reservations have reasons to reserve the provider, it stays fully reserved. Return the same
-        as ``release``. Raises ReservationRefused if there is no such reservation, or if no driver
-        instance publishes the reserved resource classes.
+        Return the same as ``release``. Raises ReservationRefused if there is no such reservation,
+        or if no driver instance publishes the reserved resource classes.
         """
         stored = self._read(provider)
         live, record, left = stored.live.inventories, stored.own_record, stored.reasons()
@@ -239,8 +226,7 @@ class Reservations:
     def release_one(self, uuid: str) -> tuple[str, ...]:
         """End the reservation with this uuid.
 
-        Return the same as ``release``; nothing if the provider no longer exists. Raises
-        ObjectNotFound if the reservation has already ended.
+        Return the same as ``release``. Raises ObjectNotFound if the reservation has already ended.
         """
         for held in self._held(uuid=uuid):
             for provider in self._client.list_providers(uuid=held.provider_uuid):
@@ -252,9 +238,9 @@ class Reservations:
     def detach(self, provider: ProviderSummary) -> FormerRoot:
         """Turn a child provider into a root, fully reserved, until its node has a new root.
 
-        Return the former root. Allocations and other reservations stay. After a crash, the next
-        cycle of the driver instance completes the work. Raises DetachmentRefused if no driver
-        instance has created the provider as a child of a root; and MicroversionUnsupported.
+        Return the former root. Allocations and other reservations stay. Raises DetachmentRefused if
+        no driver instance has created the provider as a child of a root. Raises
+        MicroversionUnsupported.
         """
         self._client.require(Feature.REPARENT, f"detaching provider {provider.name}")
         former = self._root_of(provider)
@@ -269,7 +255,7 @@ class Reservations:
         """Reserve those of the ``providers`` (uuids) that their drivers clean after a release.
 
         Call this before the allocations are deleted. Then call ``after_release``, or
-        ``cancel_release`` if they stay.
+        ``cancel_release`` if the allocations stay.
         """
         for provider in self._cleaned(providers):
             self._reserve_for_cleaning(provider, consumer_uuid)
@@ -278,7 +264,7 @@ class Reservations:
     def after_release(self, consumer_uuid: str) -> tuple[Reservation, ...]:
         """Note in the reservations of ``before_release`` that the allocations are deleted.
 
-        Return these reservations. A cycle may have noted the deletion already.
+        Return these reservations.
         """
         held = self._held(holder=_release_of(consumer_uuid))
         for one in held:
@@ -301,10 +287,7 @@ class Reservations:
         return list(filter(is_lost, self._held(holder=lost_by(instance_uuid))))
 
     def end_lost(self, instance_uuid: str) -> None:
-        """End the reservations for the lost allocations of an instance.
-
-        Call this when the instance has its allocations again, or is released.
-        """
+        """End the reservations for the lost allocations of an instance."""
         for one in self.lost(instance_uuid):
             with suppress(ObjectNotFound):  # a cycle has ended it
                 self.release_one(one.uuid)
@@ -318,11 +301,9 @@ class Reservations:
     ) -> None:
         """Allocate ``amounts`` of a fully reserved provider to a consumer.
 
-        ``allocations`` are all allocations of the consumer, in the format of POST /reshaper. One
-        request lowers ``reserved`` enough and allocates the amounts, so no other consumer can take
-        them. Afterwards ``keep`` has to reserve the provider fully again. Raises
-        ReservationRefused if no driver instance publishes the provider, or if it lacks the capacity
-        even without the reservation; and PermissionRefused without the role for reshapes.
+        ``allocations`` are all allocations of the consumer, in the format of POST /reshaper.
+        Afterwards ``keep`` has to reserve the provider fully again. Raises ReservationRefused if no
+        driver instance publishes the provider, or if it lacks the capacity.
         """
         stored = self._read(provider)
         if not stored.is_published:
@@ -366,9 +347,7 @@ class Reservations:
     ) -> None:
         """Replace the function traits of a device's provider by one trait, or by none.
 
-        If Placement has exactly this trait already, write nothing. Otherwise also store the trait
-        in the record of a published provider, so that later cycles may remove it. Raises
-        ReservationRefused if the provider no longer has exactly the owner traits ``owners``.
+        Raises ReservationRefused if the provider does not have exactly the owner traits ``owners``.
         """
         there = self._client.get_traits(provider.uuid)
         found = ownership.owners(there.traits)
@@ -393,10 +372,9 @@ class Reservations:
         self._apply(stored, record, step)
 
     def is_published(self, provider: ProviderSummary) -> bool:
-        """Return whether a driver instance still publishes a provider.
+        """Return whether a driver instance publishes a provider.
 
-        If no record of the provider is left, the trait of a driver instance proves it. Raises
-        NotFound.
+        Raises NotFound.
         """
         return self._stored(provider, self._client.get_traits(provider.uuid)).is_published
 
@@ -406,12 +384,8 @@ class Reservations:
     def _fill(self, provider: ProviderSummary, new: Reservation | None = None) -> None:
         """Store ``new``, and write the full reservation of the provider.
 
-        Without ``new``, write only if the provider has a stored reservation and a driver instance
-        publishes it. Raise ReservationRefused if ``new`` cannot be added.
-
         Write inventories even if they are fully reserved already. This raises the generation, so
-        that a concurrent release of the provider fails and reads the provider again. The other
-        reservations get a copy of the own figures, which may have changed.
+        that a concurrent release of the provider fails and reads the provider again.
         """
         stored = self._read(provider)
         figures = stored.own_figures
@@ -463,10 +437,7 @@ class Reservations:
         changed: Sequence[Reservation] = (),
         ended: Sequence[Reservation] = (),
     ) -> None:
-        """Apply steps to one provider, and store the record and the reservations; raise the errors.
-
-        Without steps, write the reservations only.
-        """
+        """Apply steps to one provider, and store the record and the reservations; raise errors."""
         live, uuid, root_uuid = stored.live, stored.live.uuid, stored.live.root_uuid
         tree = TreeWrite(
             TreePlan(
@@ -540,10 +511,7 @@ class Reservations:
     def _stored(
         self, provider: ProviderSummary, traits: Traits, inventories: Inventories | None = None
     ) -> _Stored:
-        """Read the records, reservations and nodes of a provider from the database.
-
-        ``traits`` and ``inventories`` were just read from Placement, and are part of the result.
-        """
+        """Read the records, reservations and nodes of a provider from the database."""
         generation = (inventories or traits).resource_provider_generation
         rows = ProviderState.get(self._context, [provider.uuid], [provider.root_provider_uuid])
         current = _current(
@@ -582,7 +550,7 @@ class Reservations:
         )
 
     def _cleaned(self, uuids: Iterable[str]) -> list[ProviderSummary]:
-        """Return each provider with one of these uuids that its driver cleans after a release."""
+        """Return the providers with these uuids that their drivers clean after a release."""
         summaries = [one for uuid in uuids for one in self._client.list_providers(uuid=uuid)]
         roots = {one.root_provider_uuid for one in summaries}
         if not roots:
@@ -618,10 +586,10 @@ class Reservations:
 
     @retry_on(*_CONFLICTS, ObjectExists, ObjectNotFound)
     def _reserve_for_cleaning(self, provider: ProviderSummary, consumer_uuid: str) -> None:
-        """Reserve a provider for the time of a consumer's release and of the cleaning after it.
+        """Reserve a provider while a consumer releases it, and until it is cleaned.
 
-        A reservation from an earlier release of the same consumer may still be stored. Then
-        this reservation begins again with the first phase.
+        A reservation from an earlier release of the same consumer begins again with the first
+        phase.
         """
         holder = _release_of(consumer_uuid)
         for held in self._held(provider_uuid=provider.uuid, holder=holder):
@@ -649,8 +617,8 @@ class Reservations:
 def _check_reservable(provider: ProviderSummary, stored: _Stored, *, is_cleaned: bool) -> None:
     """Raise ReservationRefused if a provider cannot be reserved.
 
-    ``is_cleaned``: its driver cleans it after a release, so an instance publishes it even if the
-    records are lost.
+    ``is_cleaned``: its driver cleans the provider after a release. Then the provider is published
+    even if the records are lost.
     """
     if not (stored.is_published if stored.record.is_ours else is_cleaned):
         others = ownership.owners(stored.traits) - ownership.owners(stored.record.claimed_traits)
@@ -686,12 +654,7 @@ def _names(owners: Iterable[str]) -> str:
 def _current(
     records: Mapping[tuple[str, str], Record], publishers: set[tuple[str, str]]
 ) -> Mapping[tuple[str, str], Record]:
-    """Return the records of a provider that count, by host and instance.
-
-    After a takeover by an instance of another name, both instances may have a record. The record of
-    the node's publisher (``publishers``) counts; without one, the records of the publisher's host;
-    without these, all. Records of instances that have not written the provider are kept.
-    """
+    """Return the records by host and instance, without those that a takeover has made outdated."""
     ours = {key for key, record in records.items() if record.is_ours}
     hosts = {host for host, _instance in publishers}
     # Another instance on the host may publish a child of the root, or overlay it.

@@ -17,8 +17,7 @@ def edited(
     """Check the allocations that a driver has edited; return them in the form of POST /reshaper.
 
     The driver may only move amounts between the providers of its tree (``within``). Each consumer
-    keeps its total of each resource class. The consumers stay the same, with their projects and
-    users. Providers without amounts are left out. Raises InvalidTree.
+    keeps its total of each resource class. Raises InvalidTree.
     """
 
     def invalid(what: str, given: object, problem: str) -> InvalidTree:

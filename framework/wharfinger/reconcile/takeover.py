@@ -1,12 +1,7 @@
 """Take over nodes whose database row names another host or driver instance as the publisher.
 
-An instance of the same name on another host takes a node over when the former host's last complete
-listing lacked the node, or when the service of the former host is down. An instance of another name
-takes a node over when the root has the trait of this driver instance, or when the instance may
-adopt the root and no record of another instance claims the root.
-
-An overlaid root is a root that another program publishes. It has no row here. The records of our
-children below it are taken over instead.
+An overlaid root is a root that another program publishes. Such a root has no row here: the records
+of our children below the root are taken over instead.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
@@ -65,9 +60,9 @@ class Takeovers:
 
         Return the rows that this instance can take over, and errors for the others, by uuid.
 
-        All arguments are node uuids. ``marked`` are nodes whose roots have the trait of this
-        instance, ``adoptable`` nodes whose roots the instance may adopt, and ``named`` nodes that
-        the operator has named for adoption.
+        The arguments are node uuids. Roots of ``marked`` nodes have the trait of this driver
+        instance. The instance may adopt the roots of ``adoptable`` nodes. The operator has named
+        the ``named`` nodes for adoption.
         """
         others = list(self._others(uuids))
         if not others:
@@ -93,12 +88,12 @@ class Takeovers:
     def find_below(
         self, orphans: Mapping[str, Set[str]], names: Mapping[str, str]
     ) -> tuple[Set[str], dict[str, NodeTaken]]:
-        """Find overlaid trees whose orphans an instance of this name on another host has published.
+        """Find overlaid roots whose children this driver instance published on another host.
 
-        ``orphans`` are the uuids of providers that have our instance trait, and no record on this
-        host, by root uuid. ``names`` are the names of the nodes by root uuid. Return the roots of
-        which this host can take over the records, and errors for the other roots, by uuid. No row
-        names the host of an overlaid root, but the records of the orphans do.
+        Return the roots whose records this host can take over, and errors for the others, by uuid.
+
+        ``orphans`` are providers with our instance trait and no record on this host, by root uuid.
+        ``names`` are the names of the nodes by root uuid.
         """
         root_of = {uuid: root for root, uuids in orphans.items() for uuid in (root, *uuids)}
         records = [one for one in self._records(root_of) if one.host != self._host]
@@ -123,10 +118,10 @@ class Takeovers:
         overlaid_roots: Iterable[str],
         live: Mapping[str, Provider],
     ) -> dict[str, WharfingerError]:
-        """Take over nodes, and our records below roots of other programs.
+        """Take over nodes, and our records below overlaid roots; return errors by uuid.
 
-        ``live`` are the providers in Placement, by uuid. Return errors by the uuid of the node or
-        root. An error means that another process has changed the node or the records.
+        ``live`` are the providers in Placement, by uuid. An error means that another process has
+        changed the node or the records.
         """
         return {
             **_errors_of(partial(self.take, live=live), {row.uuid: row for row in rows}),
@@ -154,11 +149,7 @@ class Takeovers:
         )
 
     def released(self, uuids: Iterable[str]) -> frozenset[str]:
-        """Return the uuids of those nodes that another host or instance publishes now.
-
-        An instance of another name may publish a root above children of ours. Such a root counts
-        only if our record shows that we have published the root.
-        """
+        """Return the uuids of those nodes that another host or instance publishes now."""
         return frozenset(
             row.uuid
             for row in self._others(uuids)
@@ -169,9 +160,8 @@ class Takeovers:
         """Move nodes to this driver instance, with their records, in one transaction.
 
         The rows of instances and migrations on the nodes move, too. ``live`` are the providers in
-        Placement, by uuid: a record that cannot be read moves with the tree of its provider, and
-        that tree stays as it is until the record is repaired. Raises ConcurrentSave if another
-        process was faster, or if the former host is up again.
+        Placement, by uuid. Raises ConcurrentSave if another process was faster, or if the former
+        host is up again.
         """
         former = {row.uuid: (row.host, row.driver_instance) for row in rows}
         namesakes = [row for row in rows if row.driver_instance == self._instance]
@@ -243,9 +233,7 @@ class Takeovers:
     def _claimed(self, rows: Iterable[ComputeNode], named: Container[str]) -> frozenset[str]:
         """Return nodes whose roots other driver instances publish, or are about to create.
 
-        A root that is being created may still lack the instance trait. If a published root lacks
-        the trait, and the operator has ``named`` the node for adoption, the operator has removed
-        the trait on purpose: leave this node out.
+        A published root does not count if the operator has ``named`` the node for adoption.
         """
         records = ProviderRecordList.get_by_filters(
             self._context, provider_uuid=sorted({row.uuid for row in rows})

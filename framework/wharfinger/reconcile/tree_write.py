@@ -1,4 +1,4 @@
-"""A tree's plan, the database rows to write with it, and the progress of its write.
+"""The write of a tree: its plan, the database rows to write with it, and its progress.
 
 An intent is the record that is stored before the first request. A result is the record that is
 stored after the last request.
@@ -94,7 +94,7 @@ class TreeWrite:
     def generation(self, step: Step) -> int:
         """Return the generation to send with a write of the step's provider.
 
-        Raises ValueError if it is unknown.
+        Raises ValueError if the generation is unknown.
         """
         provider = self.now.get(step.uuid)
         known = provider.generation if provider else None
@@ -115,10 +115,7 @@ class TreeWrite:
         self.changed_nodes = ()
 
     def drop_rows(self, error: WharfingerError) -> None:
-        """After a conflict, drop all rows except the records; another attempt stores the rows.
-
-        If the plan has no steps, or there are only records, drop the records, too.
-        """
+        """After a conflict, drop all rows except the records; another attempt stores the rows."""
         rows = (*self.changed_reservations, *self.ended)
         if not (self.plan.steps and (rows or self.changed_nodes)):
             self.skip_result(error)
@@ -128,7 +125,7 @@ class TreeWrite:
 
 
 def intents(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]]:
-    """Yield the intents to store before the first request: provider uuids and records."""
+    """Yield the intents to store before the first request, with provider uuids."""
     left = _left_by_reshape(tree)
     changes = {step.uuid: step for step in tree.plan.steps if isinstance(step, SetInventories)}
     full = {uuid: step for uuid, step in changes.items() if fully_reserves(step)}
@@ -178,7 +175,7 @@ def _released_figures(step: SetInventories) -> dict[str, int]:
 
 
 def _left_by_reshape(tree: TreeWrite) -> dict[str, Provider]:
-    """Return the providers as the tree's reshape will leave them, by uuid; no generations."""
+    """Return the providers as the tree's reshape will leave them, by uuid, without generations."""
     left: dict[str, Provider] = {}
     now = dict(tree.now)
     for step in tree.plan.steps:

@@ -15,10 +15,7 @@ class UnchangedTrees:
         self._desired: dict[str, list[DesiredProvider]] = {}
 
     def find(self, state: CycleState) -> frozenset[str]:
-        """Return the roots of the trees that have not changed since a full cycle.
-
-        The driver reports the same providers as before, and nothing else changes them.
-        """
+        """Return the roots of the trees that have not changed since the last full cycle."""
         ends = {one.provider_uuid for one, phase in state.phases if phase is None}
         ends |= {one.provider_uuid for one in state.lost}
         changing = changed_trees(state).union(
