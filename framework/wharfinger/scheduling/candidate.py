@@ -1,4 +1,4 @@
-"""Decode the allocation candidates in Placement's answer, and check them against the request."""
+"""Decode allocation candidates of Placement, and check that they match the request."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,9 +14,9 @@ from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequ
 class Candidate:
     """One way to allocate the requested resources.
 
-    ``allocations`` are amounts by provider uuid and resource class. ``mappings`` has, by suffix of
-    a group, the uuids of the providers that serve the group; it is empty before Placement 1.34.
-    ``providers`` are the summaries of all providers in the trees of the candidate, by uuid.
+    ``allocations`` are amounts by provider uuid and resource class. ``mappings`` are provider uuids
+    by suffix of a request group. They are empty before Placement 1.34. ``providers`` are provider
+    summaries by uuid.
     """
 
     allocations: Mapping[str, Mapping[str, int]]
@@ -48,12 +48,7 @@ class Candidate:
         return len(set(alone)) == len(alone)
 
     def is_whole(self, groups: Sequence[RequestGroup], *, has_mappings: bool) -> bool:
-        """Return whether the candidate has the mappings and provider summaries to check it.
-
-        If the server has mappings, exactly ``groups`` are mapped, and the providers with an
-        allocation are those that serve groups with resources; otherwise, there are no mappings.
-        Each of these providers and its root have a summary.
-        """
+        """Return whether the candidate has the mappings and provider summaries to check it."""
         takers = {group.suffix for group in groups if group.resources}
         mapped = {uuid for suffix in takers for uuid in self.mappings.get(suffix, ())}
         sources = mapped | self.allocations.keys()
@@ -68,10 +63,10 @@ class Candidate:
 def from_answer(
     request: ResourceRequest, answer: AllocationCandidates, *, has_mappings: bool
 ) -> list[Candidate]:
-    """Return the candidates in Placement's answer to a request, in Placement's order.
+    """Return the candidates in Placement's answer to a request, in the same order.
 
-    ``has_mappings`` is whether the server maps groups to providers (from 1.34). Raises
-    UnexpectedAnswer for a candidate that cannot be checked, or that does not match the request.
+    ``has_mappings`` is whether the server maps groups to providers. Raises UnexpectedAnswer if a
+    candidate does not match the request.
     """
     candidates = _candidates(answer)
     asked: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Search for allocation candidates: let filters change a request, send it, and check the answer."""
+"""Search for allocation candidates that all request filters accept."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -40,9 +40,8 @@ _GROUP_POLICY: Final = "group_policy"
 class Candidates:
     """The candidates found, in Placement's order.
 
-    ``dropped`` counts the candidates of the last answer that each filter refused, by its name.
-    "group_policy" in it counts candidates that break the group policy, where Placement cannot apply
-    the policy itself.
+    ``dropped`` counts the refused candidates of the last answer, by name of the filter. Its key
+    "group_policy" counts candidates that break the group policy.
     """
 
     candidates: tuple[Candidate, ...]
@@ -50,9 +49,9 @@ class Candidates:
 
 
 class CandidateSearch:
-    """Search for candidates that all filters accept; several threads can use it.
+    """Search for allocation candidates that all request filters accept.
 
-    Filters change and check a request in their order.
+    Several threads can use it.
     """
 
     def __init__(self, client: PlacementClient, filters: Mapping[str, RequestFilter]) -> None:
@@ -62,9 +61,8 @@ class CandidateSearch:
     def find(self, request: ResourceRequest) -> Candidates:
         """Return the candidates that all filters accept, up to the request's limit.
 
-        If filters dropped candidates of an answer that reached its limit, and too few are left, it
-        asks again with a higher limit, and then without one. Raises InvalidRequest, PlacementError,
-        RequestFilterError, and the errors of filters.
+        It may send the request several times, with higher limits. Raises InvalidRequest,
+        PlacementError, RequestFilterError, and the errors of filters.
         """
         has_mappings = self._client.microversion >= Feature.MAPPINGS.value
         isolates = has_mappings and _gets_wrong_amounts(request)
@@ -86,7 +84,7 @@ class CandidateSearch:
         yield None
 
     def _ask(self, request: ResourceRequest) -> tuple[ResourceRequest, AllocationCandidates]:
-        """Send the request with the conditions of all filters; return that request and its answer.
+        """Add the conditions of all filters, and send the request; return the request as sent, too.
 
         If Placement answers 400, clear the caches of the filters and try once more.
         """
@@ -144,10 +142,9 @@ class CandidateSearch:
 
 
 def _gets_wrong_amounts(request: ResourceRequest) -> bool:
-    """Return whether Placement would return candidates with wrong amounts for the request.
+    """Return whether Placement 16 would answer the request with wrong amounts.
 
-    Placement 16 does so, as observed, if isolated groups request a class that the group without a
-    suffix requests, too. With the policy "none", its amounts are right.
+    This was observed for isolated groups that request a class of the group without a suffix.
     """
     if request.group_policy != "isolate":
         return False

@@ -1,8 +1,7 @@
-"""Translate Cyborg's device profiles to requests. Pure; ``profile_sources`` reads the profiles.
+"""Translate Cyborg's device profiles to requests. Pure.
 
-Each group of a profile requests one device: ``{"resources:FPGA": "1", "trait:CUSTOM_FAST":
-"required", "accel:function_id": "..."}``. Keys that begin with ``accel:`` are for Cyborg. Cyborg
-accepts only CUSTOM_ traits in a profile, so we set the owner of all groups: OWNER_CYBORG.
+Cyborg accepts only CUSTOM_ traits in a profile, so this module sets the owner of all groups to
+OWNER_CYBORG. Keys that begin with ``accel:`` are for Cyborg, and request nothing.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Find out why a request has its candidates, with few requests to Placement."""
+"""Find out why a request has candidates or none."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ MOST: Final = 10_000
 
 
 class Explaining:
-    """Explains why a request has candidates or none. Request filters may refuse candidates.
+    """Explains why a request has candidates or none.
 
     ``objects`` is the database with the reservations; None without a database.
     """
@@ -113,10 +113,10 @@ def _most(request: ResourceRequest) -> int:
 
 
 def _narrower(request: ResourceRequest) -> Iterator[tuple[TreeStep, ResourceRequest]]:
-    """Yield requests with more and more of the request's conditions, and the step of each.
+    """Yield requests with more and more conditions; the last is the request itself.
 
-    The first has only the groups with resources: Placement accepts groups without resources only in
-    a same_subtree. The last is the request itself.
+    The first ones omit the groups without resources, which Placement accepts only in a
+    same_subtree.
     """
     takers = tuple(group for group in request.groups if group.resources)
     suffixed = sum(group.suffix != UNNUMBERED for group in takers)

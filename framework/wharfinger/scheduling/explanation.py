@@ -1,9 +1,7 @@
-"""Values that explain which candidates a request has, and why other providers are excluded. Pure.
+"""Values that explain which candidates a request has, and why providers are excluded. Pure.
 
-A part of a request is a group with a suffix, or one class of the group without a suffix. For each
-part, a funnel excludes providers in several stages: each stage checks one condition on the
-providers that remain. One more funnel excludes provider trees for the whole request. The console
-has the texts.
+A part of a request is a group with a suffix, or one class of the group without a suffix. Its funnel
+checks one condition after another, and excludes providers that fail it.
 """
 
 from collections.abc import Mapping
@@ -46,7 +44,7 @@ class Step(StrEnum):
 
 
 class TreeStep(StrEnum):
-    """The conditions on a tree that is to serve the whole request, in the order of the checks."""
+    """The conditions on a provider tree for the whole request, in the order of the checks."""
 
     ALL = "all"
     #: The root provider has the traits required of it, and no forbidden trait.
@@ -80,7 +78,7 @@ class Belonging:
 
 @dataclass(frozen=True, slots=True)
 class Untraited:
-    """Reason: the provider has none of these traits, of which the request requires one."""
+    """Reason: the provider has none of the traits ``choice``, of which the request requires one."""
 
     choice: tuple[str, ...]
 
@@ -94,7 +92,10 @@ class Traited:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Reason: all of a resource class is reserved; by other programs if ``by`` is empty."""
+    """Reason: the provider's whole inventory of a resource class is reserved.
+
+    ``by`` is empty if another program has reserved it.
+    """
 
     resource_class: str
     by: tuple[Reserved, ...]
@@ -121,10 +122,9 @@ class Small:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Reason: the inventory does not allow the amount in one allocation, even if it is free.
+    """Reason: min_unit, max_unit or step_size of the inventory does not allow the amount.
 
-    ``figure`` is the field of the inventory: min_unit, max_unit or step_size, "" if unknown.
-    ``value`` is the value of that field.
+    ``figure`` is the name of that field, "" if unknown. ``value`` is its value.
     """
 
     resource_class: str
@@ -137,9 +137,9 @@ Reason = Outside | Belonging | Untraited | Traited | Held | Short | Small | Misf
 
 
 def gap(reason: Reason) -> float:
-    """Return the number of units by which an amount misses what the provider allows.
+    """Return by how many units an amount misses what the provider allows.
 
-    Infinity means that the number is unknown. It is 0 for reasons without amounts.
+    Return infinity if the number is unknown, and 0 for reasons without amounts.
     """
     match reason:
         case Short(used=None) | Misfit(figure=""):
@@ -155,9 +155,9 @@ def gap(reason: Reason) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A provider that has the classes of a part, but that the part's funnel excludes.
+    """A provider that has the classes of a part of a request, but is excluded.
 
-    ``step`` is the first condition that the provider fails; ``reasons`` has all of them, by step.
+    ``step`` is the first condition that the provider fails.
     """
 
     uuid: str
@@ -167,7 +167,7 @@ class Miss:
 
     @property
     def all_reasons(self) -> tuple[Reason, ...]:
-        """Return the reasons of all steps."""
+        """Return the reasons of all failed conditions."""
         return tuple(chain(*self.reasons.values()))
 
 
@@ -175,7 +175,7 @@ class Miss:
 class Stage:
     """The providers that remain after the check of one condition.
 
-    ``alone`` is the number of providers that have the classes and fail only this condition.
+    ``alone`` counts the providers that have the classes and fail only this condition.
     """
 
     step: Step
@@ -192,8 +192,8 @@ class Stage:
 class Holding:
     """Number of providers that reservations with the same reason exclude.
 
-    ``reason`` is "" for reservations of other programs. ``first`` is the oldest of these
-    reservations, None if unknown.
+    ``reason`` is "" for reservations of other programs. ``first`` is the oldest reservation, None
+    if unknown.
     """
 
     reason: str
@@ -205,11 +205,10 @@ class Holding:
 class Part:
     """The funnel of a part of a request, which a single provider has to serve.
 
-    ``misses`` are the excluded providers that have the classes, the nearest to suitable first;
-    ``holdings`` counts reserved ones among them. ``unowned`` counts the providers that are excluded
-    because they have no owner trait, ``not_looked_at`` those whose inventories were not read.
-    ``last_seen`` counts the providers that are excluded for amounts which may be outdated: a driver
-    instance read them last.
+    ``misses`` are the excluded providers that have the classes, the most suitable first.
+    ``unowned`` counts providers that are excluded because they have no owner trait.
+    ``not_looked_at`` counts providers whose inventories were not read. ``last_seen`` counts
+    providers that are excluded for amounts which may be outdated.
     """
 
     suffix: str
@@ -223,17 +222,17 @@ class Part:
 
     @property
     def survivors(self) -> frozenset[str]:
-        """Return the providers that pass all stages."""
+        """Return the uuids of the providers that pass all stages."""
         return self.stages[-1].providers
 
 
 @dataclass(frozen=True, slots=True)
 class TreeStage:
-    """The trees that remain after the check of one condition, by uuid of their roots.
+    """The trees that remain after the check of one condition, by uuids of their roots.
 
-    If the check needs candidates of Placement, ``candidates`` is their number, ``is_all`` is False
-    if a limit cut it off, and ``dropped`` has the numbers of candidates that request filters
-    dropped, by filter.
+    ``candidates`` is the number of candidates, None if the check needs none. ``is_all`` is False if
+    a limit cut off their number. ``dropped`` counts the candidates that request filters refused, by
+    filter.
     """
 
     step: TreeStep
@@ -250,11 +249,11 @@ class TreeStage:
 
 @dataclass(frozen=True, slots=True)
 class TreeMiss:
-    """A tree that the condition ``step`` excludes.
+    """A provider tree that the condition ``step`` excludes.
 
-    ``parts`` are the indexes of the parts for which no suitable provider is in the tree or shares
-    with it. ``part_misses`` are the providers of the tree that are nearest to suitable for these
-    parts. ``reasons`` are the reasons that exclude the root.
+    ``parts`` are the indexes of the parts of the request without a suitable provider.
+    ``part_misses`` are the tree's most suitable providers for these parts. ``reasons`` exclude the
+    root.
     """
 
     uuid: str
@@ -269,11 +268,9 @@ class TreeMiss:
 class Explanation:
     """The whole explanation of a request.
 
-    ``tree_misses`` are the excluded trees that have a provider for a part, the nearest to suitable
-    first. ``candidates`` is the number of candidates within the request's limit; ``dropped`` has
-    the numbers of candidates that request filters dropped, by filter. ``owners`` are the owner
-    traits of all providers, if the filter ``owner`` is enabled. ``not_looked_at`` is the number of
-    sharing providers whose trees are unknown.
+    ``tree_misses`` are excluded trees, the most suitable first. ``dropped`` counts the candidates
+    that request filters refused, by filter. ``owners`` are owner traits; they are empty without the
+    filter ``owner``. ``not_looked_at`` counts the sharing providers whose trees are unknown.
     """
 
     request: ResourceRequest

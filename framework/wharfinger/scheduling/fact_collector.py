@@ -1,7 +1,4 @@
-"""Collect the facts about all providers that explain which candidates a request has.
-
-It sends one list request for each condition, however many providers there are.
-"""
+"""Collect from Placement and the database the facts that explain a request's candidates."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -34,8 +31,8 @@ def gather(
 ) -> Facts:
     """Return the facts that explain the candidates of a request.
 
-    ``root`` are the conditions on root providers. ``objects`` is None without a database. If
-    ``has_owners``, the facts include owner traits. Raises PlacementError, ObjectError, StateError.
+    ``root`` are the conditions on root providers. ``objects`` is None without a database. Raises
+    PlacementError, ObjectError, StateError.
     """
     parts = list(parts)
     facts = Facts(providers={one.uuid: one for one in client.list_providers()})
@@ -51,9 +48,9 @@ def gather(
 
 
 def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """Return the facts with the figures of these providers, and without deleted providers.
+    """Return the facts with the inventories and usages of these providers.
 
-    The figures are inventories and usages.
+    Providers that were deleted meanwhile are left out.
     """
     stocks, providers = dict(facts.stocks), dict(facts.providers)
     for uuid in uuids:
@@ -72,9 +69,9 @@ def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) ->
 
 
 def with_reach(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """Return the facts with the trees that the sharing ones of these providers share with.
+    """Return the facts with the trees that sharing providers among ``uuids`` share with.
 
-    If there are more than _SHARING of them, ``not_reached`` counts those whose trees are not read.
+    At most _SHARING sharing providers are read; ``not_reached`` counts the others.
     """
     reached: dict[str, frozenset[str]] = {}
     lists: dict[frozenset[str], frozenset[str]] = {}

@@ -1,12 +1,6 @@
 """Translate flavors with nova's extra specs to requests. Pure.
 
-``resources:VGPU=1`` and ``trait:CUSTOM_FAST=required`` (or ``forbidden``) are for the group without
-a suffix, ``resources_GPU:VGPU=1`` and ``trait_GPU:CUSTOM_FAST=required`` for group ``_GPU``.
-``group_policy`` is ``none`` or ``isolate``; ``accel:device_profile`` names a device profile.
-``known_extra_specs`` has nova's other keys, and ``ungrouped_extra_specs`` translates them.
-
-nova logs and ignores a key of a group that it cannot read: here, such a key is an error. Keys in
-other namespaces than nova's, and keys without a namespace, are ignored.
+nova logs and ignores a key of a group that it cannot read. Here, such a key is an error.
 """
 
 import re
@@ -45,11 +39,10 @@ _MIB_IN_GIB: Final = 1024
 
 @dataclass(slots=True)
 class GroupDraft:
-    """A group of a request while the keys for it are read one by one.
+    """A group of a request while its extra specs are read.
 
-    ``keys`` has the key that requests a resource or trait, by kind ("resources" or "trait") and
-    name. ``values`` has the value of each key. An amount of 0 in ``resources`` removes the
-    resource.
+    ``keys`` has the extra spec that requests each resource or trait, by kind ("resources" or
+    "trait") and name. ``values`` has the value of each extra spec.
     """
 
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -61,7 +54,7 @@ class GroupDraft:
     def read(self, key: str, kind: str, name: str, value: object) -> None:
         """Add the resource or trait ``name``; raises InvalidRequest.
 
-        ``kind`` is "resources" or "trait"; ``key`` and ``value`` are the extra spec.
+        ``kind`` is "resources" or "trait". ``key`` and ``value`` are the extra spec.
         """
         try:
             if (kind, name) in self.keys:
@@ -79,7 +72,7 @@ class GroupDraft:
     def ask(self, key: str, value: object, asked: Asked) -> None:
         """Add the resources and traits that an extra spec requests.
 
-        Raises InvalidRequest if they contradict the request of another extra spec.
+        Raises InvalidRequest if they contradict another extra spec.
         """
         self.values.setdefault(key, value)
         for name, amount in asked.resources.items():
@@ -123,8 +116,7 @@ class GroupDraft:
     def group(self, suffix: str, owner: str | None) -> RequestGroup | None:
         """Return the group, None if it requests nothing; raises InvalidRequest.
 
-        ``owner`` is the owner whose resources the group requests. If it is None, the owner is the
-        one whose trait the group requires.
+        If ``owner`` is None, the owner is the one whose trait the group requires.
         """
         wanted = {name: amount for name, amount in self.resources.items() if amount}
         traits = TraitConditions(
@@ -160,9 +152,9 @@ class GroupDraft:
 
 
 def split(key: str) -> tuple[str, str, str] | None:
-    """Split the key of a group into "resources" or "trait", the suffix, and the name.
+    """Split a key such as resources_GPU:VGPU into kind, suffix and name.
 
-    Return None for another key.
+    Return None for a key of another form.
     """
     match = _KEY.match(key)
     return (match[1], match[2], match[3]) if match else None
@@ -170,9 +162,9 @@ def split(key: str) -> tuple[str, str, str] | None:
 
 @dataclass(slots=True)
 class _Draft:
-    """A request while the keys of a flavor are read.
+    """A request while the extra specs of a flavor are read.
 
-    ``root`` has the key that requires a trait of the root provider, by trait.
+    ``root`` has the extra spec that requires each trait of the root provider, by trait.
     """
 
     groups: dict[str, GroupDraft] = field(default_factory=lambda: {UNNUMBERED: GroupDraft()})
@@ -185,10 +177,9 @@ def from_flavor(
 ) -> ResourceRequest:
     """Return the request for an instance of a flavor.
 
-    The flavor's own VCPU, MEMORY_MB and DISK_GB are requested, unless an extra spec overrides them.
-    Groups without an owner trait request nova's resources. The function ``device_profile`` returns
-    the request for the device profile of a name. Raises InvalidRequest with key and value, and the
-    errors of ``device_profile``.
+    An extra spec overrides the flavor's own VCPU, MEMORY_MB or DISK_GB. Groups without an owner
+    trait request nova's resources. ``device_profile`` returns the request for the device profile of
+    a name. Raises InvalidRequest, and the errors of ``device_profile``.
     """
     with about(f"flavor {flavor.name}"):
         draft = _read(flavor)
@@ -215,9 +206,9 @@ def from_flavor(
 
 
 def keys_of(flavor: Flavor) -> dict[tuple[str, str | None, str], str]:
-    """Return the key of the extra spec that requests each resource class and trait of a flavor.
+    """Return the extra spec that requests each resource class and trait of a flavor.
 
-    The keys are by kind ("resources" or "trait"), suffix of the group (None for a trait of the root
+    The keys are kind ("resources" or "trait"), suffix of the group (None for a trait of the root
     provider) and name. Raises InvalidRequest.
     """
     draft = _read(flavor)

@@ -1,9 +1,4 @@
-"""The extra specs that nova 34 knows: translated to a request, without meaning for it, or refused.
-
-Each extra spec that nova validates (``nova.api.validation.extra_specs``) is in one of these three
-tables, and so are the few that nova reads without validating them. A placeholder, such as
-``{num}``, stands for a part of the key that the author of a flavor chooses.
-"""
+"""The extra specs that nova 34 knows: translated to a request, without meaning, or refused."""
 
 import re
 from collections.abc import Mapping
@@ -44,9 +39,8 @@ _PLACEHOLDERS: Final = {
 class Asked:
     """Resources and traits that one value of an extra spec requests from Placement.
 
-    ``resources`` are amounts by resource class. ``required`` and ``forbidden`` are traits. All of
-    them are for the group without a suffix. ``root`` are traits that the root of the tree must
-    have.
+    ``resources`` are amounts by resource class. ``root`` are traits of the root provider. The
+    others are for the group without a suffix.
     """
 
     resources: Mapping[str, int] = field(default_factory=dict)
@@ -59,11 +53,9 @@ class Asked:
 class ExtraSpec:
     """One extra spec, or several with the same values and the same meaning.
 
-    ``says`` is text for messages and the documentation: what is requested; or why nothing is; or
-    why the key is refused and what to do instead. ``asks`` has the request of each value; other
-    values request nothing. If ``only_with`` is set, the extra spec has an effect only if the extra
-    spec of that name requests something; then ``default`` is its value for a flavor without the
-    key.
+    ``says`` describes it in messages and in the documentation. ``asks`` has the request of each
+    value; other values request nothing. If ``only_with`` is set, the extra spec counts only if the
+    extra spec of that name requests something. ``default`` is then its value if the key is missing.
     """
 
     keys: tuple[str, ...]
@@ -388,7 +380,7 @@ def find(key: str) -> ExtraSpec | None:
 
 
 def is_of_nova(key: str) -> bool:
-    """Return whether a key has a namespace of nova, such as hw, in upper or lower case.
+    """Return whether a key has a namespace of nova, such as hw.
 
     The namespaces of request groups, resources and trait, do not count.
     """
@@ -397,7 +389,7 @@ def is_of_nova(key: str) -> bool:
 
 
 def nearest(key: str) -> str | None:
-    """Return the key in the same namespace that is most similar to an unknown key, or None."""
+    """Return the most similar known key in the namespace of an unknown key, or None."""
     namespace, _colon, name = key.partition(":")
     prefix = f"{namespace.strip().lower()}:"
     names = [one.removeprefix(prefix) for one in KEYS if one.startswith(prefix)]

@@ -1,13 +1,8 @@
 """Add extra specs to a flavor so that nova takes only its own providers. Pure.
 
-nova 34 requires OWNER_NOVA of the root of the tree only. So nova takes the resources of a flavor
-also from child providers that another owner publishes below that root. A required owner trait
-prevents this in a group with a suffix, or with one resource class: such a group takes from one
-provider.
-
-A resource class is contested if child providers of several owners may offer it. VCPU, PCPU,
-MEMORY_MB, DISK_GB and the namespaces of hw:pmem are not contested: only nova's root or shared
-storage has them. Each contested class moves from the group without a suffix to a new group.
+nova 34 requires OWNER_NOVA only of the root provider, so it may take from another owner's child
+providers. A required owner trait prevents this, but only in a group that takes from one provider.
+So each resource class that several owners may offer moves to a group of its own.
 """
 
 from collections.abc import Mapping
@@ -42,9 +37,8 @@ _Keys = Mapping[tuple[str, str | None, str], str]
 def confined(flavor: Flavor) -> dict[str, str]:
     """Return a flavor's extra specs, changed so that nova takes no provider of another owner.
 
-    A flavor for a whole node of Ironic needs no change. Extra specs to remove get the amount 0, so
-    that setting all returned extra specs is enough. Raises InvalidRequest for a flavor that extra
-    specs cannot protect.
+    Extra specs to remove get the amount 0, so that setting the returned extra specs is enough.
+    Raises InvalidRequest for a flavor that extra specs cannot protect.
     """
     with about(f"flavor {flavor.name}"):
         if profile := flavor.extra_specs.get(DEVICE_PROFILE):
@@ -72,11 +66,7 @@ def confined(flavor: Flavor) -> dict[str, str]:
 
 
 def _is_bare_metal(request: ResourceRequest) -> bool:
-    """Return whether a whole node of Ironic is requested: one custom class and no other class.
-
-    Nova's root has the class, so an owner trait is not needed. Ironic would refuse to deploy a node
-    that lacks it.
-    """
+    """Return whether a whole node of Ironic is requested: one custom class and no other class."""
     names = [name for group in request.groups for name in group.resources]
     return len(names) == 1 and names[0].startswith(orc.CUSTOM_NAMESPACE)
 
@@ -106,8 +96,7 @@ def _moved(
 ) -> dict[str, str]:
     """Return the extra specs that move each contested class into a new group with a suffix.
 
-    Each new group forbids the traits that the group without a suffix forbids, since they apply to
-    all its providers. Raises InvalidRequest if the move would change the request.
+    Raises InvalidRequest if the move would change the request.
     """
     stays = len(group.resources) > len(contested)
     _check_traits(group, contested, keys, specs, stays=stays)
@@ -145,8 +134,7 @@ def _check_traits(
 ) -> None:
     """Raise InvalidRequest for a trait that cannot stay in the group without a suffix.
 
-    If the group keeps other classes (``stays``), these are the required traits that either the host
-    or the device could have. Otherwise, they are all its traits.
+    If the group keeps other classes (``stays``), traits of the root provider can stay.
     """
     traits = set(group.traits.required)
     if stays:

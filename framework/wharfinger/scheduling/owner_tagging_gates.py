@@ -1,7 +1,6 @@
 """Gates: whether all services of an owner tag all their providers with the owner trait.
 
-While an owner's gate is off, a provider without an owner trait may belong to the owner, since a
-service of an old release may have published it. While the gate is on, it cannot.
+While an owner's gate is off, a provider without an owner trait may belong to the owner.
 """
 
 import threading
@@ -24,9 +23,8 @@ _FEW: Final = 5
 class Gate:
     """Whether all services of an owner tag all their providers with the owner trait.
 
-    ``services`` is the number of the services that are known to publish for the owner. ``behind``
-    names the services, as HOST/BINARY, that may have untagged providers: their release is old, they
-    have not published everything yet, or their owners cannot be read.
+    ``services`` is the number of services that publish for the owner. ``behind`` names the
+    services, as HOST/BINARY, that may have untagged providers.
     """
 
     owner: str
@@ -45,7 +43,7 @@ class Gate:
 def gates(services: Iterable[Service]) -> dict[str, Gate]:
     """Return the gate of each owner that a service publishes for, by owner.
 
-    Disabled and down services count. A service whose owners cannot be read keeps every gate off.
+    Disabled and down services count. A service whose owners cannot be read keeps all gates off.
     """
     publishing: dict[str, list[Service]] = {}
     unknown: list[Service] = []
@@ -66,11 +64,7 @@ def gates(services: Iterable[Service]) -> dict[str, Gate]:
 
 
 class Gates:
-    """The gates of all owners, read from the database and cached for ``cache_time`` seconds.
-
-    The first reading logs all gates, a later one those that have changed. Several threads can use
-    the object.
-    """
+    """The gates of all owners, cached for ``cache_time`` seconds; several threads can use them."""
 
     def __init__(self, context: Context, cache_time: float) -> None:
         self._context: Final = context

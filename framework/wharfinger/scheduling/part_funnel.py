@@ -1,4 +1,4 @@
-"""Compute which providers each part of a request excludes, and why, from collected facts. Pure."""
+"""Compute which providers each part of a request excludes, and why. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -47,8 +47,8 @@ class Wanted:
     def traits(self) -> TraitConditions:
         """Return the trait conditions on the provider that gives the resources.
 
-        Required traits of the group without a suffix are omitted if it has several classes: its
-        providers have to have them together.
+        Several classes of the group without a suffix may have several providers, so its required
+        traits are left out.
         """
         if self.group.suffix == UNNUMBERED and len(self.group.resources) > 1:
             return TraitConditions(forbidden=self.group.traits.forbidden)
@@ -58,7 +58,7 @@ class Wanted:
 def wanted(request: ResourceRequest) -> list[Wanted]:
     """Return the parts of a request.
 
-    They are each group with a suffix, and each class of the group without a suffix.
+    A part is a group with a suffix, or one class of the group without a suffix.
     """
     found = []
     for group in request.groups:
@@ -72,7 +72,7 @@ def wanted(request: ResourceRequest) -> list[Wanted]:
 def explain(part: Wanted, facts: Facts, may_take: MayTake | None) -> Part:
     """Return the funnel of a part of a request.
 
-    ``may_take`` is the rule of the filter ``owner``, None without the filter.
+    ``may_take`` is the rule of the request filter ``owner``, None without that filter.
     """
     looks = dict(_looks(part, facts, may_take))
     there = frozenset(facts.providers)
@@ -208,9 +208,9 @@ def _amounts(facts: Facts, resources: Mapping[str, int], uuid: str) -> dict[Step
 def _amount(
     kind: str, amount: int, stock: Stock, held: tuple[Reserved, ...]
 ) -> Iterator[tuple[Step, Reason]]:
-    """Yield why an amount is not free, and why it could not be allocated if all units were free.
+    """Yield the reasons why a provider cannot give an amount, with the condition of each.
 
-    If the usage is unknown, no unit counts as free.
+    A provider with unknown usage counts as used up.
     """
     inventory, short = stock.inventory, Short(kind, amount, stock.capacity, stock.used)
     misfit = _misfit(kind, amount, inventory)

@@ -41,14 +41,10 @@ def from_port(
 ) -> ResourceRequest:
     """Return the request for a port.
 
-    ``resource_request`` is the port's attribute of that name, with ``request_groups`` (Neutron's
-    extension port-resource-request-groups). ``physnets`` are the physical networks of all segments
-    of the port's network (None for a segment without one). Neutron's request requires the trait of
-    one physical network; the result accepts any of ``physnets``.
-
-    Placement refuses traits that it does not know: with ``known_traits``, traits of physical
-    networks that no agent has reported yet are omitted. Raises InvalidRequest, also if nothing is
-    requested.
+    ``resource_request`` is the port's attribute of that name, in the format of Neutron's extension
+    port-resource-request-groups. ``physnets`` are the physical networks of the port's network: the
+    request accepts the trait of any of them. Only ``known_traits`` of them are requested, since
+    Placement refuses unknown traits. Raises InvalidRequest.
     """
     named = (os_traits.normalize_name(f"physnet_{name}") for name in physnets if name)
     choice = frozenset(trait for trait in named if known_traits is None or trait in known_traits)

@@ -1,4 +1,4 @@
-"""Read device profiles from Cyborg, or from a file in the format of Cyborg's answer."""
+"""Read device profiles from Cyborg or from a file."""
 
 from http import HTTPStatus
 from pathlib import Path
@@ -24,7 +24,7 @@ class ProfileSource(Protocol):
     """Interface of a source of device profiles."""
 
     def groups(self, name: str) -> ProfileGroups:
-        """Return the groups of the device profile with this name; raises DeviceProfileError."""
+        """Return the groups of a device profile; raises DeviceProfileError."""
 
 
 class _Profile(msgspec.Struct, frozen=True):
@@ -46,13 +46,13 @@ class _Profiles(msgspec.Struct, frozen=True):
 
 
 class CyborgProfiles:
-    """Read device profiles from Cyborg's API (version 2, any microversion)."""
+    """Read device profiles from Cyborg's API, version 2."""
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter: Final = adapter
 
     def groups(self, name: str) -> ProfileGroups:
-        """Return the groups of a device profile, with one request; raises DeviceProfileError."""
+        """Return the groups of a device profile; raises DeviceProfileError."""
         try:
             answer = self._adapter.get("/device_profiles", params={"name": name}, raise_exc=False)
         except (
@@ -66,13 +66,13 @@ class CyborgProfiles:
 
 
 class ProfileFile:
-    """Read device profiles from a JSON file in the form of Cyborg's list of device profiles."""
+    """Read device profiles from a JSON file in the format of Cyborg's list of device profiles."""
 
     def __init__(self, path: Path) -> None:
         self._path: Final = path
 
     def groups(self, name: str) -> ProfileGroups:
-        """Read the file anew; return the groups of a device profile. Raises DeviceProfileError."""
+        """Return the groups of a device profile; raises DeviceProfileError."""
         try:
             content = self._path.read_bytes()
         except OSError as error:
@@ -81,7 +81,7 @@ class ProfileFile:
 
 
 def open_source(conf: Options) -> ProfileSource:
-    """Return the configured source of device profiles, a file if one is set, or else Cyborg.
+    """Return the configured source of device profiles: a file if one is set, or else Cyborg.
 
     Raises ConfigurationError, also if neither is configured.
     """
@@ -100,7 +100,7 @@ def open_source(conf: Options) -> ProfileSource:
 
 
 def read_profile(conf: Options, name: str) -> ResourceRequest:
-    """Return the request for the device profile with this name.
+    """Return the request for a device profile.
 
     Raises ConfigurationError, DeviceProfileError, InvalidRequest.
     """

@@ -1,7 +1,4 @@
-"""Details and reservations of providers in Placement, for commands and explanations.
-
-Cycles do not use this module: it sends several requests for each provider.
-"""
+"""Details and reservations of providers in Placement, for commands and explanations."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -35,8 +32,8 @@ UNSAID: Final = "no reason given"
 class Reserved:
     """Reservation of a provider; an unknown value is UNKNOWN.
 
-    ``holder`` is the operator or job that made the reservation, or the driver that reports it.
-    ``expected_end`` is None for a reservation without an expected end.
+    ``holder`` is the operator, job or driver that made the reservation. ``expected_end`` is None
+    for a reservation without an expected end.
     """
 
     provider_uuid: str
@@ -50,10 +47,9 @@ class Reserved:
 class Details:
     """A provider with the requested details; a detail that was not requested is None.
 
-    ``owners`` are the owner traits of the provider; it should have exactly one. ``usages`` are
-    amounts by resource class. ``reserved_by_others`` are the classes that are fully reserved
-    without a reservation that we know. ``is_releasable`` is whether ``provider release --foreign``
-    can end such a full reservation.
+    ``owners`` are the provider's owner traits. ``usages`` are amounts by resource class.
+    ``reserved_by_others`` are the resource classes that other programs reserve fully.
+    ``is_releasable`` is whether ``provider release --foreign`` can end such a reservation.
     """
 
     summary: ProviderSummary
@@ -91,7 +87,7 @@ def details(
 ) -> list[Details]:
     """Return the owners and the requested details of providers, without reservations.
 
-    This sends one request for each owner trait, and one for each provider and requested detail.
+    It sends one request for each provider and requested detail.
     """
     owners = owner_trait_reader.by_provider(client)
     return [
@@ -109,7 +105,7 @@ def details(
 def reserved(context: Context) -> list[Reserved]:
     """Return all reservations in the database: first the stored ones, then those of drivers.
 
-    It takes two SQL statements. Raises ObjectError, StateError.
+    Raises ObjectError, StateError.
     """
     fields = ("provider_uuid", "reason", "holder", "since", "expected_end")
     stored = [
@@ -121,9 +117,9 @@ def reserved(context: Context) -> list[Reserved]:
 
 
 def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
-    """Return the names of the reserved providers by uuid, from the records of driver instances.
+    """Return the names of the reserved providers by uuid; providers without a record are missing.
 
-    A provider without a readable record is missing. Raises ObjectError, StateError.
+    Raises ObjectError, StateError.
     """
     uuids = {one.provider_uuid for one in reservations} - {UNKNOWN}
     return {
@@ -134,11 +130,9 @@ def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
 
 
 def last_seen(context: Context) -> dict[str, Provider]:
-    """Return, by uuid, the providers as driver instances last read them from Placement.
+    """Return the providers as driver instances last read them from Placement, by uuid.
 
-    A provider without a readable record is missing. If several instances have a record of it, the
-    record with the highest generation counts. It takes one SQL statement. Raises ObjectError,
-    StateError.
+    Providers without a record are missing. Raises ObjectError, StateError.
     """
     found: dict[str, Provider] = {}
     for record in ProviderRecordList.get_by_filters(context):
@@ -153,8 +147,7 @@ def last_seen(context: Context) -> dict[str, Provider]:
 def foreign_reservations(context: Context) -> list[ForeignReservation]:
     """Return the reservations by other programs that the operator can end.
 
-    They are as driver instances last read them from Placement. It takes one SQL statement. Raises
-    ObjectError, StateError.
+    They are as driver instances last read them from Placement. Raises ObjectError, StateError.
     """
     records = map(_record, ProviderRecordList.get_by_filters(context))
     found = (foreign_reservation(one.live, one) for one in records if one and one.live)
@@ -164,8 +157,8 @@ def foreign_reservations(context: Context) -> list[ForeignReservation]:
 def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict[str, Reserved]:
     """Return which of these full reservations a driver instance has made, by provider uuid.
 
-    ``classes`` has the fully reserved resource classes of each provider for which no reservation is
-    known. It takes one SQL statement. Raises ObjectError, StateError.
+    ``classes`` are fully reserved resource classes by provider uuid. Raises ObjectError,
+    StateError.
     """
     return {
         record.provider_uuid: Reserved(
@@ -180,10 +173,9 @@ def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict
 def with_reservations(context: Context | None, providers: Iterable[Details]) -> list[Details]:
     """Return the details with all reservations, and the classes that other programs reserve.
 
-    The classes of other programs need the inventories in the details, and are looked for only in
-    providers without a known reservation. Without a ``context``, the database is not read: each
-    full reservation counts as one of other programs. With one, it takes at most three SQL
-    statements. Raises ObjectError, StateError.
+    The classes are found only for details with inventories. Without a ``context``, the database is
+    not read, and each full reservation counts as one of other programs. Raises ObjectError,
+    StateError.
     """
     details = list(providers)
     by_provider: dict[str, tuple[Reserved, ...]] = {}

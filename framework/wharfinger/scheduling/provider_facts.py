@@ -15,10 +15,7 @@ SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """Capacity, used units and inventory of a resource class that a provider has.
-
-    None stands for an unknown value.
-    """
+    """Capacity, used units and inventory of a resource class; None if unknown."""
 
     capacity: int
     used: int | None = None
@@ -31,11 +28,9 @@ class Facts:
 
     - ``with_one_of``: the providers that have any trait of a set, by set of traits.
     - ``members``: the providers in any aggregate of a set, by set of aggregates.
-    - ``stocks``: capacity, usage and inventory by class, of the providers whose inventories are
-      known.
+    - ``stocks``: by provider and resource class.
     - ``fitting``: the providers that can now give an amount, by class and amount.
-    - ``last_seen``: the providers whose inventories were last read by a driver instance; they may
-      have changed since.
+    - ``last_seen``: the providers whose inventories may be outdated.
     - ``reached``: the roots of the trees that a sharing provider shares with.
     - ``not_reached``: the number of sharing providers whose trees are unknown.
     """
@@ -57,5 +52,5 @@ class Facts:
 
     @property
     def sharing(self) -> frozenset[str]:
-        """Return the providers that share resources through aggregates."""
+        """Return the uuids of the providers that share resources through aggregates."""
         return self.with_one_of.get(frozenset([SHARES]), frozenset())

@@ -1,9 +1,4 @@
-"""Find the inventories of all providers in the requested classes, also of unavailable providers.
-
-The sources are, in this order: the provider summaries that come with candidates; records of driver
-instances, if the provider's generation has not changed since; one request per provider, for a
-limited number of providers; outdated records.
-"""
+"""Find the inventories of all providers in the requested classes, also of unavailable providers."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -28,7 +23,7 @@ _MOST_REQUESTS: Final = 4
 
 
 class Stocks:
-    """Collects what all providers have of the requested classes."""
+    """Collects the capacities and usages of all providers in the requested classes."""
 
     def __init__(
         self,
@@ -114,9 +109,9 @@ class Stocks:
                 stocks[kind] = replace(stocks[kind], inventory=one.inventories[kind])
 
     def _use_stored(self, remembered: Iterable[Provider]) -> frozenset[str]:
-        """Use the stored inventories of providers that have certainly no free unit.
+        """Use the stored inventories of providers that certainly have no free unit.
 
-        Return the uuids of these providers. No answer of Placement has contained them.
+        Return the uuids of these providers.
         """
         believed = {
             one.uuid: one.inventories
@@ -131,10 +126,7 @@ class Stocks:
         return frozenset(believed)
 
     def _has_no_free_unit(self, inventories: Mapping[str, Inventory]) -> bool:
-        """Return whether a provider that Placement did not offer certainly has no free unit.
-
-        This is certain if each requested class is fully reserved, or allows an amount of one unit.
-        """
+        """Return whether a provider that Placement did not offer certainly has no free unit."""
         return all(
             one.is_fully_reserved or one.least == 1
             for kind, one in inventories.items()
@@ -149,10 +141,7 @@ class Stocks:
         )
 
     def _request_other_classes(self) -> None:
-        """Read a few unknown providers, and request the classes that they have.
-
-        The answers contain all other providers with these classes.
-        """
+        """Read a few unknown providers, and request their classes to find others like them."""
         asked = {kind for kind, _amount in self._fitting}
         for _ in range(_MOST_REQUESTS):
             unknown = self._unknown()

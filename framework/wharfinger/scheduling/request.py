@@ -26,15 +26,13 @@ MAX_AMOUNT: Final = 2**31 - 1
 class RequestGroup:
     """Requested resources, and conditions on the providers that give them.
 
-    The resources of a group with a ``suffix`` come from one provider. The resources of the group
-    without a suffix come from any providers that are in one tree, or share with it. ``resources``
-    are amounts by resource class; a group may have none if it is in a ``same_subtree``. The
-    provider must be in at least one aggregate of each set of ``member_of``, and in none of
+    The resources of a group with a ``suffix`` come from one provider, those of the group without a
+    suffix from any providers of one tree. ``resources`` are amounts by resource class. The provider
+    must be in at least one aggregate of each set of ``member_of``, and in none of
     ``forbidden_aggregates``. ``in_tree`` is the uuid of any provider of the tree to use.
 
-    ``owner`` is the owner trait of the providers that may give the resources. It defaults to the
-    owner trait that the group requires. None requests providers without an owner trait, as network
-    ports do. Raises InvalidRequest.
+    ``owner`` is the owner trait of the providers to use. It defaults to the owner trait that the
+    group requires. None requests providers without an owner trait. Raises InvalidRequest.
     """
 
     suffix: str = UNNUMBERED
@@ -105,11 +103,11 @@ class RequestGroup:
 class ResourceRequest:
     """Groups of resources that each candidate has to satisfy together.
 
-    ``group_policy`` says whether groups with suffixes may share a provider ("none") or not
-    ("isolate"). Each ``same_subtree`` is a set of suffixes: the provider of one of these groups
-    must be an ancestor of the other groups' providers. ``root`` are conditions on the root of the
-    tree. ``limit`` is the largest number of candidates to return. Raises InvalidRequest for a
-    request that Placement would refuse, or that makes no sense.
+    The ``group_policy`` "isolate" forbids groups with suffixes to share a provider. Each
+    ``same_subtree`` is a set of suffixes: the provider of one of these groups must be an ancestor
+    of the other groups' providers. ``root`` are conditions on the root provider. ``limit`` is the
+    largest number of candidates to return. Raises InvalidRequest for a request that Placement would
+    refuse.
     """
 
     groups: tuple[RequestGroup, ...]
@@ -169,10 +167,9 @@ class ResourceRequest:
             )
 
     def also(self, other: Self) -> Self:
-        """Return this and another request as one; this request's policy and limit take precedence.
+        """Return this and another request as one.
 
-        If groups with suffixes come from several sources, such as a flavor and a port, no group
-        policy is needed: one provider may serve all of them, as in nova.
+        This request's group policy and limit take precedence.
         """
         groups = (*self.groups, *other.groups)
         return type(self)(
@@ -185,10 +182,7 @@ class ResourceRequest:
 
 
 def check_resource(resource_class: str, amount: int) -> None:
-    """Raise InvalidRequest for an invalid name of a resource class, or an invalid amount.
-
-    The function does not check whether Placement knows the class.
-    """
+    """Raise InvalidRequest for an invalid name of a resource class, or an invalid amount."""
     if not _RESOURCE_CLASS.match(resource_class) or len(resource_class) > names.MAX_NAME:
         raise invalid(
             "resources",
@@ -201,10 +195,7 @@ def check_resource(resource_class: str, amount: int) -> None:
 
 
 def policy_needed(groups: Iterable[RequestGroup]) -> GroupPolicy | None:
-    """Return the group policy "none", nova's default: groups may share a provider.
-
-    With fewer than two groups with suffixes, return None: the request needs no policy.
-    """
+    """Return "none" for several groups with suffixes, or else None: no policy is needed."""
     return "none" if sum(group.suffix != UNNUMBERED for group in groups) > 1 else None
 
 
@@ -219,7 +210,7 @@ def invalid(key: str, value: object, problem: str) -> InvalidRequest:
 
 @contextmanager
 def about(subject: str) -> Iterator[None]:
-    """If the block raises an InvalidRequest without a source, add the source, such as a flavor."""
+    """Add the source ``subject``, such as a flavor, to an InvalidRequest without a source."""
     try:
         yield
     except InvalidRequest as error:

@@ -22,8 +22,7 @@ def before_asking(
 ) -> list[TreeStage]:
     """Return one stage for each condition that can be checked without candidates of Placement.
 
-    A stage has the trees that satisfy its condition and the earlier conditions. ``root`` has the
-    conditions on root providers, from the request and the request filters.
+    ``root`` has the conditions on root providers.
     """
     left = frozenset(uuid for uuid in facts.providers if facts.root(uuid) == uuid)
     stages = [TreeStage(TreeStep.ALL, left)]
@@ -47,8 +46,7 @@ def before_asking(
 def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Within:
     """Return, by root, the suitable providers of each part that are in its tree or share with it.
 
-    For the group without a suffix, trees that it excludes have none. Trees without any such
-    provider are omitted.
+    Trees without a suitable provider are omitted.
     """
     found: dict[str, list[set[str]]] = {}
     barred = _excluded_roots(request, facts)
@@ -61,11 +59,7 @@ def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Wit
 
 
 def holding(candidates: Iterable[Candidate], facts: Facts, roots: frozenset[str]) -> frozenset[str]:
-    """Return those of the ``roots`` whose trees have a candidate.
-
-    A candidate that consists only of sharing providers counts for each tree that all of them share
-    with.
-    """
+    """Return those of the ``roots`` whose trees have a candidate."""
     found: set[str] = set()
     for candidate in candidates:
         uuids = set(candidate.allocations).union(*candidate.mappings.values())
@@ -86,10 +80,7 @@ def misses(
     parts: Sequence[Part],
     facts: Facts,
 ) -> tuple[TreeMiss, ...]:
-    """Return the excluded trees with a provider for a part of the request, the nearest first.
-
-    A tree is left out if what it lacks may come from a sharing provider whose trees are unknown.
-    """
+    """Return the excluded trees with a provider for a part of the request, best first."""
     out = {
         uuid: after.step
         for before, after in pairwise(stages)

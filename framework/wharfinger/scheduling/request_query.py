@@ -12,11 +12,7 @@ from wharfinger.scheduling.request import (
 
 
 def encode(request: ResourceRequest) -> Query:
-    """Return the query for Placement 1.39.
-
-    A group without a choice of several traits has a single ``required``, which older servers
-    accept, too.
-    """
+    """Return the query of GET /allocation_candidates for a request."""
     return list(_pairs(request))
 
 
@@ -34,11 +30,10 @@ def _pairs(request: ResourceRequest) -> Iterator[tuple[str, str]]:
 
 
 def _group_policy(request: ResourceRequest) -> GroupPolicy | None:
-    """Return the group policy to send: "none" for several groups with fewer than two suffixes.
+    """Return the group policy to send.
 
-    Otherwise, it is that of the request. With fewer than two suffixes, both policies mean the same.
-    With "none", Placement (16, as observed) does not confuse the amounts of a class that two groups
-    take from one provider.
+    With fewer than two suffixes, both policies mean the same, but Placement 16 confuses amounts
+    with "isolate".
     """
     several = len(request.groups) > 1
     suffixed = sum(group.suffix != UNNUMBERED for group in request.groups)

@@ -56,7 +56,10 @@ def check_known(client: PlacementClient, traits: Named, classes: Named = ()) -> 
 
 
 def unknown(kind: str, named: Named, known: Collection[str]) -> Iterator[InvalidRequest]:
-    """Yield an error for each name that is not in ``known``; ``kind`` says what it names."""
+    """Yield an error for each name that is not in ``known``.
+
+    ``kind`` is "trait" or "resource class".
+    """
     for subject, where, names in named:
         for name in sorted(names):
             if name not in known:

@@ -12,8 +12,8 @@ from oslo_utils import strutils
 class Values:
     """The values that an extra spec accepts.
 
-    ``says`` describes them and completes "it has to be ...". ``read`` returns a value in its usual
-    form ("true" for "Yes"), or None if the extra spec does not accept the value.
+    ``says`` completes "it has to be ...". ``read`` returns a value in its usual form ("true" for
+    "Yes"), or None for a value that is not accepted.
     """
 
     says: str
@@ -21,14 +21,14 @@ class Values:
 
 
 def one_of(*values: str) -> Values:
-    """Return the kind of values that accepts these words."""
+    """Return the values that consist of these words."""
     *others, last = values
     says = f"{', '.join(others)} or {last}"
     return Values(says, lambda value: value if value in values else None)
 
 
 def whole(least: int | None = None, most: int | None = None) -> Values:
-    """Return the kind of values that accepts whole numbers in all notations of Python and nova."""
+    """Return the values that are whole numbers from ``least`` to ``most``."""
 
     def read(value: str) -> str | None:
         try:
@@ -44,7 +44,7 @@ def whole(least: int | None = None, most: int | None = None) -> Values:
 
 
 def matching(pattern: str, says: str) -> Values:
-    """Return the kind of values that accepts texts which match a regular expression as a whole."""
+    """Return the values that match a regular expression as a whole."""
     compiled = re.compile(pattern)
     return Values(says, lambda value: value if compiled.fullmatch(value) else None)
 

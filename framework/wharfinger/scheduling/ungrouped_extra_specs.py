@@ -1,6 +1,6 @@
 """Translate extra specs to resources and traits, except the keys of groups. Pure.
 
-The rules are those of nova 34: its ResourceRequest and its request filters.
+The rules are those of nova 34.
 """
 
 from collections import Counter
@@ -21,8 +21,7 @@ _DEDICATED: Final = ("dedicated", "mixed")
 def check(key: str, value: str) -> str | None:
     """Return the value of an extra spec in its usual form; None if the key is not nova's.
 
-    Raises InvalidRequest for an unknown key in a namespace of nova, for a key that is refused, and
-    for a value that the key does not accept.
+    Raises InvalidRequest for a key or value that nova or this project does not accept.
     """
     spec = known.find(key)
     if spec is None:
@@ -47,11 +46,11 @@ def check(key: str, value: str) -> str | None:
 def asked(
     flavor: Flavor, values: Mapping[str, str], cpus: Mapping[str, tuple[str, int]]
 ) -> Iterator[tuple[str, Asked]]:
-    """Yield what a flavor's extra specs request, each with the key that requests it.
+    """Yield the request of each extra spec of a flavor, with its key.
 
-    ``values`` are in their usual form, by key. ``cpus`` has VCPU and PCPU if groups request them:
-    by class, a key and the total amount. Raises InvalidRequest for values that contradict each
-    other or the flavor.
+    ``values`` are in their usual form, by key. ``cpus`` has a key and the total amount for VCPU and
+    PCPU, if groups request them. Raises InvalidRequest for values that contradict each other or the
+    flavor.
     """
     if resources := dict(_cpus(flavor, values, cpus)):
         yield known.CPU_POLICY, Asked(resources=resources)

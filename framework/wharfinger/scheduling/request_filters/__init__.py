@@ -1,8 +1,6 @@
 """Request filters: rules that all requests for allocation candidates have to follow.
 
-A filter is a plugin of the entry point group ``wharfinger.request_filters``. It imports::
-
-    from wharfinger.scheduling.request_filters import Candidate, RequestFilter, Surroundings
+A filter is a plugin of the entry point group ``wharfinger.request_filters``.
 """
 
 from wharfinger.placement.trait_conditions import TraitConditions

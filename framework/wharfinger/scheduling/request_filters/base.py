@@ -21,30 +21,23 @@ class Surroundings:
 class RequestFilter:
     """A rule that all requests for allocation candidates have to follow.
 
-    A filter adds conditions to requests, refuses candidates, or does both; it overrides only the
-    methods that it needs. One filter serves many requests, from several threads. Any
+    A filter overrides only the methods that it needs. Several threads use one filter. A
     WharfingerError that it raises ends the request.
     """
 
     def __init__(self, surroundings: Surroundings) -> None:
-        """Read the configuration, and send no requests yet. Raises ConfigurationError."""
+        """Read the configuration, and send no requests yet; raises ConfigurationError."""
 
     def apply(self, request: ResourceRequest) -> ResourceRequest:
-        """Return the request with the conditions of this rule added; do not remove conditions.
-
-        If the search repeats a request, it calls this method again.
-        """
+        """Return the request with the conditions of this rule added; do not remove conditions."""
         return request
 
     def forget(self) -> None:
-        """Clear cached data of Placement, because Placement has refused the request.
-
-        The search then calls ``apply`` and sends the request once more.
-        """
+        """Clear cached data of Placement, because Placement has refused the request."""
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
         """Return why a candidate breaks this rule, None if it does not.
 
-        ``request`` is the request as sent. The search drops a candidate that breaks the rule.
+        ``request`` is the request as sent.
         """
         return None

@@ -17,10 +17,7 @@ OF_ROOTS: Final = TraitConditions(forbidden=frozenset([_DISABLED]))
 
 
 class ComputeStatusFilter(RequestFilter):
-    """Exclude trees whose root providers have the trait COMPUTE_STATUS_DISABLED.
-
-    ``wharfinger service disable`` sets the trait, and nova sets it on disabled hosts.
-    """
+    """Exclude trees whose root providers have the trait COMPUTE_STATUS_DISABLED."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._placement: Final = surroundings.placement
@@ -28,8 +25,8 @@ class ComputeStatusFilter(RequestFilter):
     def apply(self, request: ResourceRequest) -> ResourceRequest:
         """Return the request, which also forbids COMPUTE_STATUS_DISABLED on the root provider.
 
-        Before Placement 1.35, the request stays as it is, and only ``objection`` applies the rule.
-        Raises InvalidRequest if the request requires the trait.
+        Before Placement 1.35, it returns the same request. Raises InvalidRequest if the request
+        requires the trait.
         """
         if _DISABLED in request.root.required:
             raise invalid(

@@ -1,10 +1,5 @@
 """The request filter ``owner``: a group of a request takes only from its owner's providers.
 
-A group with an owner takes from providers whose only owner trait is that owner's. It also takes
-from a provider without an owner trait if the provider shares through an aggregate, if the
-configuration allows it, or while the owner's gate is off. A group without an owner takes from
-providers without an owner trait. The rule does not apply to groups without resources.
-
 Placement cannot express this rule: in the group without a suffix, only one of the providers needs a
 required trait. So the filter requests the nearest condition and checks each candidate.
 """
@@ -42,9 +37,8 @@ class OwnerFilter(RequestFilter):
     def apply(self, request: ResourceRequest) -> ResourceRequest:
         """Return the request, with conditions on owner traits as strict as Placement allows.
 
-        Each group with resources forbids the traits of other owners unless there are too many, and
-        requires its own where that is possible. Raises MicroversionUnsupported for groups of
-        several owners if the server (before 1.34) does not map groups to providers.
+        Raises MicroversionUnsupported for several owners if the server does not map groups to
+        providers.
         """
         if len({group.owner for group in request.groups if group.resources}) > 1:
             self._placement.require(Feature.MAPPINGS, "a request for several owners' resources")
@@ -57,10 +51,7 @@ class OwnerFilter(RequestFilter):
         )
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return a text that names a provider of another owner in the candidate; None if none.
-
-        Remember the owner traits of that provider for ``apply``.
-        """
+        """Return a text that names a provider of another owner in the candidate; None if none."""
         for group in request.groups:
             if not group.resources:
                 continue
@@ -79,7 +70,8 @@ class OwnerFilter(RequestFilter):
     def may_take(self, group: RequestGroup, traits: frozenset[str]) -> bool:
         """Return whether a group may take resources of a provider with these traits.
 
-        Raises ObjectError, StateError.
+        A provider without an owner trait is allowed if it shares through an aggregate, or while the
+        configuration or the owner's gate allows it. Raises ObjectError, StateError.
         """
         found = ownership.owners(traits)
         if found or group.owner is None:
