@@ -139,7 +139,7 @@ class WharfingerError(Exception):
     """Base class of all errors.
 
     Each subclass has a ``template`` for its message. The keyword arguments are the values for the
-    template, and become attributes. Passwords and tokens are masked in the message and in texts.
+    template, and become attributes. Passwords and tokens in them are masked.
     """
 
     template: ClassVar[str] = "{reason}"
@@ -164,7 +164,7 @@ class WharfingerError(Exception):
 
 
 class CommandFailed(WharfingerError):
-    """A command was refused, or only a part of it was done; the message says which part."""
+    """A command was refused, or was done only in part."""
 
 
 class AgentError(WharfingerError):
@@ -187,10 +187,7 @@ class ConfigurationError(WharfingerError):
 
 
 class ConfigurationFileError(WharfingerError):
-    """A configuration file cannot be used.
-
-    It cannot be read, or it has an invalid section, or unknown sections or options.
-    """
+    """A configuration file cannot be read, or has an invalid or unknown section or option."""
 
     template = "configuration: {problem} {remedy}"
     problem: str
@@ -198,7 +195,7 @@ class ConfigurationFileError(WharfingerError):
 
 
 class DriverError(WharfingerError):
-    """An error of a driver or its backend. ``driver`` is the name of the driver instance."""
+    """An error of a driver or its backend; ``driver`` is the name of the driver instance."""
 
     driver: str
 
@@ -206,8 +203,7 @@ class DriverError(WharfingerError):
 class DriverLoadError(DriverError):
     """A driver cannot be imported, or does not fit the driver contract.
 
-    This is raised before the driver is used. ``subject`` is the faulty method, attribute or entry
-    point.
+    ``subject`` is the faulty method, attribute or entry point.
     """
 
     template = "driver {driver} cannot be loaded: {subject}: found {found}; expected {expected}"
@@ -220,7 +216,7 @@ class BackendError(DriverError):
     """A backend does not answer, or its answer may be incomplete. Drivers raise this error.
 
     The framework also raises it if a driver's method raises another exception or returns a wrong
-    type. It never means that the backend has no nodes.
+    type.
     """
 
     template = "driver {driver}: {operation} failed: {reason}"
@@ -337,7 +333,7 @@ class ProviderRenamed(WharfingerError):
 class RootDeletionBlocked(WharfingerError):
     """Another program has deleted children of ours; other children, with allocations, are left.
 
-    Placement does not let the program delete their root.
+    Placement does not let the program delete their root provider.
     """
 
     template = (
@@ -461,7 +457,7 @@ class JobRefused(WharfingerError):
 
 
 class JobUnresolved(WharfingerError):
-    """A device job did not finish. The operator has to report its outcome, or has done so."""
+    """A device job did not finish, and the operator has to report its outcome."""
 
     template = "device {provider} ({uuid}): {problem} {remedy}"
     provider: str
@@ -586,11 +582,7 @@ class ObjectError(WharfingerError):
 
 
 class InvalidObject(ObjectError):
-    """An object, a change of it, or a filter for a list of objects is invalid.
-
-    A received or stored object is invalid if it is from a newer release, does not fit its version,
-    or is damaged.
-    """
+    """An object, a change of it, or a filter for a list of objects is invalid."""
 
     template = "{subject}: {problem} {remedy}"
     subject: str
@@ -624,10 +616,7 @@ _LISTS: Final = {
 
 
 class ObjectNotFound(ObjectError):
-    """An object does not exist.
-
-    The message ends with the command that lists the objects of this kind, if there is one.
-    """
+    """An object does not exist."""
 
     template = "there is no {kind} {key}"
     kind: str
@@ -667,7 +656,7 @@ class ConcurrentSave(ObjectError):
 class IntentExpired(ObjectError):
     """A provider was not written, since the plan is too old: another host may have the node now.
 
-    ``seconds`` is how long a plan is valid. The cycle plans the tree again.
+    ``seconds`` is how long a plan is valid.
     """
 
     template = (
@@ -717,8 +706,7 @@ class PlacementError(WharfingerError):
 class PlacementUnavailable(PlacementError):
     """Placement does not answer now, but may answer later.
 
-    The connection was refused or reset or timed out, or the catalog has no endpoint (``status`` is
-    0 then), or the status is 429, 502, 503 or 504.
+    ``status`` is 429, 502, 503 or 504, or 0 without an answer.
     """
 
     template = "Placement: {request}: {detail}"

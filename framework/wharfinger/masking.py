@@ -1,9 +1,7 @@
 """Masks passwords and tokens in all text that leaves the program.
 
-``masked`` is applied to errors when they are created, to log records when a handler formats them,
-and to text for a terminal in ``exceptions.printable``. It recognises a secret by its place (before
-the host of a URL, after ``password=``, in a header), and by its value if ``learn`` was called with
-it, as for secrets in the configuration.
+A secret is recognised by its place in the text, such as after ``password=``, or by its value if
+``learn`` was called with it.
 """
 
 import json
@@ -92,21 +90,14 @@ def learn(secret: str) -> None:
 
 
 def learn_option(key: str, value: str) -> None:
-    """Call ``learn`` for the secret in the value of an option, if there is one.
-
-    If the name of the option (``key``) is that of a secret, the whole value is secret. If the value
-    is a URL, its password is secret.
-    """
+    """Call ``learn`` for the secret in the value of the option ``key``, if there is one."""
     if _SECRET_OPTION.match(key):
         learn(value)
     learn_url(value)
 
 
 def learn_url(value: str) -> None:
-    """Call ``learn`` for the password or token in a URL; do nothing for other values.
-
-    Also learn the form that an http URL's user and password have in HTTP's basic authentication.
-    """
+    """Call ``learn`` for the password or token in a URL; do nothing for other values."""
     found = _IN_URL.search(value)
     if found is None:
         return
@@ -123,7 +114,7 @@ def learn_url(value: str) -> None:
 class MaskingFormatter(logging.Formatter):
     """Formatter that masks secrets in the output of another formatter, including tracebacks.
 
-    With ``is_json``, the output of the other formatter is JSON, and each value in it is masked.
+    ``is_json`` is whether the output of the other formatter is JSON.
     """
 
     def __init__(self, formatter: logging.Formatter | None, *, is_json: bool = False) -> None:
@@ -139,15 +130,12 @@ class MaskingFormatter(logging.Formatter):
         return _masked_record(text) if self._is_json else masked(text)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
-        """Return a traceback without secrets. oslo.log's handler for the journal calls this."""
+        """Return a traceback without secrets; oslo.log's journal handler calls this method."""
         return masked(self._formatter.formatException(ei))
 
 
 def _masked_record(text: str) -> str:
-    """Return a log record in JSON without secrets.
-
-    Remove its arguments: without the message, they do not show that they are secret.
-    """
+    """Return a log record in JSON without secrets and without its arguments."""
     return json.dumps(_masked_value("", json.loads(text) | {"args": None}))
 
 
@@ -162,10 +150,7 @@ def _masked_value(key: str, value: Any) -> Any:
 
 
 def mask_handlers(logger: logging.Logger, *, is_json: bool = False) -> None:
-    """Let all handlers of a logger mask their output, and the errors that they print.
-
-    ``is_json`` is whether the output is JSON.
-    """
+    """Let all handlers of a logger mask their output, and the errors that they print."""
     for handler in logger.handlers:
         if not isinstance(handler.formatter, MaskingFormatter):
             handler.setFormatter(MaskingFormatter(handler.formatter, is_json=is_json))
@@ -174,10 +159,7 @@ def mask_handlers(logger: logging.Logger, *, is_json: bool = False) -> None:
 
 
 def _print_log_error(record: logging.LogRecord) -> None:
-    """Print why a record was not logged, for example since the disk is full.
-
-    ``logging.Handler.handleError`` would also print the record and its arguments, unmasked.
-    """
+    """Print why a record was not logged; unlike logging's own method, do not print the record."""
     text = f"line {record.lineno} of {record.pathname} was not logged:\n{traceback.format_exc()}"
     with suppress(AttributeError, OSError):  # there may be no standard error
         sys.stderr.write(masked(text))

@@ -1,8 +1,4 @@
-"""Create and open private files in the state directory, and refuse files of other users.
-
-Another user may have put a link or a file in the place of our file. So this module does not follow
-links, and changes the mode of a file only through a descriptor that it has checked.
-"""
+"""Create and open private files in the state directory, and refuse files of other users."""
 
 import contextlib
 import os
@@ -21,10 +17,7 @@ _making: Final = threading.Lock()
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory, and its missing parents, with mode 0700.
-
-    Existing directories keep their mode. Raises OSError.
-    """
+    """Create a directory, and its missing parents, with mode 0700; raises OSError."""
     for each in (*reversed(path.parents), path):
         if not each.is_dir():
             each.mkdir(mode=0o700, exist_ok=True)
@@ -33,8 +26,8 @@ def make_directory(path: Path) -> None:
 def make_file(path: Path) -> None:
     """Create an empty file with mode 0600, or check an existing file and make it private.
 
-    Raises OSError. Raises StateError if the file is a symbolic or hard link, is not a regular file,
-    or belongs to another user.
+    Raises OSError. Raises StateError if the file is a link, is not a regular file, or belongs to
+    another user.
     """
     with _making:
         try:
@@ -51,9 +44,7 @@ def make_file(path: Path) -> None:
 def make_database(path: Path) -> None:
     """Create or check the file of a SQLite database, and check SQLite's other files of it.
 
-    SQLite itself creates these other files, with the mode of the database, and deletes them when
-    the last process closes the database. So it is no error if they do not exist. Raises StateError,
-    OSError.
+    Raises StateError, OSError.
     """
     make_file(path)
     for suffix in _BESIDE:
@@ -62,9 +53,9 @@ def make_database(path: Path) -> None:
 
 
 def open_file(path: Path) -> int:
-    """Open a file for reading and writing, and return its descriptor. Its content stays.
+    """Open a file for reading and writing, and return its descriptor.
 
-    If the file is missing, create it with mode 0600. Raises the same errors as ``make_file``.
+    A missing file is created with mode 0600. Raises the same errors as ``make_file``.
     """
     make_file(path)
     descriptor = os.open(path, os.O_RDWR | _SAFE)

@@ -1,8 +1,4 @@
-"""Request ids, in the format of OpenStack's services.
-
-Each cycle has one request id, which each of its requests to Placement and each log line contain. A
-context variable keeps the id: in oslo.context, the embedded Placement would replace it by its own.
-"""
+"""Request ids of cycles and commands, in the format of OpenStack's services."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

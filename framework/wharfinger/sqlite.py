@@ -1,8 +1,4 @@
-"""Set up SQLite for concurrent writers.
-
-Several threads and processes may write to one SQLite file at the same time: to the database of the
-embedded Placement, or to our own.
-"""
+"""Set up SQLite for concurrent writers."""
 
 import sqlite3
 import threading
@@ -31,10 +27,8 @@ _PRAGMAS: Final = (
 def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
     """Return a lock for creating or upgrading the schema of a database.
 
-    alembic is not thread-safe, and two processes may both find an empty database. The lock excludes
-    the threads of this process, and all processes that use the directory of the SQLite file.
-    Without a ``directory``, as for a database server, it excludes only threads. Raises StateError
-    and OSError if the lock file cannot be used.
+    The lock excludes other threads, and other processes that use the same ``directory``. Raises
+    StateError and OSError if the lock file cannot be used.
     """
     if directory is not None:
         private_files.make_file(directory / _SCHEMA_LOCK)  # lockutils would follow a link
@@ -49,13 +43,8 @@ def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
 def allow_concurrent_writers(engine: Engine) -> None:
     """Let transactions of an engine wait for each other instead of failing.
 
-    oslo.db begins transactions with ``BEGIN``. If two such transactions read and then write, SQLite
-    fails one immediately with "database is locked", despite the busy timeout. So this sends ``BEGIN
-    IMMEDIATE``, which takes the write lock first: the second transaction waits. If a thread in such
-    a transaction opens a second connection, that connection gets ``BEGIN``, since it must not wait
-    for its own thread.
-
-    Call this before the first write, since it closes open connections.
+    With ``BEGIN IMMEDIATE``, the second transaction waits for the write lock; with ``BEGIN``,
+    SQLite may fail it. Call this before the first write, since it closes open connections.
     """
     event.listen(engine, "connect", _set_pragmas)
     writing = threading.local()

@@ -29,9 +29,8 @@ class _Source(Protocol):  # ``Cyborg`` of the module ``client``
 class Snapshot:
     """The accelerators of Cyborg at one time.
 
-    ``hosts`` are the names of the hosts that have devices. ``deployables`` are by the uuids of
-    their providers. ``binding`` are, by provider uuid, the uuids of the accelerator requests that
-    Cyborg is binding to the provider.
+    ``hosts`` are names of hosts that have devices. ``deployables`` are by provider uuid.
+    ``binding`` has the uuids of the accelerator requests that Cyborg is binding, by provider uuid.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -41,8 +40,7 @@ class Snapshot:
     def being_bound(self, provider_uuid: str) -> list[str]:
         """Return the uuids of the accelerator requests that Cyborg is binding to a device, sorted.
 
-        It is the device of this provider, and a request may be for any part of it. Return [] for a
-        provider without a deployable.
+        Any provider of the device may be given. Return [] for a provider without a deployable.
         """
         deployable = self.deployables.get(provider_uuid)
         return sorted(
@@ -64,8 +62,7 @@ class Snapshot:
 class Accelerators:
     """All accelerators; if a request fails, the last complete snapshot stays.
 
-    A mark consists of the id of this object and the number of the last list request. ``seen`` has
-    the uuids of all deployables that this process has read, by provider uuid.
+    ``seen`` has the uuids of all deployables that this process has read, by provider uuid.
     """
 
     def __init__(self, source: _Source, instance: str) -> None:
@@ -81,8 +78,7 @@ class Accelerators:
     def refresh(self) -> None:
         """Read all accelerators.
 
-        Raises BackendError if a request fails, or if Cyborg lists no deployable, no host, or two
-        deployables with the same provider.
+        Raises BackendError if a request fails, or if the list is empty or contradicts itself.
         """
         started = monotonic()
         try:
@@ -104,9 +100,8 @@ class Accelerators:
     def changed_since(self, mark: str) -> tuple[set[str], str]:
         """Return the uuids of the providers that have changed since a mark, and the next mark.
 
-        For a mark of another process, return all providers. First read all accelerators again,
-        unless the pause after the last reading still lasts: ten times as long as that reading took,
-        at most 60 seconds. Raises BackendError.
+        For a mark of another process, return all providers. Cyborg is asked again only after a
+        pause, of at most 60 seconds. Raises BackendError.
         """
         if monotonic() >= self._pause_ends:
             self.refresh()

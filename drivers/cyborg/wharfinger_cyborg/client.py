@@ -1,7 +1,7 @@
 """The requests to Cyborg's API, one method for each.
 
-The client uses only openstacksdk's adapter. Some of the SDK's typed calls for accelerators do not
-work, and some return an empty list for an error.
+They use only openstacksdk's adapter: some of the SDK's calls for accelerators return an empty list
+for an error.
 """
 
 from http import HTTPStatus
@@ -85,7 +85,7 @@ class Cyborg:
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, section: CyborgSection) -> Self:
-        """Find the endpoint of the Cyborg that a section configures, and return a client for it.
+        """Return a client for the Cyborg that a section configures.
 
         Raises BackendError, ConfigurationError.
         """
@@ -104,7 +104,7 @@ class Cyborg:
             ) from error
 
     def hosts(self) -> frozenset[str]:
-        """Return the names of the hosts that have devices; their root providers are named so."""
+        """Return the names of the hosts that have devices, and of their root providers."""
         devices = self._get("listing the devices", "/devices", _Devices).devices
         return frozenset(device.hostname for device in devices)
 
@@ -123,10 +123,7 @@ class Cyborg:
         return found
 
     def find(self, uuid: str) -> Deployable | None:
-        """Read one deployable; return None if Cyborg itself answers that it does not exist.
-
-        A 404 without the deployable's uuid may come from a proxy, and is an error.
-        """
+        """Read one deployable; return None if Cyborg answers that it does not exist."""
         operation = f"asking for deployable {uuid}"
         answer = self._answer(operation, f"/deployables/{uuid}")
         if answer.status_code == HTTPStatus.NOT_FOUND and uuid in (_explanation(answer) or ""):
@@ -151,9 +148,7 @@ class Cyborg:
         """Load an image into a deployable; Cyborg answers when the device has the image.
 
         Raises ProgrammingRefused if Cyborg has not begun, ProgrammingFailed if the device has
-        refused the image, and BackendError if the result is unknown. A 4xx, except 408, means that
-        Cyborg refused the request, for example because Glance does not have the image: no driver in
-        Cyborg 17 raises such an error after it has begun to program.
+        refused the image, and BackendError if the result is unknown.
         """
         operation = f"programming {deployable.name}"
         path = f"/deployables/{deployable.uuid}/program"

@@ -1,8 +1,4 @@
-"""Options of a driver instance: which program publishes, and the time limit of programming.
-
-The section [<instance>] also has keystoneauth's options for Cyborg, as [placement] has them for
-Placement.
-"""
+"""Options of a driver instance: which program publishes, and the time limit of programming."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,8 +42,8 @@ OPTIONS: Final = (
 class CyborgSection:
     """The validated options of a driver instance, without keystoneauth's options.
 
-    ``credentials`` is the name of the section with the credentials: this section, or the section
-    that auth_section names. ``program_timeout`` is in seconds.
+    ``credentials`` is the name of the section with the credentials. ``program_timeout`` is in
+    seconds.
     """
 
     name: str

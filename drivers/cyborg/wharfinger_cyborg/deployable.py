@@ -17,10 +17,10 @@ _ATTRIBUTES: Final = msgspec.json.Decoder(list[dict[str, str]])
 
 
 class Deployable(msgspec.Struct, frozen=True):
-    """A deployable, with the field names and values of Cyborg's API. Other fields are ignored.
+    """A deployable, with the field names and values of Cyborg's API.
 
-    Deployables with the same ``device_id`` are parts of one device. ``rp_uuid`` is the uuid of the
-    provider, or None until Cyborg has published it. ``attributes_list`` is JSON: a list of objects
+    Deployables with the same ``device_id`` belong to one device. ``rp_uuid`` is the uuid of the
+    provider, None until Cyborg has published it. ``attributes_list`` is JSON: a list of objects
     with one key each, ``rc`` for the resource class and ``trait...`` for a trait.
     """
 
@@ -41,8 +41,7 @@ class Deployable(msgspec.Struct, frozen=True):
     def inventory(self) -> dict[str, Inventory]:
         """Return the inventory of the provider by resource class; {} without accelerators.
 
-        Raises ValueError if there is not exactly one resource class, or if the resource class, the
-        number or the provider's name is invalid.
+        Raises ValueError for invalid values, or unless there is exactly one resource class.
         """
         classes = {value for key, value in self._attributes() if key == _CLASS}
         if len(classes) != 1:
@@ -86,9 +85,7 @@ class Deployable(msgspec.Struct, frozen=True):
 def host_of(name: str, hosts: Collection[str]) -> str | None:
     """Return the host of the deployable with this name, None if the name does not show it.
 
-    Cyborg's API does not report the host. If there is only one, it is the host. Otherwise, as in
-    Cyborg's drivers, the name begins with the host's name, with or without its domain, and an
-    underscore. The longest match counts; None if several hosts share it.
+    Cyborg's API does not report the host, but its drivers begin the name with the host's name.
     """
     if len(hosts) == 1:
         return next(iter(hosts))

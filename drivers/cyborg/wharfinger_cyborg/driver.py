@@ -1,4 +1,4 @@
-"""The driver: it describes the deployables that were last read from Cyborg to the framework."""
+"""The driver class: it describes the deployables that were last read from Cyborg."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,9 +18,8 @@ from wharfinger_cyborg.deployable import Deployable, host_of
 class CyborgDriver(ComputeDriver):
     """Publish each deployable of Cyborg as a child provider of its host's root provider.
 
-    The root provider belongs to nova and is not changed. With publish = overlay, Cyborg publishes
-    the child providers itself: the driver adds data to Cyborg's values, and creates or deletes no
-    provider.
+    The root provider belongs to nova and is not changed. With publish = overlay, Cyborg itself
+    publishes the child providers, and the driver only adds data to them.
     """
 
     capabilities = Capabilities(
@@ -55,7 +54,7 @@ class CyborgDriver(ComputeDriver):
         return [credentials] if credentials != name else []
 
     def init_host(self, service: Service) -> None:
-        """Find Cyborg's endpoint. Raises BackendError, ConfigurationError."""
+        """Find Cyborg's endpoint; raises BackendError, ConfigurationError."""
         self._cyborg = Cyborg.connect(self.conf, self._section)
         self._accelerators = Accelerators(self._cyborg, self.name)
 
@@ -73,15 +72,11 @@ class CyborgDriver(ComputeDriver):
         return sorted(accelerators.snapshot.hosts)
 
     def node_is_available(self, nodename: str) -> bool:
-        """Ask Cyborg whether the host has devices. Raises BackendError."""
+        """Ask Cyborg whether the host has devices; raises BackendError."""
         return self._client().has_host(nodename)
 
     def provider_is_available(self, provider_uuid: str, name: str) -> bool:
-        """Ask Cyborg whether it has the deployable of this provider. Raises BackendError.
-
-        Cyborg finds a deployable only by the deployable's uuid. If this process has never read that
-        uuid, the driver reads all deployables and searches them for the provider.
-        """
+        """Ask Cyborg whether it has the deployable of this provider; raises BackendError."""
         cyborg = self._client()
         deployable_uuid = self._connected().seen.get(provider_uuid)
         if deployable_uuid is None:
@@ -98,9 +93,7 @@ class CyborgDriver(ComputeDriver):
     ) -> None:
         """Overlay or publish the host's accelerators; reserve devices that Cyborg is binding.
 
-        With publish = own, also remove providers below the root whose deployable is gone or on
-        another host. While Cyborg binds a part of a device to an instance of nova, it may program
-        the device. No other consumer may then get the rest of the device.
+        With publish = own, also remove providers whose deployable is gone or on another host.
         """
         self._updated_hosts.add(nodename)
         self._host_by_provider = {
@@ -182,8 +175,7 @@ class CyborgDriver(ComputeDriver):
         """Return the hosts whose deployables have changed since a mark, and the next mark.
 
         For None, return no hosts and the present mark. If the host of a changed deployable is
-        unknown, return all hosts. Cyborg can only list all deployables, so ``changed_since`` pauses
-        after each list, and then finds no new changes. Raises BackendError.
+        unknown, return all hosts. Raises BackendError.
         """
         accelerators = self._connected()
         if since is None:
@@ -195,19 +187,19 @@ class CyborgDriver(ComputeDriver):
         return set(hosts) if None in nodes else {node for node in nodes if node in hosts}, mark
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
-        """Let Cyborg load an image from Glance into the device. ``function`` is not used.
+        """Let Cyborg load an image from Glance into the device; ``function`` is not used.
 
-        Raises ProgrammingRefused, ProgrammingFailed, BackendError, as ``Cyborg.program`` does.
+        Raises ProgrammingRefused, ProgrammingFailed, BackendError.
         """
         deployable = self._deployable(provider_uuid)
         self._programmed.update(self.programming_scope(provider_uuid))
         self._client().program(deployable, image)
 
     def current_function(self, provider_uuid: str) -> str | None:
-        """Return the function that Cyborg's agent found; most of Cyborg's drivers report none.
+        """Return the function that Cyborg's agent found.
 
         Raises BackendError if Cyborg reports no function or several, or if this process has
-        programmed the device: Cyborg does not report when its agent found the function.
+        programmed the device.
         """
         deployable = self._deployable(provider_uuid)
         operation = f"looking for the function of {deployable.name}"

@@ -1,8 +1,4 @@
-"""The requests to Ironic's API, one method for each.
-
-A list is read page by page. Each page starts after the last node of the previous one, so the links
-in Ironic's answers and its page size do not matter.
-"""
+"""The requests to Ironic's API, one method for each."""
 
 import logging
 from collections.abc import Mapping
@@ -73,10 +69,9 @@ class _Stamp(msgspec.Struct, frozen=True):
 class Latest:
     """The selected nodes with the latest updates, newest update first.
 
-    ``updated`` has the time of each node's last update, by the clock of the conductor that wrote
-    it; None if it was never updated. Some databases sort such nodes first, some last. ``answered``
-    is the time of Ironic's answer by the clock of its API, None if unknown. ``has_more`` is whether
-    Ironic has more selected nodes than these.
+    ``updated`` has the time of each node's last update, None if it was never updated. ``answered``
+    is the time of Ironic's answer, None if unknown. ``has_more`` is whether Ironic has more
+    selected nodes.
     """
 
     nodes: tuple[Node, ...]
@@ -86,7 +81,7 @@ class Latest:
 
 
 class Ironic:
-    """Client for the selected nodes of one Ironic. All methods raise BackendError."""
+    """Client for the selected nodes of one Ironic; all methods raise BackendError."""
 
     def __init__(self, client: SessionClient, section: FleetSection) -> None:
         self._client: Final = client
@@ -94,7 +89,7 @@ class Ironic:
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, section: FleetSection) -> Self:
-        """Find the endpoint of the Ironic that a section configures, and return a client for it.
+        """Return a client for the Ironic that a section configures.
 
         Raises BackendError, ConfigurationError.
         """
@@ -119,8 +114,7 @@ class Ironic:
         """Raise BackendError if the credentials may not list all nodes, or all of ``node_owner``.
 
         With such credentials, Ironic lists only the nodes of their own project, without an error.
-        But it refuses a list of another project's nodes. So this method requests the nodes of the
-        project ``node_owner``, or else of a project that does not exist.
+        But it refuses to list the nodes of another project, which this method requests.
         """
         selected = self._section.selected
         project = selected.get("owner", _NO_PROJECT)
@@ -149,7 +143,7 @@ class Ironic:
     def page(self, after: str | None) -> list[Node]:
         """Return the page of nodes that follows this uuid in Ironic's list; [] after the last node.
 
-        None returns the first page. A page has at most PAGE nodes.
+        None returns the first page.
         """
         query: dict[str, Any] = {"fields": ",".join(FIELDS), "limit": PAGE}
         if after is not None:
@@ -159,10 +153,7 @@ class Ironic:
         return [self._node(operation, node) for node in found.nodes]
 
     def has(self, uuid: str) -> bool:
-        """Return whether Ironic has a node with this uuid that the options select.
-
-        A 404 that does not name the node may come from a proxy, and is an error.
-        """
+        """Return whether Ironic has a node with this uuid that the options select."""
         operation = f"asking for node {uuid}"
         selected = self._section.selected
         path = f"/v1/nodes/{uuid}?{urlencode({'fields': ','.join(['uuid', *selected])})}"
@@ -200,8 +191,7 @@ class Ironic:
     def never_updated_come_last(self) -> bool:
         """Return whether nodes that were never updated come last in the order of ``latest``.
 
-        That order is newest first. This method requests one node, oldest first: if it was never
-        updated, such nodes come last in ``latest``. Return False if no node is selected.
+        It depends on Ironic's database. Return False if no node is selected.
         """
         operation = "looking for nodes that were never updated"
         query = {"sort_key": "updated_at", "sort_dir": "asc", "limit": 1}
@@ -274,10 +264,9 @@ def _is_about(error: exc.NotFound, uuid: str) -> bool:
 
 
 def _is_selected(selected: str, value: str, key: str) -> bool:
-    """Return whether an option selects a node that has this value.
+    """Return whether the option for the field ``key`` selects a node with this value.
 
-    ``selected`` is the value of the option, ``key`` the field of the node. The comparison ignores
-    case, since MySQL does. Commas separate several shards.
+    The comparison ignores case, since MySQL does. Commas separate several shards.
     """
     wanted = selected.split(",") if key == "shard" else [selected]
     return value.casefold() in {one.casefold() for one in wanted}

@@ -1,8 +1,4 @@
-"""Options of a driver instance: which of Ironic's nodes it publishes.
-
-The section [<instance>] also has keystoneauth's options for Ironic, as [placement] has them for
-Placement.
-"""
+"""Options of a driver instance: which of Ironic's nodes it publishes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,10 +59,8 @@ class FleetSection:
     """The validated options of a driver instance, without keystoneauth's options.
 
     ``selected`` has the values that nodes must have, by Ironic's field names. ``credentials`` is
-    the name of the section with the credentials: this section, or the one that auth_section names.
-    ``microversion`` is the lowest one of Ironic's API that has all requested fields, and
-    ``needed_for`` names the fields or the option that need it. A list of nodes has at most
-    ``max_pages`` pages.
+    the name of the section with the credentials. ``microversion`` is the lowest one of Ironic's API
+    with all requested fields; ``needed_for`` names what needs it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The driver: it describes the nodes that were last read from Ironic to the framework."""
+"""The driver class: it describes the nodes that were last read from Ironic."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -24,8 +24,8 @@ _ONE: Final = Inventory(total=1, min_unit=1, max_unit=1, step_size=1)
 class IronicDriver(ComputeDriver):
     """Publish each node of Ironic as a root provider with one unit of the node's resource class.
 
-    The provider exists as long as the node, and its name is the node's uuid. It is fully reserved
-    while the node cannot be deployed, for the reasons of ``states``.
+    The provider's name is the node's uuid. The provider is fully reserved while the node cannot be
+    deployed.
     """
 
     capabilities = Capabilities(
@@ -50,7 +50,7 @@ class IronicDriver(ComputeDriver):
         return [credentials] if credentials != name else []
 
     def init_host(self, service: Service) -> None:
-        """Find Ironic's endpoint. Raises BackendError, ConfigurationError."""
+        """Find Ironic's endpoint; raises BackendError, ConfigurationError."""
         ironic = Ironic.connect(self.conf, self._section)
         self._fleet = Fleet(ironic, self.name, self._section.max_pages)
 
@@ -67,8 +67,7 @@ class IronicDriver(ComputeDriver):
     def node_is_available(self, nodename: str) -> bool:
         """Ask Ironic whether it has the node, and whether the options select the node.
 
-        Return False for a name that is not a uuid. Raises BackendError for any answer other than
-        the node or a 404 that names it.
+        Return False for a name that is not a uuid. Raises BackendError.
         """
         return is_uuid_like(nodename) and self._connected().has(nodename)
 
@@ -100,8 +99,8 @@ class IronicDriver(ComputeDriver):
     ) -> None:
         """Publish the node, and reserve its provider while it cannot be deployed.
 
-        If a node no longer has a valid resource class, its provider keeps its inventory, fully
-        reserved. A provider without inventory then raises BackendError, as in ``get_inventory``.
+        A node without a valid resource class keeps its inventory, fully reserved. Raises
+        BackendError if it has no inventory yet.
         """
         node = self._node(nodename)
         if node.custom_class is None and provider_tree.data(nodename).inventory:
@@ -116,16 +115,13 @@ class IronicDriver(ComputeDriver):
         """Return the nodes that have changed since a mark, and the next mark.
 
         For None, return no nodes and the present mark. For a mark of another process, return all
-        nodes. A new node counts only after its first update, and a deleted node does not count.
+        nodes. Deleted nodes, and new nodes without an update, do not count.
         """
         fleet = self._connected()
         return fleet.changed_since(since) if since else (set(), fleet.begin_following())
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
-        """Return whether the node, as it was last read, exists and has no reason to be reserved.
-
-        ``since`` does not matter: Ironic cleans a node before the node becomes ``available``.
-        """
+        """Return whether the node, as it was last read, exists and has no reason to be reserved."""
         node = self._connected().nodes.get(provider_uuid)
         return node is not None and not any(reasons(node))
 

@@ -1,12 +1,7 @@
 """Find the nodes that changed since the last read, usually with one short request.
 
-Ironic has no list of changes, but it sorts nodes by the time of their last update. The feed reads
-them from the latest one back to the time of the last read. If an answer does not reach that time,
-the feed requests a longer one from the beginning. It does not request the next page, because pages
-shift when nodes change between the requests.
-
-The times come from Ironic's clocks: its conductors date the updates, and its API dates its answers.
-These clocks may differ a little, and some databases store whole seconds: hence OVERLAP.
+Ironic has no list of changes, but it sorts nodes by the time of their last update. The clocks of
+its services may differ a little: hence OVERLAP.
 """
 
 from collections.abc import Sequence
@@ -24,7 +19,7 @@ OVERLAP: Final = timedelta(seconds=10)
 
 
 class Source(Protocol):
-    """The part of ``Ironic`` that the feed calls."""
+    """The methods of ``Ironic`` that the feed calls."""
 
     def latest(self, limit: int) -> Latest:
         """Return the nodes with the latest updates, up to ``limit`` nodes."""
@@ -36,7 +31,7 @@ class Source(Protocol):
 class ChangeFeed:
     """Finds the nodes that have changed since the last read, and some that have not.
 
-    Only a complete list shows deleted nodes, and new nodes that were never updated.
+    It does not find deleted nodes, and new nodes that were never updated.
     """
 
     def __init__(self, source: Source) -> None:
@@ -47,7 +42,7 @@ class ChangeFeed:
         self._next_horizon: datetime | None = None
 
     def begin(self) -> None:
-        """Start now: the next read returns the changes from now on. Raises BackendError."""
+        """Start now: the next read returns the changes from now on; raises BackendError."""
         self._request(SIZES[0])
         self.advance()
 
@@ -55,8 +50,8 @@ class ChangeFeed:
         """Return the nodes with the latest updates, and whether all changed nodes are among them.
 
         If not, the caller has to read a complete list. ``count`` is the known number of selected
-        nodes. The next call returns the same changes again unless ``advance`` is called between.
-        Raises BackendError.
+        nodes. The next call returns the same changes again unless ``advance`` is called. Raises
+        BackendError.
         """
         for size in SIZES[SIZES.index(self._size) :]:
             latest = self._request(size)
@@ -91,10 +86,7 @@ class ChangeFeed:
         return None
 
     def _request(self, size: int) -> Latest:
-        """Request this many nodes, and store the time from which the next read must show changes.
-
-        The content of an answer may be as old as its request.
-        """
+        """Request this many nodes, and store from which time the next read must show changes."""
         began = monotonic()
         latest = self._source.latest(size)
         now = self._clock.at(latest)
@@ -104,11 +96,7 @@ class ChangeFeed:
 
 
 class _IronicClock:
-    """Estimates the time of an answer by Ironic's clocks; it may be too early, but not too late.
-
-    It takes the earlier of two times: the date of the answer, and the time of the newest update
-    plus the seconds since this process first read it. So a clock that is ahead does no harm.
-    """
+    """Estimates the time of an answer by Ironic's clocks; it may be too early, but not too late."""
 
     def __init__(self) -> None:
         self._newest: datetime | None = None

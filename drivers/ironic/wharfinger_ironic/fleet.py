@@ -28,9 +28,7 @@ class _Source(feed.Source, Protocol):  # ``Ironic`` of the module ``client``
 class Fleet:
     """All selected nodes, from complete lists and from the change feed.
 
-    ``nodes`` are by uuid, and do not change if a request fails. A mark consists of the id of this
-    object and a number that increases with each change. A complete list of more than ``max_pages``
-    pages is an error.
+    ``nodes`` are by uuid. A complete list of more than ``max_pages`` pages is an error.
     """
 
     def __init__(self, source: _Source, instance: str, max_pages: int = MAX_PAGES) -> None:
@@ -46,7 +44,7 @@ class Fleet:
         self.nodes: dict[str, Node] = {}
 
     def refresh(self) -> None:
-        """Read all nodes. Raises BackendError if a request fails or the list may be incomplete."""
+        """Read all nodes; raises BackendError if a request fails or the list may be incomplete."""
         started = monotonic()
         try:
             listed = self._list()
@@ -59,14 +57,13 @@ class Fleet:
         self.nodes, self._is_listed = listed, True
 
     def has(self, uuid: str) -> bool:
-        """Ask Ironic whether it has a selected node with this uuid. Raises BackendError."""
+        """Ask Ironic whether it has a selected node with this uuid; raises BackendError."""
         return self._source.has(uuid)
 
     def begin_following(self) -> str:
-        """Start the change feed anew at the present.
+        """Start the change feed anew at the present; return the mark for ``changed_since``.
 
-        Return the mark from which ``changed_since`` follows the changes. Changes that were not read
-        before are lost. Raises BackendError.
+        Changes that were not read before are lost. Raises BackendError.
         """
         self._feed.begin()
         return self._mark()
@@ -74,9 +71,8 @@ class Fleet:
     def changed_since(self, mark: str) -> tuple[set[str], str]:
         """Return the uuids of the nodes that have changed since a mark, and the next mark.
 
-        For a mark of another process, return all nodes. Deleted nodes do not count. If only a
-        complete list shows all changes, read one; within the pause after the last list, return the
-        changes that are known. Raises BackendError.
+        For a mark of another process, return all nodes. Deleted nodes do not count. Raises
+        BackendError.
         """
         if not self._is_listed:
             self.refresh()
@@ -105,12 +101,7 @@ class Fleet:
                 self.nodes[node.uuid] = node
 
     def _list(self) -> dict[str, Node]:
-        """Read all nodes page by page; raises BackendError if the list may be incomplete.
-
-        Each page starts after the last node of the previous one, and an empty page is the end. The
-        list is incomplete if it lacks the node that Ironic listed last before the reading, and also
-        the one that Ironic lists last after it.
-        """
+        """Read all nodes page by page; raises BackendError if the list may be incomplete."""
         self._source.check_sees_all()
         last = self._source.last()
         listed: dict[str, Node] = {}

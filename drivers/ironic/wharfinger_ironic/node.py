@@ -9,10 +9,9 @@ from wharfinger.providers.names import MAX_NAME
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node, with the field names and values of the Bare Metal API. Other fields are ignored.
+    """A node, with the field names and values of Ironic's API.
 
-    The operator chooses ``name``. ``instance_uuid`` is the instance on the node. Ironic itself sets
-    ``fault``. ``power_state`` is None if unknown.
+    The operator chooses ``name``. Ironic itself sets ``fault``. ``power_state`` is None if unknown.
     """
 
     uuid: str
@@ -33,8 +32,7 @@ class Node(msgspec.Struct, frozen=True):
     def custom_class(self) -> str | None:
         """Return Placement's name of the node's resource class, or None without a valid one.
 
-        The name is derived as in nova: CUSTOM_ and the class in upper case, with _ for all
-        characters but ASCII letters and digits.
+        The name is derived as in nova: CUSTOM_ and the class in upper case.
         """
         own = self.resource_class or ""
         name: str = os_resource_classes.normalize_name(own)

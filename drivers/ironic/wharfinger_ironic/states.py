@@ -1,8 +1,6 @@
 """Reasons for which a node's provider is reserved: Ironic's provision states, and other fields.
 
-nova's driver reserves a node in maintenance, with an unknown or failed power state, with an
-instance, or in any state except ``available``. This driver does the same; a test compares the two.
-It also reserves a node with a ``fault``, a ``retired`` node, and a node without a provision state.
+They are those of nova's driver, and also a ``fault``, ``retired``, and a missing provision state.
 """
 
 from collections.abc import Iterator

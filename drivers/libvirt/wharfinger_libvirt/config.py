@@ -1,7 +1,4 @@
-"""Options of a driver instance: [<instance>] for the host, [<instance>:<type>] for each mdev type.
-
-Each section is read once into a frozen dataclass, and validated.
-"""
+"""Options of a driver instance, in [<instance>], and of each mdev type, in [<instance>:<type>]."""
 
 import re
 from collections.abc import Sequence
@@ -26,9 +23,9 @@ _TYPE_ID: Final = re.compile(r"[A-Za-z0-9_.+-]+\Z")
 class MdevTypeSection:
     """Options of an mdev type.
 
-    ``addresses`` are the PCI addresses, in lower case, of the devices that offer the type; without
-    addresses, the type is for all devices that support it and are not named for another type.
-    ``max_instances`` is the limit for the whole host, None for no limit.
+    ``addresses`` are the PCI addresses of the devices that offer the type. Without addresses, all
+    other devices that support the type offer it. ``max_instances`` is the limit for the whole host,
+    None for no limit.
     """
 
     section: str
@@ -123,7 +120,7 @@ class HostSection:
     """Options for the host: how to connect to libvirt, and how to publish the host.
 
     ``hypervisor_hostname`` is None if the name that libvirt reports is used. Memory is in MiB,
-    ``timeout`` in seconds. ``mdev_types`` are in the order of enabled_mdev_types.
+    ``timeout`` in seconds.
     """
 
     section: str

@@ -1,8 +1,4 @@
-"""A connection to libvirt: the few calls that the driver makes, with types.
-
-libvirt-python has no types. This module translates errors of libvirt to BackendError; the other
-modules do not know libvirt's errors.
-"""
+"""A connection to libvirt: the few calls that the driver makes, with types."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -40,7 +36,7 @@ class HostFigures:
 
 
 class Connection:
-    """An open connection to libvirt. All methods raise BackendError for an error of libvirt.
+    """An open connection to libvirt; all methods raise BackendError for an error of libvirt.
 
     If a device or domain disappears while it is read, they raise Vanished instead.
     """
@@ -73,10 +69,7 @@ class Connection:
             return str(self._handle.getHostname())
 
     def figures(self) -> HostFigures:
-        """Return the number of CPUs and the memory of the host.
-
-        Raises BackendError if libvirt reports a figure below 1.
-        """
+        """Return the number of CPUs and the memory of the host."""
         with _translated(self._instance, "asking for the host's CPUs and memory"):
             _, memory_mb, cpus, *_ = self._handle.getInfo()
         if cpus < 1 or memory_mb < 1:
@@ -89,10 +82,7 @@ class Connection:
         return HostFigures(cpus, memory_mb)
 
     def devices(self) -> list[NodeDevice]:
-        """Return all PCI devices, mdevs and devices that offer mdevs, active or not.
-
-        Raises Vanished if a device disappears while the devices are read.
-        """
+        """Return all PCI devices, mdevs and devices that offer mdevs, active or not."""
         with _translated(self._instance, "listing the host's devices"):
             handles = self._handle.listAllDevices(_KINDS)
         return [self._device(handle) for handle in handles]
@@ -116,8 +106,7 @@ class Connection:
     def domains(self) -> list[Domain]:
         """Return all domains, running or not, with their mdevs.
 
-        A stopped domain has the mdevs of its next start. Raises Vanished if a domain disappears
-        while the domains are read.
+        A stopped domain has the mdevs of its next start.
         """
         with _translated(self._instance, "listing the host's domains"):
             handles = self._handle.listAllDomains(0)

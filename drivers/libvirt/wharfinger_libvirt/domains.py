@@ -1,6 +1,6 @@
 """libvirt's domains as values: the uuid and the mediated devices (mdevs) of each.
 
-https://libvirt.org/formatdomain.html describes the format. This module reads only these parts.
+https://libvirt.org/formatdomain.html describes the format.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The driver: it describes the host in the last snapshot to the framework."""
+"""The driver class: it describes the host as libvirt last reported it."""
 
 import re
 from collections import Counter
@@ -61,10 +61,8 @@ class LibvirtDriver(ComputeDriver):
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         """Return the name of the host, the only node; read the host if requested or not read yet.
 
-        This raises BackendError if libvirt cannot describe the whole host, reports another host
-        name than before, or names a device in an unknown form. It raises ConfigurationError if a
-        configured mdev type or device does not exist, or if more is reserved for the host than it
-        has. After an error, the last snapshot stays.
+        Raises BackendError if libvirt cannot describe the whole host. Raises ConfigurationError if
+        the options do not fit the host.
         """
         if refresh or self._snapshot is None:
             return [self._node_name(self._refresh())]
@@ -84,8 +82,7 @@ class LibvirtDriver(ComputeDriver):
     def provider_is_available(self, provider_uuid: str, name: str) -> bool:
         """Ask libvirt whether the host has the provider's device, with an enabled mdev type.
 
-        ``name`` is the name of the provider: <node>_<device>. Return False if the node has another
-        name. Raises BackendError.
+        ``name`` is <node>_<device>. Raises BackendError.
         """
         return self._limit.run(f"asking for {name}", lambda: self._has_device(name))
 
@@ -153,10 +150,9 @@ class LibvirtDriver(ComputeDriver):
     ) -> None:
         """Publish the root provider unless nova does, and a child provider for each device.
 
-        A root provider that this driver publishes may have vGPUs in its own inventory, as before
-        nova's Stein release. They have to move to the devices: without ``allocations``, the driver
-        raises ReshapeNeeded; with them, it reads devices and domains from libvirt at one moment,
-        and edits ``allocations`` in place. Raises BackendError, also if the devices have no room.
+        vGPUs in the root provider's inventory have to move to the devices. Without ``allocations``,
+        the driver raises ReshapeNeeded for that. Raises BackendError, also if the devices have no
+        room.
         """
         self._snapshot_of(nodename)
         mode = provider_tree.set_publishing_mode(nodename, self._config.publish_root)
@@ -185,11 +181,8 @@ class LibvirtDriver(ComputeDriver):
     def get_problems(self) -> list[str]:
         """Return [], or one message about the root provider if nova-compute publishes it.
 
-        The message reports that this host's nova-compute cannot create the root provider, or that
-        the file with the uuid of nova-compute cannot be read.
-
-        Placement keeps the root of a deleted compute service while a child of it has allocations. A
-        new nova-compute has another uuid and the same name, so Placement refuses its root provider.
+        The message reports that nova-compute cannot create the root provider, since a former one
+        has its name, or that the uuid of nova-compute cannot be read.
         """
         root, path = self._overlaid, self._config.nova_compute_id_file
         if root is None or root.generation is None or not path:

@@ -1,10 +1,7 @@
 """The host at one moment, as libvirt describes it.
 
-libvirt has no call that describes all devices at once. The driver lists them and then reads each,
-while mdevs come and go. So it repeats this until two readings in a row are equal. Otherwise, an
-mdev that is created between the reading of its parent device and its own reading would be counted
-twice, or not at all. If the domains are requested, too, they are part of each reading, so that an
-mdev and the domain that has it are seen at one moment.
+libvirt has no call that describes all devices at once. So the driver reads them repeatedly, until
+two readings in a row are equal.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,9 +31,9 @@ class _Source(_DeviceSource, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSnapshot:
-    """A host: its name, number of CPUs, MiB of memory, and devices in the order of their names.
+    """A host: its name, number of CPUs, MiB of memory, devices and domains.
 
-    ``domains``, in the order of their uuids, are empty unless they were requested.
+    ``domains`` are empty unless they were requested.
     """
 
     hostname: str
@@ -47,11 +44,9 @@ class HostSnapshot:
 
 
 def take_snapshot(uri: str, instance: str, *, with_domains: bool = False) -> HostSnapshot:
-    """Read the host from libvirt.
+    """Read the host from libvirt, with a new connection.
 
-    Each snapshot has its own connection, so that no connection can be stale after a restart of
-    libvirt. libvirt's test driver reads its file when a connection is opened, so it reads the
-    present file. Raises BackendError if the host cannot be described completely.
+    Raises BackendError if the host cannot be described completely.
     """
     with Connection.open(uri, instance) as connection:
         figures = connection.figures()
@@ -71,8 +66,8 @@ def take_snapshot(uri: str, instance: str, *, with_domains: bool = False) -> Hos
 def read_devices(source: _DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
     """Read the devices until two readings in a row are equal; return them sorted by name.
 
-    Raises BackendError if MAX_READINGS readings have no two in a row that are equal, or if two
-    devices have the same name or PCI address.
+    Raises BackendError after MAX_READINGS readings, or if two devices have the same name or PCI
+    address.
     """
     devices = _read_until_equal(lambda: _devices(source), "devices", instance)
     _check_names(devices, instance)
@@ -84,8 +79,8 @@ def read_devices_and_domains(
 ) -> tuple[tuple[NodeDevice, ...], tuple[Domain, ...]]:
     """Read devices and domains until two readings of both in a row are equal.
 
-    Return the devices in the order of their names, and the domains in the order of their uuids.
-    Raises BackendError as ``read_devices`` does.
+    Return the devices sorted by name, and the domains by uuid. Raises BackendError as
+    ``read_devices`` does.
     """
 
     def read() -> tuple[tuple[NodeDevice, ...], tuple[Domain, ...]]:

@@ -1,7 +1,6 @@
 """Compute which type and how many mediated devices (mdevs) each device of a host offers. Pure.
 
-The rules are nova's (``[devices]enabled_mdev_types`` and the sections of the types); exceptions are
-described below.
+The rules are nova's, with the exception that ``allot`` describes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ class Share:
 
     ``total`` is the largest number of mdevs of the type on the device, including existing ones.
     ``occupants`` are the other types that have mdevs on the device. ``blocked`` is whether the
-    device cannot have an mdev of the type at present, whatever the limit.
+    device cannot have an mdev of the type at present.
     """
 
     device: NodeDevice
@@ -41,9 +40,8 @@ def shares(
 ) -> list[Share]:
     """Return a share for each device with an enabled type, sorted by PCI address and name.
 
-    ``section`` is the section of the driver instance, for errors. Raises ConfigurationError if one
-    of the enabled types is offered by no device, or if a device that is configured for a type is
-    missing or does not offer it.
+    ``section`` is the section of the driver instance, for errors. Raises ConfigurationError if no
+    device offers an enabled type, or if a device that is configured for a type does not offer it.
     """
     parents = sorted((device for device in devices if device.mdev_types), key=_order)
     chosen = _choose(parents, devices, mdev_types)
@@ -74,10 +72,8 @@ def is_enabled(device: NodeDevice, mdev_types: Iterable[MdevTypeSection]) -> boo
 def allot(limit: int | None, demands: Sequence[Demand]) -> list[int]:
     """Spread a host-wide limit over devices, in their order; return the total of each device.
 
-    Existing mdevs count first, so that no device's total is below the number of its mdevs, even if
-    they exceed the limit. The rest of the limit then fills one device after the other: two devices
-    with room for 4 each and a limit of 6 get 4 and 2. (nova gives 4 and 0.) As long as no device
-    has more mdevs than its total, creating and deleting mdevs changes no total.
+    Existing mdevs count first. The rest of the limit then fills one device after the other: two
+    devices with room for 4 each and a limit of 6 get 4 and 2. (nova gives 4 and 0.)
     """
     totals = []
     left = None if limit is None else limit - sum(demand.active for demand in demands)

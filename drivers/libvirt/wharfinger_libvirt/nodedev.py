@@ -1,7 +1,6 @@
 """libvirt's node devices as values: PCI functions, mdevs, and devices that offer mdevs.
 
-https://libvirt.org/formatnode.html describes the format. A part that cannot be read is an error,
-and is not skipped.
+https://libvirt.org/formatnode.html describes the format.
 """
 
 import re
@@ -36,8 +35,7 @@ _ADDRESS_PARTS: Final = {"domain": 0xFFFFFFFF, "bus": 0xFF, "slot": 0x1F, "funct
 class PciFunction:
     """A PCI device: its address ("0000:84:00.0"), vendor, product and NUMA node.
 
-    The ids are four lower-case hexadecimal digits. ``numa_node`` is None if the device has no
-    affinity.
+    The ids are four lower-case hexadecimal digits. ``numa_node`` is None without affinity.
     """
 
     address: str
@@ -56,7 +54,7 @@ class MdevType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mdev:
-    """A mediated device of a type. If it is only defined (not active), it uses no capacity.
+    """A mediated device of a type; if it is not active, it uses no capacity.
 
     Domains refer to it by ``uuid``, which is None if libvirt does not report it.
     """
@@ -70,8 +68,8 @@ class Mdev:
 class NodeDevice:
     """A device: libvirt's name of it ("pci_0000_84_00_0"), and the name of its parent device.
 
-    ``pci`` is set for each PCI device. ``mdev_types`` are the types that the device offers; most
-    devices offer none. ``mdev`` is set only for mediated devices.
+    ``pci`` is set for each PCI device. ``mdev_types`` are the types that the device offers.
+    ``mdev`` is set only for mediated devices.
     """
 
     name: str
@@ -84,8 +82,7 @@ class NodeDevice:
 def parse(xml: str, *, active: bool = True) -> NodeDevice:
     """Parse libvirt's XML of a ``<device>``; raises InvalidXML.
 
-    ``active`` is whether an mdev is active, or only defined. It is not in the XML: another call of
-    libvirt returns it.
+    ``active`` is whether an mdev is active, which the XML does not tell.
     """
     device = parse_root(xml, "device")
     pci = device.find("./capability[@type='pci']")

@@ -137,9 +137,9 @@ MDEV_TYPE: Final = (
 
 
 def read(conf: cfg.ConfigOpts, section: str, options: Sequence[cfg.Opt]) -> dict[str, Any]:
-    """Return the values of a section by name of the option, lists as tuples without blank items.
+    """Return the values of a section by name of the option; raises ConfigurationError.
 
-    Raises ConfigurationError if an option does not accept its value.
+    Lists become tuples without blank items.
     """
     values = read_options(conf, section, options)
     return {

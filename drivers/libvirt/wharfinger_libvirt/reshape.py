@@ -1,8 +1,4 @@
-"""Move vGPU allocations from the host's root provider to the providers of its devices. Pure.
-
-Before nova's Stein release, the root provider had the vGPUs of all devices. This module computes
-the new allocations from the host's devices, domains and allocations.
-"""
+"""Move vGPU allocations from the host's root provider to the providers of its devices. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,10 +16,10 @@ from wharfinger_libvirt.nodedev import Mdev
 class Move:
     """Move of a resource class from the root provider to the devices that offer it now.
 
-    ``devices`` has the mdevs of that class that each device offers, by provider uuid, in the order
-    in which the devices are filled. ``other_types`` are the mdev types of other classes. A move of
-    an instance is a consumer, too, with the allocation of the source: ``instances`` has the
-    instance of each such consumer. ``driver`` is the name of the driver instance, for errors.
+    ``devices`` has the mdevs that each device offers, by provider uuid, in the order in which the
+    devices are filled. ``other_types`` are the mdev types of other classes. ``instances`` has the
+    instance of each consumer that is a migration. ``driver`` is the name of the driver instance,
+    for errors.
     """
 
     driver: str
@@ -35,12 +31,11 @@ class Move:
     instances: Mapping[str, str] = field(default_factory=dict)
 
     def apply(self, allocations: Allocations) -> dict[str, int]:
-        """Edit the allocations in place; return the allocated amount of each device afterwards.
+        """Edit the allocations in place; return the allocated amounts of the devices afterwards.
 
         The amounts are by provider uuid. A consumer's amount moves to the devices that have the
-        mdevs of its domain; without known mdevs or without room there, to the first devices with
-        room that are not blocked. If there is not enough room, raise BackendError without changing
-        the allocations.
+        mdevs of its domain, or else to the first devices with room. Raises BackendError, without a
+        change, if there is not enough room.
         """
         filling = _Filling(self, allocations)
         for consumer, uuid in _assigned(self, filling.left):
@@ -76,8 +71,7 @@ class _Filling:
     """Amounts while they move from the root provider to the devices.
 
     ``left`` is the amount that each consumer still has on the root provider. ``moved`` are the
-    amounts that each consumer gets on each device. ``totals`` is the amount on each device,
-    including allocations from before the move.
+    amounts that each consumer gets on each device. ``totals`` is the amount on each device.
     """
 
     def __init__(self, move: Move, allocations: Allocations) -> None:
@@ -136,8 +130,7 @@ def _capacities(move: Move) -> dict[str, int]:
 def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield, for each mdev of a consumer's domain, the consumer and the device's provider uuid.
 
-    The mdevs that count in the device's total come first; other mdevs may find no room. An mdev of
-    two domains belongs to the first one.
+    The mdevs for which the device certainly has room come first.
     """
     domains = {domain.uuid: domain.mdevs for domain in move.host.domains}
     mdevs = [
@@ -154,9 +147,7 @@ def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]
 def _places(move: Move) -> tuple[dict[str, str], dict[str, str]]:
     """Return the provider of each mdev's device, by the mdev's uuid, in two mappings.
 
-    The first has the mdevs for which the device certainly has room. The second has mdevs of another
-    type than the device offers, and mdevs that are only defined on a device that is not blocked. If
-    several mdevs have one uuid, the active one counts.
+    The first has the mdevs for which the device certainly has room, the second has the others.
     """
     sure: dict[str, str] = {}
     others: dict[str, str] = {}

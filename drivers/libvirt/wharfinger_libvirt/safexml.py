@@ -1,8 +1,4 @@
-"""Safe parsing of libvirt's XML, for devices and domains.
-
-The XML may come from another machine. XML with entities or a DTD is refused, and an error repeats
-only a short and printable part of the XML.
-"""
+"""Safe parsing of libvirt's XML: entities and a DTD are refused."""
 
 from typing import Final
 from xml.etree.ElementTree import Element, ParseError

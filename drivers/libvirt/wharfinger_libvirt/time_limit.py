@@ -23,9 +23,8 @@ class TimeLimit:
         """Make a call, and return its result.
 
         Raises the call's own error, or BackendError after the time limit. A call that takes too
-        long continues in its thread, since libvirt cannot cancel it. The next ``run`` first waits
-        up to the time limit for that call to end, and else raises BackendError: at most one thread
-        hangs.
+        long continues in its thread, since libvirt cannot cancel it. Then the next ``run`` first
+        waits for that call.
         """
         if self._hanging is not None:
             self._hanging.join(self._seconds)

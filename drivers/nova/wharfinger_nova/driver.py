@@ -19,10 +19,7 @@ _OF_PCI_TRACKER: Final = "COMPUTE_REMOTE_MANAGED_PORTS"
 
 
 class NovaDriver(ComputeDriver):
-    """Publishes the nodes and provider trees of any compute driver of nova.
-
-    nova's driver edits the framework's ProviderTree, which has the methods of nova's ProviderTree.
-    """
+    """Publishes the nodes and provider trees of any compute driver of nova."""
 
     capabilities = Capabilities(
         nested_providers=SUPPORTED,
@@ -41,24 +38,23 @@ class NovaDriver(ComputeDriver):
         self._nodes: list[str] | None = None
 
     def init_host(self, service: Service) -> None:
-        """Load nova's driver, and initialize it. Raises BackendError, ConfigurationError."""
+        """Load nova's driver, and initialize it; raises BackendError, ConfigurationError."""
         driver = nova_process.load(self._section, self.host)
         with nova_process.translated_errors(self.name, "init_host"):
             driver.init_host(self.host)
         self._driver = driver
 
     def cleanup_host(self) -> None:
-        """Let nova's driver close its connections, if it is loaded. Raises BackendError."""
+        """Let nova's driver close its connections, if it is loaded; raises BackendError."""
         driver, self._driver, self._nodes = self._driver, None, None
         if driver is not None:
             with nova_process.translated_errors(self.name, "cleanup_host"):
                 driver.cleanup_host(self.host)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """Return the nodes that nova's driver lists. Raises BackendError.
+        """Return the nodes that nova's driver lists; raises BackendError.
 
-        A driver of nova may ask its backend at each call, so it is called only for a refresh and
-        the first time.
+        Without ``refresh``, return the last list.
         """
         if refresh or self._nodes is None:
             with nova_process.translated_errors(self.name, "get_available_nodes"):
@@ -66,12 +62,12 @@ class NovaDriver(ComputeDriver):
         return [*self._nodes]
 
     def node_is_available(self, nodename: str) -> bool:
-        """Ask nova's driver whether the node is available. Raises BackendError."""
+        """Ask nova's driver whether the node is available; raises BackendError."""
         with nova_process.translated_errors(self.name, f"node_is_available({nodename})"):
             return bool(self._loaded().node_is_available(nodename))
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
-        """Return the node's resources and uuid from nova's driver. Raises BackendError."""
+        """Return the node's resources and uuid from nova's driver; raises BackendError."""
         with nova_process.translated_errors(self.name, f"get_available_resource({nodename})"):
             resource = self._loaded().get_available_resource(nodename)
         if not resource:
@@ -94,11 +90,9 @@ class NovaDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Let nova's driver edit the tree.
+        """Let nova's driver edit the tree; raises ReshapeNeeded, BackendError.
 
-        If it does not implement this method, as before nova's Stein release, use its
-        ``get_inventory``. Remove the trait OWNER_NOVA where nova's driver adds it. Raises
-        ReshapeNeeded, BackendError.
+        Then remove the owner traits that nova's driver has added.
         """
         driver, before = self._loaded(), _tagged(provider_tree)
         with nova_process.translated_errors(self.name, f"update_provider_tree({nodename})"):
@@ -132,11 +126,7 @@ class NovaDriver(ComputeDriver):
         return self._driver
 
     def _uuid(self, resource: Mapping[str, Any]) -> str | None:
-        """Return the uuid that nova-compute gives a node; None if nova-compute gives none.
-
-        It is the uuid that nova's driver reports, or for the only node of a host the uuid in nova's
-        file compute_id.
-        """
+        """Return the uuid that nova-compute gives a node; None if nova-compute gives none."""
         if uuid := resource.get("uuid"):
             return str(uuid)
         is_only = len(self.get_available_nodes()) == 1

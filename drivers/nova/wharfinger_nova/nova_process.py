@@ -1,10 +1,7 @@
 """Configure nova in this process, and load a compute driver.
 
-nova's configuration, its RPC and the way in which its objects reach the database are global. So all
-driver instances of a process share them, and the first instance configures them.
-
-This module imports nova only when it loads a driver. Before that, it selects native threads:
-otherwise, oslo.service selects eventlet.
+nova's configuration, RPC and database access are global, so all driver instances of a process share
+them.
 """
 
 import logging
@@ -53,10 +50,9 @@ class NoDatabase:
 
 
 def load(section: NovaSection, host: str) -> Any:
-    """Configure nova, and return an instance of the compute driver that is configured.
+    """Configure nova, and return an instance of the configured compute driver.
 
-    The section names the driver, or else nova_config. Its virtapi implements no method. nova's
-    option ``host`` gets the value of ``host``. Raises ConfigurationError, BackendError.
+    nova's option ``host`` gets the value of ``host``. Raises ConfigurationError, BackendError.
     """
     with _lock, warnings.catch_warnings(), _level_kept(logging.getLogger("requests")):
         # A library that nova imports also imports eventlet, which warns that it is deprecated.
@@ -74,7 +70,7 @@ def load(section: NovaSection, host: str) -> Any:
 
 @contextmanager
 def translated_errors(instance: str, operation: str) -> Iterator[None]:
-    """Translate a NovaException of the block to ReshapeNeeded or BackendError of the framework."""
+    """Translate a NovaException of the block to ReshapeNeeded or BackendError."""
     exception = import_module("nova.exception")
     try:
         yield
@@ -93,7 +89,7 @@ def local_node_uuid() -> str:
 
 @contextmanager
 def _level_kept(logger: logging.Logger) -> Iterator[None]:
-    """Restore the level of a logger after the block. An import of neutronclient changes one."""
+    """Restore the level of a logger after the block: an import of neutronclient changes one."""
     level = logger.level
     try:
         yield

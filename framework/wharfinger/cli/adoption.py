@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 class ProviderAdopt(ObjectCommand):
     """Adopt providers of another program: a driver instance publishes them from now on.
 
-    The instance updates them, and deletes them when its backend no longer has them. Stop the other
-    program and the agent first. Each provider needs the uuid, name, parent and resource classes
-    that the driver reports, and no trait of another owner or instance. If one provider does not
-    match, the command adopts none. It prints the plan, and then writes it.
+    Stop the other program and the agent first. Each provider needs the uuid, name, parent and
+    resource classes that the driver reports, and no trait of another owner or instance. If one
+    provider does not match, the command adopts none. It prints the plan, and then writes it.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -84,10 +83,7 @@ class ProviderAdopt(ObjectCommand):
         return FAILED if outcome.problems else DONE
 
     def _print(self, plan: "Plan") -> None:
-        """Print the plans up to the first with steps, the plan of the adoption; ignore the others.
-
-        Plans without steps may show full reservations by other programs.
-        """
+        """Print the plans up to the first with steps, which is the plan of the adoption."""
         from wharfinger.console import plan as drawing
 
         if not self._planned:

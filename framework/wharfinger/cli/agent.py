@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class AgentCommand(ObjectCommand):
     """Run the enabled driver instances until SIGTERM or SIGINT.
 
-    SIGHUP reads the configuration again. The command prints nothing; it logs problems, and with -v
-    also the written changes. Exits with 0 if it was stopped, with 1 if it cannot start.
+    SIGHUP reads the configuration again. The command logs problems, and with -v also the written
+    changes. Exits with 0 if it was stopped, with 1 if it cannot start.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
@@ -125,7 +125,6 @@ class _Signals:
         self._reloads = False
 
     def give_to(self, agent: "Agent") -> None:
-        """Pass signals to the agent from now on, and a reload that has waited."""
         self._agent = agent
         if self._reloads:
             agent.reload()
@@ -161,11 +160,7 @@ class _Signals:
 
 
 def _open_standard_streams() -> None:
-    """Open /dev/null for standard streams that are closed.
-
-    Otherwise, other files would get their descriptors, and a child process would use these files as
-    standard streams.
-    """
+    """Open /dev/null for closed standard streams, so that other files do not replace them."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

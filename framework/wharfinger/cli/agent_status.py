@@ -47,8 +47,7 @@ class Texts(FormattableColumn[list[str]]):
 class AgentStatusCommand(WharfingerCommand, Lister):
     """Show the work of the agent on this host: one row for each driver instance.
 
-    Exits with 0 if the agent is healthy or has only warnings, and with 1 if it is not healthy or if
-    no agent answers.
+    Exits with 1 if the agent is not healthy, or if no agent answers.
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:

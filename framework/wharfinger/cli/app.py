@@ -1,8 +1,6 @@
 """The ``wharfinger`` program with its global options.
 
 Exit codes: 0 done or nothing to do, 1 failed, 2 there is a difference, 64 wrong usage.
-
-Modules that are slow to import are imported by the commands that need them.
 """
 
 import argparse
@@ -88,10 +86,7 @@ class WharfingerApp(App):
 
     @cached_property
     def conf(self) -> "Options":
-        """The configuration, which is checked at the first access.
-
-        Raises ConfigurationError, ConfigurationFileError.
-        """
+        """The checked configuration; raises ConfigurationError, ConfigurationFileError."""
         from wharfinger import conf
 
         for problem in conf.problems(self.parsed):

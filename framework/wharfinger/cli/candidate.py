@@ -29,8 +29,6 @@ _UNNUMBERED: Final = "(no suffix)"
 
 
 class _CandidateCommand(ObjectCommand):
-    """Base class of commands on a request, which a flavor, a device profile or options describe."""
-
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         self._parser = parser = super().get_parser(prog_name)
         parser.add_argument(
@@ -127,10 +125,7 @@ class _CandidateCommand(ObjectCommand):
     def _unknown_owners(
         self, parsed_args: argparse.Namespace, found: Set[str]
     ) -> Iterator[Exception]:
-        """Yield an error for each owner trait of the options that Placement does not know.
-
-        ``found`` has the owner traits of the providers that were found.
-        """
+        """Yield an error for each owner trait of the options that Placement does not know."""
         from wharfinger.placement import owner_trait_reader
         from wharfinger.scheduling.requested_names import unknown
 
@@ -144,8 +139,8 @@ class _CandidateCommand(ObjectCommand):
 class CandidateList(_CandidateCommand, Lister):
     """List the allocation candidates for a request; the command allocates nothing.
 
-    A flavor, a device profile, group options, or several of these together describe the request.
-    The configured request filters apply; by default, no group gets another owner's resources.
+    A flavor, a device profile, group options, or several of these together describe the request. By
+    default, no group gets another owner's resources.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -172,7 +167,6 @@ class CandidateList(_CandidateCommand, Lister):
         ), list(self._rows(found.candidates))
 
     def _warn(self, parsed_args: argparse.Namespace, found: "Candidates", filters: str) -> None:
-        """Log warnings about dropped, missing and cut off candidates."""
         warn = self.app.LOG.warning
         if found.dropped:
             counts = ", ".join(f"{count} by {name}" for name, count in found.dropped.items())
@@ -200,8 +194,8 @@ class CandidateList(_CandidateCommand, Lister):
 class CandidateExplain(_CandidateCommand):
     """Explain why a request has its candidates, or why it has none.
 
-    Prints the number of candidates, for each group how many providers are suitable and why the
-    others are not, and advice. The options that describe the request are those of `candidate list`.
+    Prints the number of candidates, the suitable and the excluded providers of each group, and
+    advice. The request is described as for `candidate list`.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -248,8 +242,6 @@ class CandidateExplain(_CandidateCommand):
 
 
 class _Cell(FormattableColumn[Any]):
-    """Cell of the output: a text in a table, data in other formats such as JSON."""
-
     def __init__(self, data: Any, text: str) -> None:
         super().__init__(data)
         self._text: Final = text

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 def check(conf: "Options") -> tuple[list[str], list[WharfingerError]]:
     """Check the whole configuration, and the drivers and request filters that it enables.
 
-    Return the sections that are read, and the problems, each once. The check connects to no
-    service.
+    Return the sections that are read, and the problems. The check connects to no service.
     """
     from wharfinger.conf import SchedulingSection
     from wharfinger.placement import session
@@ -40,7 +39,8 @@ def check(conf: "Options") -> tuple[list[str], list[WharfingerError]]:
 class ConfigShow(WharfingerCommand, Lister):
     """Show the value and the source of each option; secrets are masked.
 
-    Exits with 1 if the configuration has a problem; `wharfinger config validate` lists all.
+    Exits with 1 if the configuration has a problem; `wharfinger config validate` lists all
+    problems.
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -66,8 +66,7 @@ class ConfigShow(WharfingerCommand, Lister):
 class ConfigValidate(WharfingerCommand, Lister):
     """Check the whole configuration and the drivers that it enables.
 
-    The command connects to no service. It prints one row per problem, and exits with 1 if there is
-    one.
+    Connects to no service. Prints one row per problem, and exits with 1 if there is one.
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:

@@ -15,8 +15,7 @@ class ConformanceRun(WharfingerCommand):
     """Check a driver against the rules of the conformance kit.
 
     Exits with 1 if the driver breaks a MUST rule that is no declared failure, if a declared failure
-    does not occur, or if the harness does not stop; with 6 if rules were not run, as with --rule or
-    after an interrupt; else with 0.
+    does not occur, or if the harness does not stop; with 6 if rules were not run; else with 0.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

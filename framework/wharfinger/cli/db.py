@@ -53,8 +53,8 @@ class DbVersion(WharfingerCommand, ShowOne):
 class DbCheck(WharfingerCommand, Lister):
     """Check that the database has all tables and columns of this release, without changing it.
 
-    Prints one row per missing part. Exits with 2 if `wharfinger db upgrade` is needed, and with 1
-    if parts are missing that the upgrade does not add.
+    Prints one row per missing table or column. Exits with 2 if `wharfinger db upgrade` is needed,
+    and with 1 if the upgrade does not add what is missing.
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:

@@ -8,11 +8,10 @@ from wharfinger.cli.object_command import ObjectCommand, print_done
 class ProviderDetach(ObjectCommand):
     """Make a child provider a root provider, fully reserved, until its node has a new root.
 
-    While a child provider has allocations, Placement refuses to delete its root. So nova can delete
-    a compute service, but not the root. A new nova-compute cannot create its own root, since the
-    name is taken (ResourceProviderCreationFailed in its log). Detach each such child, delete the
-    former root, and start nova-compute. The first sync that sees the new root moves the child below
-    it and ends the reservation. Allocations and other reservations stay.
+    Use it when nova has deleted a compute service, but not its root provider, because a child
+    provider has allocations. Detach each such child, delete the former root, and start
+    nova-compute. The first sync that sees the new root moves the child below it and ends the
+    reservation. Allocations and other reservations stay.
 
     Needs microversion 1.37. Refuses roots, and providers that no driver instance publishes.
     """

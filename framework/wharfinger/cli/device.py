@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 
 class _DeviceCommand(ObjectCommand):
-    """Base class of commands on one device."""
-
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument("provider", metavar="PROVIDER", help="the provider, by name or uuid")
@@ -142,8 +140,8 @@ def _terminated_as_interrupted() -> Iterator[None]:
 class DeviceJobs(ObjectLister):
     """List the last programming job of each device, with its state.
 
-    While a job is neither programmed nor failed, the device is reserved. After an interrupted job,
-    or one of unknown outcome, it stays reserved until `device resolve` sets the outcome.
+    While a job is neither programmed nor failed, the device is reserved. If the outcome is unknown,
+    `device resolve` sets it.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -200,8 +198,7 @@ class DeviceJobs(ObjectLister):
 class DeviceResolve(_DeviceCommand):
     """Set the outcome of a job that left a device reserved, and release the device.
 
-    Use it for an interrupted job, or one of unknown outcome. Inspect the device first: the command
-    does not check the outcome.
+    Inspect the device first: the command does not check the outcome.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -260,10 +257,7 @@ class DeviceResolve(_DeviceCommand):
         sys.stdout.write(f"{printable(f'{full_name(provider) if provider else name}: {done}')}\n")
 
     def _former(self, name: str) -> str | None:
-        """Return the uuid of a deleted provider, given by uuid or name.
-
-        None if no job has the name.
-        """
+        """Return the uuid of a deleted provider, given by uuid or name; None if unknown."""
         from wharfinger.objects import DeviceJobList
 
         jobs = DeviceJobList.get_by_filters(self.objects, provider_name=name)

@@ -10,8 +10,7 @@ class Status(ObjectLister):
     """List the values that driver instances write and other programs undo repeatedly.
 
     Prints one row for each value that was undone three times. From then on, the instance writes the
-    provider only in full cycles, except to reserve or disable it. The row disappears when a full
-    cycle, and all cycles since the full cycle before it, find the value of the instance.
+    provider only in full cycles, except to reserve or disable it.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

@@ -70,15 +70,10 @@ class InstanceCommand(ObjectCommand):
 
 
 class _InstanceShower(InstanceCommand, ObjectShow):
-    """Base class of commands that show an instance with its allocations."""
-
     def with_allocations(
         self, one: "Instance", *, is_brief: bool = True
     ) -> tuple[Sequence[str], Sequence[Any]]:
-        """Return names and cells: fields of an instance, its status, migrations and allocations.
-
-        If ``is_brief``, the fields are only uuid, flavor, host and node.
-        """
+        """Return names and cells: fields of an instance, its status, migrations and allocations."""
         from wharfinger.allocations.operation_states import moves_of
 
         moves = moves_of(self.objects, one.uuid)
@@ -221,7 +216,7 @@ class InstanceShow(_InstanceShower):
 class InstanceRelease(InstanceCommand):
     """Release an instance: delete its allocations and those of its migrations.
 
-    Before that, providers that have to be cleaned are reserved, until they are clean.
+    Providers that have to be cleaned are reserved before that.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -235,8 +230,8 @@ class InstanceRelease(InstanceCommand):
 class InstanceRepair(InstanceCommand):
     """Repair an instance whose allocation another program has deleted from Placement.
 
-    The command allocates the same resources of the same providers again. The cycle that found the
-    loss reserved these providers fully; the reservation ends when the allocation is complete.
+    The command allocates the same resources of the same providers again. Their reservation, which
+    the cycle that found the loss made, then ends.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -264,8 +259,6 @@ class InstanceRepair(InstanceCommand):
 
 
 class _MoveStarter(_InstanceShower):
-    """Base class of commands that start a move."""
-
     def begun(self, instance: str, **more: Any) -> tuple[Sequence[str], Sequence[Any]]:
         """Start a move of the instance; return the names and cells to show."""
         from wharfinger.objects import Instance
@@ -282,8 +275,7 @@ class _MoveStarter(_InstanceShower):
 class InstanceResize(_MoveStarter):
     """Claim the resources of another flavor for an instance, in addition to its present ones.
 
-    The new resources may be on any node, also on the present one, and may have another owner.
-    Confirm or revert the move afterwards.
+    The new resources may be on any node. Confirm or revert the move afterwards.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -316,13 +308,10 @@ class InstanceMigrate(_MoveStarter):
 
 
 class _MoveEnder(InstanceCommand):
-    """Base class of commands that end a move."""
-
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         return _takes_instance(super().get_parser(prog_name))
 
     def print_end(self, migration: "Migration", reserved: "Iterable[Reservation]") -> None:
-        """Print how the move ended, and the node of the instance."""
         from wharfinger.objects import Instance
 
         one = Instance.get_by_uuid(self.objects, migration.instance_uuid)
@@ -350,11 +339,7 @@ class InstanceRevert(_MoveEnder):
 
 
 def describe(one: "Instance", moves: "Sequence[Migration]", *, is_lost: bool) -> str:
-    """Return the status of an instance as text.
-
-    It is its operation in progress, or else its moves in progress, or else whether its allocation
-    is lost or it is claimed.
-    """
+    """Return the status of an instance as text: its operation, its moves, lost, or claimed."""
     state: str | None = one.known("task_state")
     if state:
         return state
@@ -379,10 +364,7 @@ def _flavor_of(one: "Instance") -> Any:
 
 
 def _node_condition(context: "Context", node: str | None) -> "Suits":
-    """Return a condition that only the node with this name or uuid meets; all meet it if None.
-
-    Raises ObjectNotFound.
-    """
+    """Return a condition that only the node with this name or uuid meets; all meet it if None."""
     from wharfinger.allocations.candidate_attempts import anywhere
     from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 

@@ -148,7 +148,7 @@ def number(least: int) -> Callable[[str], int]:
 
 
 def text(longest: int = 255, shortest: int = 1) -> Callable[[str], str]:
-    """Return the argument type of texts that the database can store, by number of characters."""
+    """Return the argument type of texts of ``shortest`` to ``longest`` characters."""
 
     def take(given: str) -> str:
         from wharfinger.objects.field_types import ColumnText

@@ -92,7 +92,7 @@ class ProviderList(WharfingerCommand, Lister):
 class ProviderShow(WharfingerCommand, ShowOne):
     """Show one resource provider with its owners, inventories, usages, traits and aggregates.
 
-    Placement cannot delete a root while one of its children has allocations. For such a child,
+    Placement cannot delete a root while a child has allocations. For such a child,
     blocks_deletion_of is the uuid of the root.
     """
 
@@ -178,9 +178,9 @@ class ProviderTreeCommand(ObjectCommand):
             self.app.LOG.warning("There are no resource providers in Placement.")
 
     def _with_reservations(self, providers: "list[Details]") -> "list[Details]":
-        """Add the reservations to the providers; do not create a database.
+        """Add the reservations to the providers.
 
-        If it cannot be read, log a warning and return the providers unchanged.
+        If the database cannot be read, log a warning and return the providers unchanged.
         """
         from wharfinger.objects.database_context import look
         from wharfinger.scheduling import provider_details

@@ -1,4 +1,4 @@
-"""Options of commands that describe a request: for its groups, and for the whole request."""
+"""Options of commands that describe a request for allocation candidates."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -147,9 +147,9 @@ def whole(
     sources: "Sequence[ResourceRequest]",
     groups: "Sequence[RequestGroup]",
 ) -> "ResourceRequest":
-    """Return the groups and the requests of ``sources``, a flavor and a profile, as one request.
+    """Return the groups and the requests of ``sources`` as one request; raises InvalidRequest.
 
-    ``parsed`` has the options of the whole request. Raises InvalidRequest.
+    ``parsed`` has the options of the whole request.
     """
     from wharfinger.scheduling import ResourceRequest
     from wharfinger.scheduling.request import invalid, policy_needed
@@ -199,8 +199,6 @@ class _OfGroup(argparse.Action):
 
 
 class _Once(_OfGroup):
-    """Adds an option that each group may have once."""
-
     def check(self, chosen: GroupOptions, value: Any) -> None:
         if self.dest in dict(chosen):
             raise argparse.ArgumentError(self, "occurs twice for one group")

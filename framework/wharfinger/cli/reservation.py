@@ -83,7 +83,7 @@ class End(FormattableColumn[datetime | str | None]):
 class ReservationList(ObjectLister):
     """List the full reservations of operators, jobs and drivers, with reason and holder.
 
-    The command sends no request to Placement, so it does not list reservations of other programs.
+    The command does not list reservations of other programs.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -129,8 +129,7 @@ class ReservationList(ObjectLister):
 class ProviderReserve(ObjectCommand):
     """Reserve a provider fully, so that it gets no more allocations.
 
-    Present allocations stay. The reservation lasts until it is released, even if the time of
-    --until passes.
+    Present allocations stay. The reservation lasts until it is released, even past --until.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -192,8 +191,7 @@ class ProviderReserve(ObjectCommand):
 class ProviderRelease(ObjectCommand):
     """End a reservation; the provider is free again if it has no other reservation.
 
-    With --foreign, end the full reservation that another program has written to Placement. The
-    provider is then reserved as its driver reports it.
+    With --foreign, end the full reservation that another program has written to Placement.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -302,7 +300,6 @@ def _refuse_jobs(holder: str) -> None:
 def _stored(
     command: ObjectCommand, provider_uuid: str, holder: str
 ) -> "Reservations | Sequence[Any]":
-    """Return the reservation of a provider by a holder, as a list with one item or none."""
     from wharfinger.objects import ReservationList as Reservations
 
     return Reservations.get_by_filters(command.objects, provider_uuid=provider_uuid, holder=holder)

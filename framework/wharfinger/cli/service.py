@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 
 class Gates(FormattableColumn[dict[str, bool]]):
-    """Whether the gate of each owner is on (see ServiceList).
-
-    It is text in a table, and data in the other formats.
-    """
+    """Whether the gate of each owner is on (see ServiceList)."""
 
     def human_readable(self) -> str:
         """Return the gates as text for a table, one line for each owner."""
@@ -40,9 +37,9 @@ class Gates(FormattableColumn[dict[str, bool]]):
 class ServiceList(ObjectLister):
     """List the services with version, gates, status and state.
 
-    An owner's gate is on when all services that publish for the owner, even disabled or down ones,
-    have version 2 or later. Requests for the owner then get only providers with its owner trait. A
-    service whose owners cannot be read keeps all gates off.
+    An owner's gate is on when all services that publish for the owner have version 2 or later.
+    Requests for the owner then get only providers with its owner trait. A service whose owners
+    cannot be read keeps all gates off.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -103,7 +100,7 @@ class ServiceShow(ObjectShow):
 class ServiceDisable(ObjectCommand):
     """Disable a service: after its next cycle, the nodes of the service get no more allocations.
 
-    The cycle sets COMPUTE_STATUS_DISABLED on the roots that it publishes. Present allocations stay.
+    Present allocations stay.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -177,10 +174,7 @@ def _takes_service(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _find(context: "Context", wanted: str) -> "Service":
-    """Return the service with this uuid, host or HOST/BINARY.
-
-    Raises ObjectNotFound, and CommandFailed if several services match.
-    """
+    """Return the service with this uuid, host or HOST/BINARY."""
     from wharfinger.objects import ServiceList as Services
 
     found = [one for one in Services.get_by_filters(context) if _is_meant(one, wanted)]

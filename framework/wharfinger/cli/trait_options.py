@@ -72,10 +72,7 @@ def usage(parser: argparse.ArgumentParser) -> Iterator[None]:
 def naming_unknown(
     client: "PlacementClient", traits: "Named", classes: "Named" = ()
 ) -> Iterator[None]:
-    """If Placement refuses a request, raise InvalidRequest for a name that it does not know.
-
-    If it knows all names, its own error is raised.
-    """
+    """If Placement refuses a request, raise InvalidRequest for a name that it does not know."""
     try:
         yield
     except PlacementError as error:

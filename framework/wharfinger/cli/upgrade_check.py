@@ -1,7 +1,6 @@
 """The ``wharfinger-status`` program, which checks that an upgrade is possible.
 
-Exit codes are those of oslo.upgradecheck: 0 success, 1 warnings, 2 failures, 255 no check ran; and
-64 wrong usage. It writes nothing, except to the database of an embedded Placement.
+Exit codes are those of oslo.upgradecheck, and 64 for wrong usage.
 """
 
 import argparse
@@ -172,10 +171,7 @@ class Checks(UpgradeCommands):
         )
 
     def _not_read(self) -> Result | None:
-        """Return a result if the database has no data to check, or needs an upgrade.
-
-        Otherwise None.
-        """
+        """Return a result if the database is empty or needs an upgrade; otherwise None."""
         schema = self._database.schema
         if schema.current is None:
             return Result(Code.SUCCESS, "No service publishes yet.")
@@ -186,10 +182,7 @@ class Checks(UpgradeCommands):
         return None
 
     def _services(self) -> tuple[dict[str, int], dict[str, list[str]]]:
-        """Return, by owner, the lowest service version and the services that are too old.
-
-        Services that are too old do not tag all their providers.
-        """
+        """Return the lowest service version of each owner, and the owner's outdated services."""
         from wharfinger.objects import OWNER_TAG_VERSION, Service, ServiceList, connect
 
         context = connect(self._conf)
@@ -289,8 +282,7 @@ def _database_result(found: "Condition") -> Result:
 def _untagged(client: "PlacementClient") -> "tuple[list[ProviderSummary], bool]":
     """Return the providers with inventory but no owner trait, and whether the list is complete.
 
-    Providers that share through an aggregate, or have only network resources, do not count. Of more
-    than _MOST_READS providers without an owner trait, only those with free resources are found.
+    Providers that share through an aggregate, or have only network resources, do not count.
     """
     from wharfinger.providers import ownership
 

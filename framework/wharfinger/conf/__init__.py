@@ -1,7 +1,4 @@
-"""Read the configuration: one module per section, and one frozen dataclass with its values.
-
-``load`` returns a ConfigOpts, which callers pass on; there is no global one.
-"""
+"""Read the configuration: one module per section, and one frozen dataclass with its values."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -64,11 +61,9 @@ _LINE: Final = re.compile(r""": (['"]).*\1\Z""", re.DOTALL)
 def load(
     config_files: Sequence[str] | None = None, config_dirs: Sequence[str] | None = None
 ) -> Options:
-    """Read and check the configuration files; return their options.
+    """Read and check the configuration files, by default oslo.config's; return their options.
 
-    By default, they are the first wharfinger.conf and the files in the first wharfinger.conf.d in
-    ~/.wharfinger, ~, /etc/wharfinger and /etc. Raises the first error in the files:
-    ConfigurationError, ConfigurationFileError.
+    Raises the first error in the files: ConfigurationError, ConfigurationFileError.
     """
     conf = parse(config_files, config_dirs)
     for problem in problems(conf):
@@ -126,16 +121,13 @@ def parse(
 
 
 def register_services(conf: Options) -> None:
-    """Register keystoneauth's options in the sections [placement] and [accelerator].
-
-    ``parse`` registers them only if one is set, since the import of keystoneauth takes long.
-    """
+    """Register keystoneauth's options in the sections [placement] and [accelerator]."""
     for service in (placement, accelerator):
         service.register_service(conf)
 
 
 def _check_file(path: Path) -> None:
-    """Raise ConfigurationFileError if a path is not a file, such as a pipe, or is not text."""
+    """Raise ConfigurationFileError if a path is not a regular file, or the file is not text."""
     if path.exists() and not path.is_file():
         raise _unreadable(f"{path} is not a regular file")
     try:
@@ -149,7 +141,7 @@ def _check_file(path: Path) -> None:
 def problems(conf: Options) -> Iterator[WharfingerError]:
     """Yield the errors in the sections of the framework, and an error for each unknown section.
 
-    The sections of driver instances are checked when their drivers are loaded.
+    The sections of driver instances are not checked.
     """
     instances: tuple[str, ...] | None = None
     try:
@@ -193,11 +185,7 @@ def service_sections(conf: Options, group: str) -> list[str]:
 def _unknown_sections(
     conf: Options, sections: Sequence[str], instances: Sequence[str]
 ) -> Iterator[ConfigurationFileError]:
-    """Yield an error for each unknown section.
-
-    A section with the option driver is known as that of a driver instance, even if the instance is
-    not enabled.
-    """
+    """Yield an error for each unknown section; a section with the option driver is known."""
     disabled = {one.section.lower() for one in conf.settings() if one.key == "driver"}
     read = {one.lower() for one in sections if one != DEFAULT}  # the name DEFAULT is case-sensitive
     for section in conf.list_all_sections():

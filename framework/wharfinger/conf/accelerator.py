@@ -1,7 +1,4 @@
-"""Options in [accelerator]: where to read device profiles.
-
-Like [placement], the section also has the options of keystoneauth, here for Cyborg.
-"""
+"""Options in [accelerator]: where to read device profiles."""
 
 from dataclasses import dataclass
 from pathlib import Path

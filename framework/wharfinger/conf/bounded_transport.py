@@ -1,8 +1,4 @@
-"""HTTP session of all clients, which limits the size of an answer and the time of a request.
-
-Without it, keystoneauth, python-ironicclient and openstacksdk read a body of any size, for any
-time.
-"""
+"""HTTP session of all clients, which limits the size of an answer and the time of a request."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -18,10 +14,7 @@ _MEBIBYTE: Final = 1024 * 1024
 
 
 class AnswerTooLarge(requests.RequestException):
-    """An answer is larger than the limit; keystoneauth raises its own error from this one.
-
-    ``url`` is the URL of the request, ``status`` the HTTP status of the answer.
-    """
+    """An answer is larger than the limit; keystoneauth raises its own error from this one."""
 
     def __init__(self, problem: str, url: str, status: int) -> None:
         super().__init__(problem)
@@ -30,17 +23,14 @@ class AnswerTooLarge(requests.RequestException):
 
 
 class RequestTimedOut(requests.RequestException):
-    """A request was not complete in time; keystoneauth raises another error from this one.
-
-    keystoneauth does not retry the request.
-    """
+    """A request was not complete in time; keystoneauth does not retry it."""
 
     def __init__(self, url: str, section: str) -> None:
         super().__init__(f"{url} timed out: no complete answer within [{section}] timeout")
 
 
 class BoundedSession(Session):
-    """keystoneauth's session, but ``timeout`` limits a whole request; see request_deadline."""
+    """keystoneauth's session, but ``timeout`` limits a whole request."""
 
     def request(self, url: str, method: str, *args: Any, **kwargs: Any) -> requests.Response:
         """Send a request, as keystoneauth's session does."""
@@ -60,10 +50,7 @@ class SessionLoader(session_loading.Session):
 
 
 class _Bounded:
-    """The body of an answer, up to ``limit`` MiB after decompression.
-
-    It wraps urllib3's object for the body.
-    """
+    """The body of an answer, at most ``limit`` MiB after decompression."""
 
     def __init__(self, body: Any, url: str, limit: int, section: str) -> None:
         self._body: Final = body
@@ -75,10 +62,7 @@ class _Bounded:
         return getattr(self._body, name)
 
     def stream(self, *args: Any, **kwargs: Any) -> Iterator[bytes]:
-        """Yield the body in parts.
-
-        Raises AnswerTooLarge after closing the connection, and RequestTimedOut.
-        """
+        """Yield the body in parts; raises AnswerTooLarge, RequestTimedOut."""
         left = self._limit * _MEBIBYTE
         try:
             for chunk in self._body.stream(*args, **kwargs):
@@ -126,7 +110,7 @@ class BoundedTransport(TCPKeepAliveAdapter):
     def send(
         self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
     ) -> requests.Response:
-        """Send a request. Raises RequestTimedOut.
+        """Send a request; raises RequestTimedOut.
 
         Reading the body of the answer raises RequestTimedOut, too, or AnswerTooLarge.
         """

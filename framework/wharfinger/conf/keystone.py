@@ -60,10 +60,7 @@ def register(conf: cfg.ConfigOpts, section: str, service_type: str) -> None:
 
 
 def sample_options(service_type: str) -> list[cfg.Opt]:
-    """Return the options for the configuration sample, with those of the auth_type password.
-
-    The service type has its default for this section, as ``register`` sets it.
-    """
+    """Return the options for the configuration sample, with those of the auth_type password."""
     return [
         *(
             cfg.StrOpt("service_type", default=service_type, help=one.help)
@@ -78,8 +75,7 @@ def sample_options(service_type: str) -> list[cfg.Opt]:
 def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | None]:
     """Return the name of the section with the credentials, and its auth_type.
 
-    It is this section, or the one that auth_section names. The auth_type is None if it is not set.
-    Raises ConfigurationError.
+    The auth_type is None if it is not set. Raises ConfigurationError.
     """
     values = read_options(conf, section, OPTIONS)
     credentials = values["auth_section"] or section
@@ -119,8 +115,7 @@ def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
 def _wrong_urls(section: str, values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
     """Yield an error for each URL with an invalid host or port, or with an @ after its host.
 
-    In such a URL, a / ? # or : in a password is probably not encoded, and libraries would print the
-    password.
+    In such a URL, the password is probably not encoded, and libraries would print it.
     """
     for key in _URLS:
         if not _is_unambiguous(values.get(key) or ""):
@@ -135,7 +130,6 @@ def _wrong_urls(section: str, values: Mapping[str, Any]) -> Iterator[Configurati
 
 
 def _is_unambiguous(url: str) -> bool:
-    """Return False if a URL has an invalid port, or an @ after its host."""
     try:
         parts = urlsplit(url)
         return parts.port != 0 and "@" not in parts.path + parts.query + parts.fragment

@@ -1,8 +1,7 @@
 """Options in [DEFAULT] for the logging of `wharfinger agent`. They are options of oslo.log.
 
-Some options of oslo.log are missing on purpose. ``log_config_append`` and ``publish_errors`` would
-use handlers that do not mask secrets. With the options for rotation, several processes would rename
-one file; logrotate renames it instead, and oslo.log opens the new file.
+``log_config_append`` and ``publish_errors`` are missing, since their handlers do not mask secrets.
+The options for rotation are missing, since several processes would rename one file.
 """
 
 import logging

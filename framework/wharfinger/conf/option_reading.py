@@ -18,10 +18,7 @@ _LOCATION: Final = re.compile(r" from LocationInfo\(.*\)(?= is not valid: )", re
 
 @contextmanager
 def reading(section: str) -> Iterator[None]:
-    """Translate oslo.config's errors about a section to ConfigurationFileError.
-
-    It is for code that reads the section without ``read_options``.
-    """
+    """Translate oslo.config's errors about a section to ConfigurationFileError."""
     try:
         yield
     except cfg.Error as error:
@@ -34,8 +31,7 @@ def reading(section: str) -> Iterator[None]:
 def read_options(conf: cfg.ConfigOpts, section: str, options: Sequence[cfg.Opt]) -> dict[str, Any]:
     """Register the options of a section and return their values, by name.
 
-    Secrets among them are masked in all later output. Raises ConfigurationError for a value that
-    its option does not accept.
+    Secrets among them are masked in all later output. Raises ConfigurationError.
     """
     conf.register_opts(list(options), None if section == DEFAULT else section)
     return {option.dest: _value(conf, section, option) for option in options}
@@ -93,8 +89,7 @@ def _kind(wanted: object) -> str:
 def read_path(section: str, key: str, value: str) -> Path:
     """Return a path, with ~ as the home directory.
 
-    Raises ConfigurationError if the path is not absolute, or has unprintable characters or
-    characters with a meaning in URLs: it may be the path of a database.
+    Raises ConfigurationError if it is not absolute, or has unprintable characters or one of ?#%.
     """
     try:
         path = Path(value).expanduser()

@@ -1,8 +1,4 @@
-"""Options in [placement]: which Placement to use, and how to connect to it.
-
-The section also has the options of keystoneauth: auth_type and its options, endpoint_override,
-region_name, cafile, timeout and so on.
-"""
+"""Options in [placement]: which Placement to use, and how to connect to it."""
 
 from dataclasses import dataclass
 from pathlib import Path

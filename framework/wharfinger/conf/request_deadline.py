@@ -1,8 +1,6 @@
 """Time limit of a whole HTTP request, with connecting, sending, and reading the whole answer.
 
-requests and keystoneauth only have a timeout for each operation of a socket. A service that sends
-one byte at a time could block a client for hours. A request of keystoneauth may be several HTTP
-requests: for a token, for redirects, and for retries. All of them share one deadline here.
+requests and keystoneauth only have a timeout for each operation of a socket.
 """
 
 import http.client
@@ -79,10 +77,7 @@ class _Answer(http.client.HTTPResponse):
 
 
 class _Limited:
-    """A connection of urllib3 whose timeout never exceeds the time until the deadline.
-
-    urllib3 sets this timeout on the socket for connecting, for sending, and for the answer.
-    """
+    """A connection of urllib3 whose timeout never exceeds the time until the deadline."""
 
     response_class = _Answer
     _timeout: float | None = None

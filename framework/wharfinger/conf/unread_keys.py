@@ -1,8 +1,4 @@
-"""A ConfigOpts that knows its registered options, and all settings in its files.
-
-With it, an unknown key in a file is an error instead of being ignored, and each value can be shown
-with its source.
-"""
+"""A ConfigOpts that knows its registered options, and all settings in its files."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -78,10 +74,7 @@ class Options(cfg.ConfigOpts):
                     yield from (Setting(name, section, key, value) for value in values)
 
     def setting(self, section: str, opt: cfg.Opt) -> Setting | None:
-        """Return the last line in a file that sets an option, or None.
-
-        If an environment variable sets the option, return the variable instead.
-        """
+        """Return the environment variable or last line of a file that sets an option, or None."""
         names = set(_names(opt))
         variable = f"OS_{section}__{opt.dest}".upper()
         if variable in os.environ:

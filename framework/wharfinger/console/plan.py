@@ -31,8 +31,7 @@ def as_text(
 ) -> Iterator[Text]:
     """Yield the lines of a diff; the first character of a line shows its meaning.
 
-    + creates, - deletes, ~ changes. ? is kept: a missing provider whose removal waits, or a
-    reservation of another program.
+    + creates, - deletes, ~ changes, ? is kept.
     """
     for step in steps:
         for line in _step_lines(step):

@@ -18,7 +18,7 @@ def applying(
 ) -> Iterator[tuple[Callable[[Plan], None], Callable[[Step], None]]]:
     """Show the progress of a plan of a driver instance; append the applied steps to ``taken``.
 
-    Yield the two callbacks that Reconciler.sync accepts.
+    Yield the two callbacks of Reconciler.sync.
     """
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -36,9 +36,9 @@ def applying(
 
 @contextmanager
 def following(device: str) -> Iterator[Callable[[str, str], None]]:
-    """Print a line for each step of a device's programming job; a terminal also shows a spinner.
+    """Print a line for each step of a device's programming job.
 
-    Yield the callback that ``jobs.program`` accepts.
+    Yield the callback of ``jobs.program``.
     """
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())

@@ -51,11 +51,7 @@ def _resources(part: Part) -> str:
 
 
 def _on_any(explained: Explanation, now: datetime) -> _Advice:
-    """Return advice to get a candidate.
-
-    It is about the part of the request that runs out of providers at the earliest step, or else
-    about the nearest tree, if there is one.
-    """
+    """Return advice to get a candidate, about the first condition that no provider meets."""
     failed = [part for part in explained.parts if not part.survivors]
     if failed:
         return _on_part(min(failed, key=_end), now)
@@ -69,8 +65,7 @@ def _on_any(explained: Explanation, now: datetime) -> _Advice:
 def _on_more(explained: Explanation, now: datetime) -> _Advice | None:
     """Return advice on a condition that excludes at least as many providers or trees as remain.
 
-    None if no condition does. Only amounts of a part and conditions on trees count: other
-    conditions on providers select the providers that the user wants.
+    None if no condition does.
     """
     part = max(explained.parts, key=_excluded_by_amounts)
     lost = _excluded_by_amounts(part)
@@ -83,12 +78,10 @@ def _on_more(explained: Explanation, now: datetime) -> _Advice | None:
 
 
 def _end(part: Part) -> int:
-    """Return the index of the first step after which no provider remains."""
     return next(number for number, stage in enumerate(part.stages) if not stage.count)
 
 
 def _excluded_by_amounts(part: Part) -> int:
-    """Return the number of providers that the conditions on amounts exclude."""
     stages = pairwise(part.stages)
     return sum(before.count - after.count for before, after in stages if after.step in AMOUNTS)
 

@@ -21,9 +21,9 @@ _Children = dict[str | None, list[Details]]
 
 
 def as_drawing(providers: Iterable[Details], now: datetime) -> Iterator[Tree]:
-    """Yield a drawing for each root, with child providers in the order of their names.
+    """Yield a drawing for each root provider, with its child providers in the order of their names.
 
-    ``now`` is the time for which the ages of reservations are shown.
+    Ages of reservations are shown for the time ``now``.
     """
     children = _by_parent(providers)
     for root in children.get(None, []):

@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 class TakenError(Exception):
     """A row cannot be written, because another row already has a value that must be unique.
 
-    ``unique`` describes that value; None if only the text of the database's error names it.
+    ``unique`` describes that value, None if unknown.
     """
 
     unique: str | None = None
@@ -58,16 +58,13 @@ class _Context:
 class Database:
     """Methods that read and write a database, each in one transaction.
 
-    Statements omit columns that the database does not have yet. Several threads and processes can
-    use the database at the same time. Every method raises StateError if the database cannot be
-    used.
+    All methods raise StateError if the database cannot be used. Several threads and processes can
+    use the database.
 
     ``url`` is a URL of SQLAlchemy, ``options`` are options of oslo.db. A transaction on a server
     takes at most ``timeout`` seconds. ``directory`` is the directory of lock files. A ``managed``
-    database, such as the SQLite file that we create, is created and upgraded when it is opened;
-    `wharfinger db upgrade` upgrades others. An upgrade assigns records of the first version to
-    ``host``. With ``look_only``, only the schema can be read, and a missing database is not
-    created.
+    database is created and upgraded when it is opened; ``host`` then gets the records of the first
+    version. With ``look_only``, only the schema can be read.
     """
 
     def __init__(
@@ -145,8 +142,7 @@ class Database:
     def insert(self, table: str, rows: Sequence[Values], sole: Sole | None = None) -> None:
         """Add all rows or none.
 
-        Raises TakenError if a unique value of a row exists already, or if another row has the
-        values that ``sole`` excludes.
+        Raises TakenError if a unique value of a row exists already, or if ``sole`` excludes it.
         """
 
         def add(target: Rows, *locked: Rows) -> None:
@@ -165,8 +161,8 @@ class Database:
     ) -> None:
         """Update all rows if each still has the revision of its change; otherwise update no row.
 
-        The revisions of the rows rise by one. The changes of ``following`` are written in the same
-        transaction, without a check of revisions. Raises StaleError, TakenError.
+        The revisions rise by one. ``following`` is written without a check of revisions. Raises
+        StaleError, TakenError.
         """
 
         def change(target: Rows, *others: Rows) -> None:
@@ -179,7 +175,7 @@ class Database:
     def delete(self, table: str, key: str, revisions: Mapping[str, int]) -> None:
         """Delete all rows if each still has the given revision; otherwise raise StaleError.
 
-        ``revisions`` has the revisions by the value of the column ``key``. See ``Rows.delete``.
+        ``revisions`` are by the value of the column ``key``.
         """
         self.write([table], lambda target: target.delete(key, revisions))
 
@@ -189,25 +185,22 @@ class Database:
         """Add, update or delete rows in one transaction, without a check of revisions.
 
         ``rows`` has the values by the value of the column ``key``; None deletes the row. ``scope``
-        are further columns that identify the rows. Only one process may write the rows of a scope.
+        are further columns that identify the rows.
         """
         self.write([table], lambda target: target.replace(scope, key, rows))
 
     def touch(
         self, table: str, values: Values, *, count: Collection[str] = (), **where: Any
     ) -> int:
-        """Write ``values`` into all rows that match ``where``; see ``Rows.touch``.
+        """Write ``values`` into all rows that match ``where``; return the number of these rows.
 
-        Revisions are not checked. Return the number of matching rows.
+        Revisions are not checked.
         """
         touched: int = self.write([table], lambda target: target.touch(values, count, where))
         return touched
 
     def read(self, tables: Sequence[str], work: Callable[..., _T]) -> _T:
-        """Call ``work`` with a ``Rows`` for each table, in one transaction; return its result.
-
-        All statements see the database as it was at one moment.
-        """
+        """Call ``work`` with a ``Rows`` for each table, in one transaction; return its result."""
         with (
             self._transaction(),
             self._tables(self._manager.reader, *tables, snapshot=True) as rows,
@@ -217,8 +210,7 @@ class Database:
     def write(self, tables: Sequence[str], work: Callable[..., _T]) -> _T:
         """Call ``work`` with a ``Rows`` for each table, in one transaction; return its result.
 
-        If ``work`` raises an exception, all its writes are undone. After a deadlock with another
-        transaction, ``work`` is called again. Raises TakenError.
+        After a deadlock with another transaction, ``work`` is called again. Raises TakenError.
         """
 
         def attempt() -> _T:
@@ -293,10 +285,7 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Limit the time of a transaction, and translate the errors of the database.
-
-        Raises DatabaseUnavailable after [database] timeout, otherwise StateError or TakenError.
-        """
+        """Limit the time of a transaction, and translate the errors of the database."""
         with self._deadline.running() as running:
             try:
                 with self._errors():
@@ -354,7 +343,6 @@ class Database:
         return self._url.get_backend_name()
 
     def _exists(self) -> bool:
-        """Return whether the file of a SQLite database exists; True for a database server."""
         return self._file.exists() if self._file else self._engine_name() != "sqlite"
 
     @property

@@ -38,8 +38,7 @@ class Sole:
     """Condition for adding a row: no other row has the values of ``taken``.
 
     ``unique`` describes these values, for messages. ``lock`` selects a row of the table ``table``,
-    which is locked until the transaction ends. If two processes add such a row at the same time,
-    one waits for the lock, and then finds the row of the other process.
+    which is locked until the transaction ends.
     """
 
     unique: str
@@ -52,7 +51,7 @@ class Sole:
 class Following:
     """Values to write into rows of another table, in the same transaction as a change.
 
-    ``where`` selects the rows as in ``Rows.select``. Their revisions rise by one.
+    Their revisions rise by one.
     """
 
     table: str
@@ -62,14 +61,14 @@ class Following:
 
 @dataclass(frozen=True, slots=True)
 class NotIn:
-    """Condition of a column: any value but these; NULL does not match, either."""
+    """Condition of a column: any value but these, and not NULL."""
 
     values: Collection[str]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Condition of a column: any value that a subquery returns; see ``Rows.values``."""
+    """Condition of a column: any value that a subquery returns."""
 
     query: sa.Select[Any]
 
@@ -111,10 +110,7 @@ class Rows:
         return sorted(found, key=itemgetter("id"))
 
     def revisions(self, key: str, where: Values) -> dict[str, int]:
-        """Return the revisions of the rows that ``select`` returns, by their keys.
-
-        ``key`` is the name of the column with the keys.
-        """
+        """Return the revisions of the rows that match ``where``, by their values of ``key``."""
         found: dict[str, int] = {}
         for some in _in_batches(where):
             rows = self._session.execute(
@@ -138,7 +134,7 @@ class Rows:
     def update(self, key: str, changes: Sequence[Change]) -> None:
         """Update the rows if each still has the revision of its change.
 
-        Otherwise update none, and raise StaleError. The revisions of the rows rise by one.
+        Otherwise update none, and raise StaleError.
         """
         by_key: dict[str, Change] = {}
         for change in changes:
@@ -153,8 +149,8 @@ class Rows:
     def delete(self, key: str, revisions: Mapping[str, int]) -> None:
         """Delete the rows if each still has the given revision.
 
-        Otherwise delete none, and raise StaleError. In a table with soft deletion, rows are only
-        marked as deleted.
+        Otherwise delete none, and raise StaleError. Tables with soft deletion keep the rows, marked
+        as deleted.
         """
         self._hold(key, revisions)
         for some in _batches(revisions):
@@ -187,8 +183,8 @@ class Rows:
     ) -> None:
         """Update the rows whose keys are in ``existing``, and add the other rows.
 
-        Delete an existing row that is None in ``rows``. The revisions of updated rows rise by one;
-        a new row has revision 1.
+        An existing row that is None in ``rows`` is deleted. The revisions of updated rows rise by
+        one.
         """
         for some in _batches(one for one, row in rows.items() if row is None and one in existing):
             where = self._conditions({**scope, key: some})
@@ -245,8 +241,7 @@ class Rows:
     ) -> dict[str, dict[str, Any]]:
         """Lock the rows with these keys until the transaction ends; return them by key.
 
-        ``where`` has further conditions. ``columns`` are the columns to return, by default all. The
-        values are committed ones: a lock waits until other transactions on the row have ended.
+        ``where`` has further conditions. ``columns`` are the columns to return, by default all.
         """
         names = self._present if columns is None else [key, *filter(self.has, columns)]
         found: dict[str, dict[str, Any]] = {}
@@ -285,7 +280,7 @@ def _grouped_by_columns(
 ) -> Collection[list[Values]]:
     """Group rows that have the same columns; omit columns that the database lacks.
 
-    One statement needs rows with equal columns: it ignores columns that the first row lacks.
+    One statement ignores columns that its first row lacks.
     """
     alike: dict[frozenset[str], list[Values]] = {}
     for row in rows:
@@ -316,10 +311,7 @@ def is_several(value: object) -> bool:
 
 
 def _in_batches(where: Values) -> Iterator[Values]:
-    """Yield conditions that together match the same rows, with the longest collection split.
-
-    Each part of it has at most _BATCH values.
-    """
+    """Yield conditions that together match the same rows, each with at most _BATCH values."""
     several = [name for name, value in where.items() if is_several(value)]
     longest = max(several, key=lambda name: len(where[name]), default=None)
     if longest is None:

@@ -1,8 +1,7 @@
 """Tables of the database; the docstrings of the versioned objects describe the columns.
 
-Older and newer releases can use one database at the same time: upgrades only add columns, and a
-column added to an existing table is nullable or has a server default. ``revision`` rises with each
-save; ``deleted`` is 0, or the row's own id if the row is marked as deleted.
+Releases share one database, so a column added to an existing table is nullable or has a server
+default.
 """
 
 from collections.abc import Callable
@@ -26,10 +25,7 @@ def long_text() -> sa.Text:
 
 
 class _Time(sa.TypeDecorator[Any]):
-    """Column type of a time; a damaged value of SQLite is returned as it is.
-
-    The versioned object that gets the value reports the damage.
-    """
+    """Column type of a time; a damaged value of SQLite is returned as it is."""
 
     impl = sa.DateTime
     cache_ok = True

@@ -1,8 +1,6 @@
 """Time limit of a transaction on a database server, with connecting and waiting for locks.
 
-Database drivers have timeouts for connecting or for one read, but none for a transaction. At the
-deadline, a timer shuts down the sockets of the transaction; the database driver that waits for them
-then raises its own error.
+At the deadline, a timer shuts down the sockets of the transaction.
 """
 
 import os
@@ -41,7 +39,7 @@ class TransactionDeadline:
     def running(self) -> Iterator["Running | None"]:
         """Limit the time of a transaction in this thread, and yield the transaction.
 
-        Yield None for SQLite, and inside another transaction, whose time it shares.
+        Yield None for SQLite, and inside another transaction.
         """
         if not self._is_server or getattr(self._running, "it", None) is not None:
             yield None
@@ -98,10 +96,7 @@ class Running:
 
     @property
     def is_over(self) -> bool:
-        """Whether the deadline has passed.
-
-        PyMySQL's own timeout can end a read at the deadline, before the timer runs.
-        """
+        """Whether the deadline has passed."""
         return time.monotonic() >= self._deadline
 
     def use(self, connection: Any) -> None:

@@ -1,7 +1,4 @@
-"""The interface between the framework and a driver.
-
-Names follow nova's ComputeDriver, which driver authors know.
-"""
+"""The interface between the framework and a driver; its names are those of nova's ComputeDriver."""
 
 import abc
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,9 +22,9 @@ class ComputeDriver(abc.ABC):
     """Base class of drivers; each configured driver instance is one object.
 
     A driver never sends requests to Placement and never adds an owner trait: the framework does
-    both. No method but ``program`` may sleep, except for less than 5 s between attempts while the
-    backend fails. Each full cycle starts with ``get_available_nodes(refresh=True)``, which takes a
-    snapshot of the backend; the other methods answer from the snapshot.
+    both. Each full cycle starts with ``get_available_nodes(refresh=True)``, which takes a snapshot
+    of the backend. The other methods answer from the snapshot. No method but ``program`` may sleep,
+    except for less than 5 s between attempts while the backend fails.
 
     A method that lists nodes or devices raises BackendError if the list fails or may be incomplete.
     An empty list means that the backend has none.
@@ -44,11 +41,10 @@ class ComputeDriver(abc.ABC):
     object_versions: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
-        """Read the driver's configuration, and do nothing else.
+        """Read the driver's configuration, and do nothing else; raises ConfigurationError.
 
         ``conf`` has the options of this driver instance only: register them in the group ``name``,
-        which is the name of the instance. ``host`` is the name of the service host. Raises
-        ConfigurationError.
+        which is the name of the instance. ``host`` is the name of the service host.
         """
         self.conf = conf
         self.host = host
@@ -58,16 +54,12 @@ class ComputeDriver(abc.ABC):
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> Iterable[str]:
         """Return the sections [<name>:...] that the driver instance reads besides [<name>].
 
-        The framework refuses other sections whose names start with ``<name>:``. If the option
-        auth_section of keystoneauth names such a section, include it.
+        The framework refuses other sections whose names start with ``<name>:``.
         """
         return ()
 
     def init_host(self, service: Service) -> None:  # noqa: B027 - optional
-        """Prepare the driver and open its connections.
-
-        The framework calls it once, before it calls methods that use the backend.
-        """
+        """Prepare the driver and open its connections, before other methods use the backend."""
 
     def cleanup_host(self) -> None:  # noqa: B027 - optional
         """Close the connections to the backend.
@@ -86,34 +78,32 @@ class ComputeDriver(abc.ABC):
     def node_is_available(self, nodename: str) -> bool:
         """Return whether the backend has this node, and this driver instance has to publish it.
 
-        Before the framework removes a node that complete lists of nodes lack, it calls this method:
-        True keeps the node, False removes it. Raise BackendError if the backend gives no clear
-        answer: the node stays, and the next full cycle calls again. Override the method if the
-        backend can look up a single node; the default searches the list of nodes.
+        The framework asks before it removes a node that the list of nodes lacks: False removes the
+        node. Raise BackendError if the backend gives no clear answer: the node stays. Override the
+        method if the backend can look up a single node.
         """
         return nodename in self.get_available_nodes()
 
     def provider_is_available(self, provider_uuid: str, name: str) -> bool:
         """Return whether the backend has the device of a child provider that has to be published.
 
-        Before the framework removes a child provider that ``update_provider_tree`` has left out, or
-        whose node is missing, it calls this method. True, False and BackendError mean the same as
-        for ``node_is_available``. Override the method if the backend can look up a single device.
+        The framework asks before it removes a child provider that is missing in the tree: False
+        removes it. Raise BackendError if the backend gives no clear answer. Override the method if
+        the backend can look up a single device.
         """
         return False
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
         """Return the ComputeNode object for a node.
 
-        The framework publishes the resources of the provider tree, not those of this object.
+        The framework does not publish its resources: it publishes those of the provider tree.
         """
         return ComputeNode(host=self.host, hypervisor_hostname=nodename)
 
     def get_inventory(self, nodename: str) -> Mapping[str, AnyInventory]:
         """Return the node's inventories by resource class.
 
-        The default ``update_provider_tree`` publishes them, so a driver without child providers
-        needs only this method. An empty mapping publishes a root provider without inventories.
+        A driver without child providers needs only this method, not ``update_provider_tree``.
         """
         raise NotImplementedError
 
@@ -130,15 +120,13 @@ class ComputeDriver(abc.ABC):
     ) -> None:
         """Edit the provider tree so that it describes the node.
 
-        The tree has the node's providers in Placement (at least its root) and the sharing providers
-        of this driver instance. The driver has to remove child providers whose devices are gone.
-        Data that the driver does not change stays as it is; a root provider that it does not change
-        belongs to another program. The framework writes only if the whole tree is valid.
+        The tree has the node's providers in Placement and the sharing providers of this driver
+        instance. Remove child providers whose devices are gone. Data that the driver does not
+        change stays as it is. A root provider that it does not change belongs to another program.
 
-        Raise ReshapeNeeded to move inventory that is in use from one provider to another: the
+        Raise ReshapeNeeded to move inventory that is in use from one provider to another. The
         framework then calls this method again with ``allocations``, which the driver edits in
-        place. ``migrations`` are the moves of instances that are in progress from or to the node;
-        their source still holds resources.
+        place. ``migrations`` are the moves of instances that are in progress from or to the node.
         """
         provider_tree.update_inventory(nodename, self.get_inventory(nodename))
         provider_tree.update_traits(nodename, self.get_traits(nodename))
@@ -150,19 +138,16 @@ class ComputeDriver(abc.ABC):
     def get_problems(self) -> Sequence[str]:
         """Return messages for the operator about problems that no other method reports.
 
-        They are the problems since the last snapshot. The framework calls it after each round of
-        ``update_provider_tree`` calls, which may cover only some of the nodes.
+        They are the problems since the last snapshot.
         """
         return ()
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         """Return the nodes that changed after a mark, and a new mark (``change_feed``).
 
-        A mark is a point in the driver's feed of changes; the driver chooses its form. The
-        framework calls this method at each poll with the last mark in ``since``, or with None to
-        get a first mark. Until the next call, the other methods answer for the returned nodes
-        with their state at this call. Do not include deleted nodes: only a complete list of nodes
-        shows that a node is gone.
+        A mark is a point in the driver's feed of changes; the driver chooses its form. ``since`` is
+        the last mark, or None to get a first mark. Do not include deleted nodes. The other methods
+        answer for the returned nodes with their new state.
         """
         raise NotImplementedError
 
@@ -171,37 +156,34 @@ class ComputeDriver(abc.ABC):
 
         The provider was released at about ``since``, or later. Return True if the backend has
         cleaned it after that time, or will not clean it. After False, the provider stays reserved,
-        and a later cycle asks again. The reservation also ends when this driver has reported the
-        cleaning as a reason to reserve the provider, and stops reporting it.
+        and a later cycle asks again.
         """
         return False
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
         """Load an image into a device, and return when the device has it (``programming``).
 
-        The provider is reserved and has no allocations. ``image`` is a uuid; ``function`` is the id
-        of the function that the image gives the device, None if unknown. Raises ProgrammingRefused
-        if the device is unchanged, ProgrammingFailed if the device certainly does not have the
-        image, and BackendError if that is unknown.
+        ``image`` is a uuid. ``function`` is the id of the function that the image gives the device,
+        None if unknown. Raises ProgrammingRefused if the device is unchanged, ProgrammingFailed if
+        the device certainly does not have the image, and BackendError if that is unknown.
 
-        The framework takes a snapshot first. Then it calls this method in a separate thread, where
-        it may take minutes, and calls no other method of the driver until it returns.
+        The provider is reserved and has no allocations. The call may take minutes. Until it
+        returns, the framework calls no other method of the driver.
         """
         raise NotImplementedError
 
     def current_function(self, provider_uuid: str) -> str | None:
         """Return the id of a device's present function, None without one (``programming``).
 
-        Read it from the device: data from before the last ``program`` call may be outdated. Raises
-        BackendError if the function is unknown.
+        Read it from the device, not from a snapshot. Raises BackendError if the function is
+        unknown.
         """
         raise NotImplementedError
 
     def programming_scope(self, provider_uuid: str) -> Collection[str]:
         """Return the uuids of all providers that lose their function if a provider is programmed.
 
-        They are its own uuid, and those of the other providers of the same device if the device can
-        only be programmed as a whole.
+        They are its own uuid, and those of other providers that are programmed together with it.
         """
         return (provider_uuid,)
 

@@ -24,16 +24,15 @@ def unsupported(reason: str) -> Capability:
 class Capabilities:
     """A driver's declarations; the loader refuses a driver that does not declare each capability.
 
-    None means "not declared". METHODS lists the methods of capabilities: a driver overrides all
-    methods of the capabilities that it supports, and no methods of the others.
+    None means "not declared". A driver overrides the METHODS of the capabilities that it supports,
+    and no methods of the others.
 
     - ``nested_providers``: it publishes child providers below a node's root provider.
     - ``reshape``: ``update_provider_tree`` may raise ReshapeNeeded, and edits the allocations when
       it is called again.
     - ``change_feed``: ``changed_nodes`` returns the changed nodes at low cost.
     - ``programming``: ``program`` and ``current_function`` work on its providers.
-    - ``cleans_after_release``: the backend cleans the hardware after an instance releases it. The
-      framework therefore reserves the provider before it removes the allocation.
+    - ``cleans_after_release``: the backend cleans the hardware after an instance releases it.
     """
 
     nested_providers: Capability | None = None

@@ -1,7 +1,4 @@
-"""Find the entry points of installed drivers and request filters, without loading them.
-
-The result is cached until a package is installed, changed or removed.
-"""
+"""Find the entry points of installed drivers and request filters, without loading them."""
 
 import os
 import sys
@@ -23,20 +20,12 @@ class PluginManager(DriverManager[Any]):
     """Manager of stevedore that also finds plugins that were installed a moment ago."""
 
     def list_entry_points(self) -> list[EntryPoint]:
-        """Return the entry points of the group, without stevedore's cache.
-
-        stevedore's cache compares times at a resolution of 128 seconds, so it may lack a package
-        that was installed a moment ago.
-        """
+        """Return the entry points of the group, without stevedore's cache."""
         return entry_points(group=self.namespace)
 
 
 def entry_points(group: str) -> list[EntryPoint]:
-    """Return the entry points that installed packages have in a group.
-
-    It reads the metadata of all packages again only if a package was added, removed or changed. To
-    check that takes a tenth of the time.
-    """
+    """Return the entry points that installed packages have in a group."""
     return list(_read(group, tuple(seen for path in sys.path for seen in _path_state(path))))
 
 

@@ -1,8 +1,4 @@
-"""Load a driver class by its configured name, and check that it implements the interface.
-
-Each error names the driver, the method or attribute, the fault, and what is expected instead. It is
-an error, too, if no driver of that name is installed.
-"""
+"""Load a driver class by its configured name, and check that it implements the interface."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

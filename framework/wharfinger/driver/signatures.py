@@ -58,10 +58,7 @@ def check(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
 
 @cache
 def takes_migrations(driver: type[ComputeDriver]) -> bool:
-    """Return whether the driver's update_provider_tree has the argument migrations.
-
-    nova's form of the method lacks it.
-    """
+    """Return whether the driver's update_provider_tree has the argument migrations."""
     return _fits(driver, "update_provider_tree", _CALLS["update_provider_tree"][0])
 
 

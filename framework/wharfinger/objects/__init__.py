@@ -1,7 +1,7 @@
 """Versioned objects, and access to the database that stores them.
 
-No other package uses the database. Processes of different releases exchange objects and share the
-database, so each object has a version, and its fields change only with the version.
+Processes of different releases exchange objects, so an object's fields change only with its
+version.
 """
 
 from wharfinger.objects.base import WharfingerObject

@@ -1,8 +1,7 @@
 """Base classes of all versioned objects.
 
-Processes exchange objects as primitives: JSON data in the format of oslo.versionedobjects. The
-methods are named as in that library. We do not use the library itself, since it depends on
-oslo.messaging, oslo.service and eventlet.
+Their methods and primitives are those of oslo.versionedobjects. The library itself is not used,
+since it depends on oslo.messaging, oslo.service and eventlet.
 """
 
 import functools
@@ -37,8 +36,8 @@ class IndirectionAPI(Protocol):
     ) -> tuple[dict[str, Any], Any]:
         """Call a method of an object in the process that has the database open.
 
-        Return the new values of the object's fields by name, and the method's result. The values
-        also have ``obj_what_changed``: the names of the fields that are still marked as changed.
+        Return the new values of the object's fields by name, and the method's result.
+        ``obj_what_changed`` among the values has the names of the changed fields.
         """
 
     def object_class_action_versions(  # noqa: PLR0917 - as it is called
@@ -52,16 +51,15 @@ class IndirectionAPI(Protocol):
     ) -> Any:
         """Call a class method in the process that has the database open; return its result.
 
-        ``object_versions`` has, by class name, the versions of the objects in the result.
+        ``object_versions`` has the versions of the objects in the result, by class name.
         """
 
     def object_backport_versions(
         self, context: Any, objinst: Any, object_versions: dict[str, str]
     ) -> Any:
-        """Return an object whose version is too new for this process, in an earlier version.
+        """Return an object, given as a primitive, in an earlier version.
 
-        ``objinst`` is the primitive of the object. ``object_versions`` has the requested versions
-        of the object and of the objects in it, by class name.
+        ``object_versions`` has the versions of the object and of the objects in it, by class name.
         """
 
 
@@ -91,13 +89,11 @@ class _Attribute:
 
 
 class WharfingerObject:
-    """Base class of a versioned object.
+    """Base class of a versioned object; reading an unset field raises FieldUnset.
 
-    ``HISTORY`` lists the changes of each version, oldest first; the last is ``VERSION``. The
-    annotations beside ``fields`` are the types of the attributes; the class docstring describes the
-    fields. Reading an unset field raises FieldUnset. ``obj_relationships`` has pairs of versions,
-    oldest first, for each field that contains objects: a version of this class, and the version of
-    the contained objects from then on.
+    ``HISTORY`` lists the changes of each version, oldest first. ``obj_relationships`` has pairs of
+    versions, oldest first, for each field that contains objects: a version of this class, and the
+    version of the contained objects from then on.
     """
 
     OBJ_SERIAL_NAMESPACE: ClassVar[str] = "wharfinger_object"
@@ -177,7 +173,7 @@ class WharfingerObject:
     def obj_set_defaults(self, *attrs: str) -> None:
         """Set unset fields to copies of their defaults.
 
-        ``attrs`` are the names of the fields, by default all fields that have a default.
+        ``attrs`` are names of fields, by default all fields that have a default.
         """
         every = (name for name, one in self.fields.items() if one.default is not UnspecifiedDefault)
         for name in attrs or every:
@@ -187,7 +183,7 @@ class WharfingerObject:
     def obj_what_changed(self) -> set[str]:
         """Return the names of changed fields.
 
-        A field also counts if the object in it has changed, but not if an object in its list has.
+        A field that contains a changed object counts, too.
         """
         return self._changed_fields | {
             name
@@ -198,8 +194,7 @@ class WharfingerObject:
     def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
         """Mark the named fields as unchanged, by default all fields.
 
-        With ``recursive``, also mark all fields of the objects in the named fields that have
-        changed.
+        With ``recursive``, also mark the fields of objects in these fields.
         """
         names = self.fields.keys() if fields is None else fields
         if recursive:
@@ -216,9 +211,8 @@ class WharfingerObject:
     ) -> None:
         """Convert the data of a primitive of this object to an earlier version, in place.
 
-        Fields that the earlier version lacks are removed. ``version_manifest`` has, by class name,
-        the versions to which contained objects are converted; an object that it does not name stays
-        as it is. Without a manifest, ``obj_relationships`` has the versions.
+        ``version_manifest`` has the versions of contained objects, by class name. Without it,
+        ``obj_relationships`` has them.
         """
         for name, field in self.fields.items():
             if name not in self._values or not isinstance(field, ObjectField | ListOfObjectsField):
@@ -265,11 +259,11 @@ class WharfingerObject:
         target_version: str | None = None,
         version_manifest: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Return the object as a primitive, in its own version or in an earlier ``target_version``.
+        """Return the object as a primitive.
 
-        The own version of a received object is the one in which it arrived. Fields that the version
-        lacks are left out. ``version_manifest`` is as in ``obj_make_compatible``. Raises
-        InvalidObject if ``target_version`` is later than the object's own version.
+        ``target_version`` is by default the object's own version. ``version_manifest`` is as in
+        ``obj_make_compatible``. Raises InvalidObject if ``target_version`` is later than the
+        object's own version.
         """
         target = self.VERSION if target_version is None else target_version
         convert = versionutils.convert_version_to_tuple
@@ -302,8 +296,8 @@ class WharfingerObject:
     def obj_from_primitive(cls, primitive: Any, context: Any = None) -> Self:
         """Return the object that a primitive describes.
 
-        Raises InvalidObject if the class is unknown or of another project, or if the primitive or a
-        value is invalid, and IncompatibleVersion if this process does not know the version.
+        Raises InvalidObject for an invalid primitive, and IncompatibleVersion if this process does
+        not know the version.
         """
         try:
             name = primitive[cls._obj_primitive_key("name")]
@@ -426,10 +420,9 @@ class ObjectList(WharfingerObject, Sequence[_One]):
         target_version: str,
         version_manifest: Mapping[str, str] | None = None,
     ) -> None:
-        """Convert the listed objects for an earlier version of this list, in place.
+        """Convert the data of the list's primitive to an earlier version of this list, in place.
 
-        ``primitive`` is the data of the list's primitive. ``child_versions`` has the versions of
-        the listed objects, and ``version_manifest`` those of the objects within them.
+        ``version_manifest`` has the versions of objects within the listed objects, by class name.
         """
         pairs = self.child_versions.items()
         self._convert_contained(primitive, target_version, "objects", pairs, version_manifest)
@@ -441,7 +434,7 @@ _Result = TypeVar("_Result")
 
 
 def register(kind: _Kind) -> _Kind:
-    """Register a class under its name, and return it; it replaces an earlier class of that name."""
+    """Register a class of objects under its name, and return it."""
     REGISTERED[kind.obj_name()] = kind
     return kind
 
@@ -464,10 +457,7 @@ def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Re
 
 
 def versions_within(objname: str, versions: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the newest known version of a class and of all classes that it contains, by name.
-
-    Classes in the fields of a contained class count, too. ``versions`` has those found before.
-    """
+    """Return the newest known version of a class and of all classes in its fields, by name."""
     versions = {} if versions is None else versions
     if objname not in versions:
         versions[objname] = REGISTERED[objname].VERSION
@@ -511,8 +501,8 @@ def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -
 def _contained_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str | None:
     """Return the version of a contained object for a version of the containing object.
 
-    ``pairs`` are versions of the two, oldest first. Return None for a version after all pairs: the
-    contained object stays as it is. Raises LookupError for a version before all pairs.
+    ``pairs`` are versions of the two, oldest first. None means that the contained object stays as
+    it is. Raises LookupError for a version before all pairs.
     """
     convert = versionutils.convert_version_to_tuple
     before = None

@@ -19,22 +19,22 @@ from wharfinger.objects.persistence import KeptList, KeptObject
 class ComputeNode(KeptObject):
     """A host or a bare metal machine, as one driver instance reports it.
 
-    - ``uuid``: the uuid of its root provider. A driver may set it to choose the uuid of a new root
-      provider; otherwise the framework derives this uuid from the name.
+    - ``uuid``: the uuid of its root provider. If the driver does not set it, it is derived from the
+      name.
     - ``host``: the service host that publishes it.
     - ``hypervisor_hostname``: its name, and that of its root provider.
     - ``driver_instance``: the configured name of the driver instance that reports it.
     - ``owner``: the owner trait of that instance.
-    - ``vcpus``: host CPUs; ``memory_mb``: MiB of memory; ``local_gb``: GiB of disk. A driver that
-      does not offer them leaves them unset; then they are 0 in the database.
+    - ``vcpus``: host CPUs; ``memory_mb``: MiB of memory; ``local_gb``: GiB of disk. They are unset
+      if the driver does not offer them.
     - ``vcpus_used``, ``memory_mb_used``, ``local_gb_used``: the amounts that the flavors of the
       node's instances use, in the same units.
     - ``cpu_allocation_ratio``, ``ram_allocation_ratio``, ``disk_allocation_ratio``: the allocation
       ratios of these amounts.
     - ``pci_stats``: the numbers of PCI devices by kind, None if the driver does not report them.
     - ``capabilities``: the names of the driver's capabilities, with True for supported ones.
-    - ``last_seen``: when a complete list of its driver lacked the node for the first time, in UTC;
-      None while the driver lists it.
+    - ``last_seen``: when the driver first stopped listing the node, in UTC; None while the driver
+      lists it.
     - ``revision``: see KeptObject.
     """
 
@@ -125,10 +125,9 @@ class ComputeNodeList(KeptList[ComputeNode]):
     def note_seen(
         cls, context: Context, host: str, driver_instance: str, uuids: Iterable[str] | None
     ) -> None:
-        """Set ``last_seen`` of a driver instance's nodes to now, without changing their revisions.
+        """Set ``last_seen`` of a driver instance's nodes to now, for processes of older releases.
 
-        Only processes of older releases call this method. ``uuids`` None means all nodes of the
-        driver instance on that host.
+        ``uuids`` None means all nodes of the driver instance on that host.
         """
         only = {} if uuids is None else {"uuid": list(uuids)}
         context.db.touch(
@@ -143,9 +142,8 @@ class ComputeNodeList(KeptList[ComputeNode]):
     def move_to(self, host: str, driver_instance: str) -> None:
         """Assign the nodes to a driver instance on a service host.
 
-        In the same transaction, assign the nodes' instances, and the source or destination of moves
-        in progress from or to the nodes, to the new host. Raises ConcurrentSave or ObjectNotFound
-        if another process has saved or deleted a node since it was read.
+        Their instances, and their moves in progress, get the new host, too. Raises ConcurrentSave
+        or ObjectNotFound if another process has saved or deleted a node.
         """
         names: dict[str, list[str]] = {}
         for node in self.objects:
@@ -158,9 +156,9 @@ class ComputeNodeList(KeptList[ComputeNode]):
 
 
 def following(before: str, after: str, nodes: Collection[str]) -> Iterator[Following]:
-    """Yield the changes of instances and moves in progress for nodes that get another service host.
+    """Yield the changes of instances and moves in progress for nodes that get a new service host.
 
-    ``nodes`` are the names of the nodes; ``before`` and ``after`` are their hosts.
+    ``before`` and ``after`` are the hosts; ``nodes`` are the names of the nodes.
     """
     saved = {"updated_at": Instance._wanted("updated_at", field_types.now())}
     yield Following(Instance.TABLE, {"host": before, "node": nodes}, {"host": after, **saved})

@@ -20,20 +20,19 @@ _TABLES: Final = (Service.TABLE, ComputeNode.TABLE, ProviderRecord.TABLE, Reserv
 
 @register
 class RecordBatch(WharfingerObject):
-    """Changes of provider records, nodes and reservations that are saved together, and only once.
+    """Changes of provider records, nodes and reservations that are saved together, only once.
 
     - ``host``, ``driver_instance``: the service host and the driver instance of the records.
-    - ``records``: the provider records to write. A record without a revision is new.
+    - ``records``: the provider records to write.
     - ``forgotten``: the revisions of the records to delete, by provider uuid.
-    - ``our_nodes``: the uuids of nodes; saving fails if one is deleted, or now belongs to another
-      service host or driver instance.
+    - ``our_nodes``: the uuids of nodes; saving fails if one no longer belongs to the driver
+      instance.
     - ``new_nodes``, ``changed_nodes``: the nodes to create, and the nodes to save.
-    - ``reserved_providers``: the uuids of providers; saving fails if one has a reservation that
-      is not in ``known_reservations``.
-    - ``known_reservations``: the revisions of all reservations of these providers, by uuid; saving
-      fails if one is deleted or has another revision.
-    - ``reservation_providers``: the provider uuids of known and ended reservations, by uuid of the
-      reservation. An error uses them to name the provider of a reservation that no longer exists.
+    - ``reserved_providers``: the uuids of providers; saving fails if one has a reservation that is
+      not in ``known_reservations``.
+    - ``known_reservations``: the revisions of reservations, by uuid; saving fails if one has
+      changed or is deleted.
+    - ``reservation_providers``: the provider uuids of reservations, by uuid of the reservation.
     - ``new_reservations``, ``changed_reservations``: the reservations to create, and to save.
     - ``ended``: the revisions of the reservations to delete, by uuid.
     - ``reports_service``: whether to store also that the service of the host is up.
@@ -80,15 +79,11 @@ class RecordBatch(WharfingerObject):
 
     @base.remotable
     def save(self) -> None:
-        """Check all rows, and write all changes in one transaction; if a check fails, write none.
+        """Write all changes in one transaction; if a row has changed since it was read, write none.
 
-        Afterwards, the objects have their new revisions and are marked as unchanged.
-
-        Raises ConcurrentSave if a row has changed since it was read, or if the row of a new node or
-        record exists. The error's ``keys`` are the uuids of these nodes and providers, so that the
-        caller can save the trees without them; for a reservation, it is the uuid of its provider.
-        Raises ObjectExists if the holder of a new reservation already has a reservation of that
-        provider.
+        Raises ConcurrentSave if a row has changed, or if the row of a new node or record exists.
+        Its ``keys`` are the uuids of the nodes and providers concerned. Raises ObjectExists if the
+        holder of a new reservation already has a reservation of that provider.
         """
         self.obj_set_defaults()
         self._note_written(write_checked(self._context.db, _TABLES, self._write))

@@ -14,8 +14,7 @@ from wharfinger.exceptions import StateError
 class Context:
     """The context of remotable methods: it has the database that they use.
 
-    ``database`` is None in a process that has not opened the database. There,
-    WharfingerObject.indirection_api calls the process that has opened it.
+    ``database`` is None in a process that has not opened the database.
     """
 
     database: Database | None = None
@@ -42,8 +41,8 @@ class Context:
 class Condition:
     """State of a database: its schema version, and what it lacks.
 
-    ``name`` is the path of the file, or the URL without its password. ``missing`` are the columns
-    that this release uses and the database lacks, by table.
+    ``name`` is the path of the file, or the URL without its password. ``missing`` are missing
+    columns by table.
     """
 
     name: str
@@ -64,10 +63,9 @@ class Condition:
 
 
 def connect(conf: Options) -> Context:
-    """Open the configured database.
+    """Open the configured database; raises ConfigurationError, StateError.
 
-    Without [database] connection, it is a SQLite file; create or upgrade this file if needed.
-    Another database stays as it is. Raises ConfigurationError, StateError.
+    Without [database] connection, it is a SQLite file, which is created or upgraded if needed.
     """
     managed = DatabaseSection.read(conf).connection is None
     return Context(_database(conf, managed=managed))
@@ -96,8 +94,7 @@ def look(conf: Options) -> Condition:
 def upgrade(conf: Options) -> Condition:
     """Upgrade the configured database to the newest schema; return its former condition.
 
-    A database of a newer release stays as it is. Raises ConfigurationError, and StateError, also if
-    a database of a newer release lacks a column that this release needs.
+    Raises ConfigurationError, StateError.
     """
     before = look(conf)
     _database(conf, managed=True).close()

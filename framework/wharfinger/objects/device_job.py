@@ -20,13 +20,11 @@ FINISHED: Final = ("programmed", "failed")
 class DeviceJob(KeptObject):
     """The last programming job of a device; each device has at most one.
 
-    During an unfinished job, the device is reserved, and no other job can program it. A finished
-    job stays stored, since it may be the only record of the device's image.
+    During an unfinished job, the device is reserved, and no other job can program it.
 
     - ``provider_uuid``: the device's resource provider.
     - ``provider_name``: the provider's name when the job started.
-    - ``siblings``: the uuids of the other providers of the same device, which are programmed
-      together with it.
+    - ``siblings``: the uuids of the other providers of the same device.
     - ``driver_instance``: the driver instance that publishes and programs the device.
     - ``host``, ``process_id``: the service host and the process id of the process that runs the
       job.
@@ -34,11 +32,10 @@ class DeviceJob(KeptObject):
     - ``function``: the requested function of the image; None if none was given.
     - ``state``: one of UNFINISHED or FINISHED.
     - ``trait``: the trait of the image's function; None if unknown.
-    - ``held_since``: when this job or an earlier one last programmed the device, in UTC; None if
-      none did.
+    - ``held_since``: when a job last programmed the device, in UTC; None if none did.
     - ``held_trait``: the trait of the function that the device had then; None if unknown.
-    - ``stale_traits``: function traits of the device from before ``held_since``. If a driver
-      reports one of them later, the report is outdated.
+    - ``stale_traits``: function traits that the device had before ``held_since``. A driver that
+      reports one of them is outdated.
     - ``former_traits``: the function traits of the device's providers when this job started.
     - ``problem``: the error, for the operator; None without an error.
     - ``started_at``: when the job started, in UTC.
@@ -93,19 +90,18 @@ class DeviceJob(KeptObject):
 
     @property
     def is_whole(self) -> bool:
-        """Return whether all fields of the job are set: none was unreadable in its row."""
+        """Return whether all fields of the job are set."""
         return all(name in self for name in self.fields)
 
     @property
     def is_unfinished(self) -> bool:
-        """Return whether the job is in progress, or the operator has to decide its outcome."""
+        """Return whether the job is in progress, or waits for a decision of the operator."""
         return self.state in UNFINISHED
 
     def note_held(self, trait: str | None) -> None:
         """Mark the job as programmed: the device has its image now. The caller saves the job.
 
-        ``trait`` is the trait of the image's function, None if unknown. All other function traits
-        from before the job become stale.
+        ``trait`` is the trait of the image's function, None if unknown.
         """
         self.state = "programmed"
         self.trait = self.held_trait = trait

@@ -1,8 +1,4 @@
-"""Fields of versioned objects: which values they accept, and the values' form in primitives.
-
-This module has the base class of all fields, and the fields for lists, dicts and other objects.
-field_types.py has the fields for single values.
-"""
+"""Base class of the fields of versioned objects, and fields for lists, dicts and objects."""
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
@@ -20,8 +16,8 @@ class UnspecifiedDefault:
 class Field(Generic[T]):
     """A field with values of type T, and None if it is ``nullable``.
 
-    The default of a nullable field is None, unless ``default`` is given. A field that is not
-    nullable gets a copy of its default if it is set to None.
+    A nullable field is None by default. A field that is not nullable gets a copy of its default if
+    it is set to None.
     """
 
     def __init__(self, *, nullable: bool = False, default: Any = UnspecifiedDefault) -> None:
@@ -29,10 +25,10 @@ class Field(Generic[T]):
         self.default: Final = None if nullable and default is UnspecifiedDefault else default
 
     def coerce(self, obj: Any, attr: str, value: Any) -> Any:
-        """Return the value as this field stores it.
+        """Return the value as this field stores it; raises ValueError if the field refuses it.
 
         ``obj`` is the object that gets the value, or None. ``attr`` is the field's name for
-        messages. Raises ValueError if the field refuses the value.
+        messages.
         """
         if value is not None:
             return self._coerce(obj, attr, value)
@@ -47,9 +43,8 @@ class Field(Generic[T]):
         return None if value is None else self._to_primitive(value)
 
     def from_primitive(self, obj: Any, attr: str, value: Any) -> Any:
-        """Return the value of the field that ``value``, JSON data of a primitive, stands for.
+        """Convert JSON data to a value of the field, which the caller then checks with ``coerce``.
 
-        The caller has to check the result with ``coerce``. ``obj`` is the object with the field.
         Raises ValueError for None if the field is not nullable. A field for objects also raises
         InvalidObject, IncompatibleVersion.
         """

@@ -1,8 +1,4 @@
-"""Fields of versioned objects for single values, and functions that create such fields.
-
-Unless its docstring says otherwise, a field refuses values of other types. The value of a
-``nullable`` field is None by default.
-"""
+"""Fields of versioned objects for single values, and functions that create such fields."""
 
 import math
 import uuid as uuids
@@ -49,7 +45,7 @@ class ColumnText(Text):
 
 
 class Identifier(Field[str]):
-    """A field for a uuid; it accepts any common form as text, and stores the form with dashes."""
+    """A field for a uuid; it stores any common form as text with dashes."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> str:
         try:
@@ -105,7 +101,7 @@ class Flag(Field[bool]):
 
 
 class Moment(Field[datetime]):
-    """A field for a time; it stores UTC in whole seconds, without the fraction.
+    """A field for a time; it stores UTC in whole seconds.
 
     It also accepts texts in ISO 8601. A time without a time zone counts as UTC.
     """

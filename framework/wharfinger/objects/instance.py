@@ -22,12 +22,10 @@ class Instance(KeptObject):
     - ``host``, ``node``: the service host and the ``hypervisor_hostname`` of its node; None while
       it is on no node.
     - ``flavor``: its flavor, as it was when the instance was created or last resized.
-    - ``task_state``: the operation in TASK_STATES that is in progress or was interrupted; None
-      without one.
-    - ``updated_at``: when it was created or last saved, in UTC; None if only a release with version
-      1.0 saved it.
+    - ``task_state``: the operation in progress, one of TASK_STATES; None without one.
+    - ``updated_at``: when it was created or last saved, in UTC; None if unknown.
     - ``claimed_allocations``: its allocations in Placement when they were last claimed or read:
-      amounts by provider uuid and resource class. None if no process has stored them yet.
+      amounts by provider uuid and resource class. None if they were never stored.
     - ``revision``: see KeptObject.
     """
 

@@ -69,8 +69,7 @@ class _Status(field_types.Word):
 class Migration(KeptObject):
     """A move of an instance; while it is in progress, it holds the resources of its source.
 
-    ``create`` also raises ObjectExists if another move of the instance is in progress. If several
-    processes start a move of one instance at the same time, only one succeeds.
+    ``create`` raises ObjectExists if another move of the instance is in progress.
 
     - ``uuid``: its uuid, which is also that of the consumer of the source's allocation.
     - ``instance_uuid``: the instance that moves.

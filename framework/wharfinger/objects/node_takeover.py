@@ -1,4 +1,4 @@
-"""Move nodes of other service hosts, with all that belongs to them, to a driver instance."""
+"""Move nodes of other service hosts to a driver instance."""
 
 import json
 from collections.abc import Iterator
@@ -29,10 +29,9 @@ class Takeover(WharfingerObject):
     """Nodes that a driver instance takes over, with their instances, moves and provider records.
 
     - ``host``, ``driver_instance``: the service host and the driver instance that take over.
-    - ``nodes``: the nodes of other hosts or driver instances, as they were read.
-    - ``records``: the provider records that are taken over with them, as they were read.
-    - ``superseded``: the revisions, by provider uuid, of older records of these providers that the
-      new host and instance already have. They are deleted.
+    - ``nodes``: the nodes of other hosts or driver instances.
+    - ``records``: the provider records that are taken over.
+    - ``superseded``: the revisions of older records to delete, by provider uuid.
     - ``down_hosts``: hosts that lose nodes; saving fails if one of their services is up.
     - ``down_time``: the seconds without a report after which a service counts as down.
     """
@@ -63,12 +62,8 @@ class Takeover(WharfingerObject):
     def save(self) -> None:
         """Assign everything to the new driver instance in one transaction, or nothing.
 
-        This includes instances on the nodes, moves in progress from or to them, and the programming
-        jobs of the providers. If a provider was missing, the time of its absence starts anew.
-
-        Raises ConcurrentSave if a host of ``down_hosts`` is up, if a node or record has changed
-        since it was read, or if the new instance has a record that ``superseded`` lacks. Its
-        ``keys`` are the uuids of these nodes and providers, and of the nodes of hosts that are up.
+        Raises ConcurrentSave if a host of ``down_hosts`` is up, or if a node or record has changed
+        since it was read. Its ``keys`` are the uuids of the nodes and providers concerned.
         """
         self.obj_set_defaults()
         has_revisions = write_checked(self._context.db, _TABLES, self._write)
@@ -105,7 +100,7 @@ class Takeover(WharfingerObject):
     def _nodes_of_hosts_up(self, services: Rows) -> Iterator[str]:
         """Yield the uuids of the nodes whose host is in ``down_hosts``, but up.
 
-        If such a host has no node in this takeover, yield the uuids of all nodes and providers.
+        If such a host has no node here, yield the uuids of all nodes and providers.
         """
         within = timedelta(seconds=self.down_time)
         held = services.hold("host", set(self.down_hosts), {"binary": AGENT_BINARY})
@@ -175,10 +170,7 @@ def _where(scope: tuple[str, str]) -> dict[str, Any]:
 
 
 def _overlaid_node(record: ProviderRecord) -> Iterator[str]:
-    """Yield the node's name if the record is of the root of a node that another program publishes.
-
-    Such a node has no row in our database.
-    """
+    """Yield the node's name if the record is of a root provider that another program publishes."""
     if record.known("mode") == "overlay" and record.applied is not None:
         root = json.loads(record.applied)
         if root.get("parent_uuid") is None:

@@ -30,8 +30,7 @@ LOG: Final = logging.getLogger(__name__)
 class RowObject(WharfingerObject):
     """An object whose fields are the columns of a row in ``TABLE``.
 
-    ``KEY`` is the name of the field that identifies the object. A field is unset if its column is
-    missing or newer than the row, or if its value cannot be read.
+    ``KEY`` is the field that identifies the object. A field that cannot be read is unset.
     """
 
     TABLE: ClassVar[str]
@@ -62,7 +61,7 @@ class RowObject(WharfingerObject):
         return super().obj_what_changed() | edited
 
     def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
-        """Mark the named fields as unchanged, by default all; ``recursive`` is as in the base."""
+        """Mark the named fields as unchanged, by default all."""
         super().obj_reset_changes(fields, recursive)
         names = self.fields if fields is None else fields
         self._documents = {**self._documents, **self._texts(names)}
@@ -171,12 +170,9 @@ class RowObject(WharfingerObject):
 class KeptObject(RowObject):
     """A stored object with methods that create, save and destroy it.
 
-    ``UNIQUE`` describes the fields that must be unique, for messages. ``revision`` is 1 after
-    ``create``, and each ``save`` adds 1: another value in the database shows that another process
-    has saved the object.
-
-    The methods run in the process that has the database open. All of them raise StateError if the
-    database cannot be used, and RemoteError if another process has it open and does not answer.
+    ``UNIQUE`` describes the unique fields for messages. ``revision`` is 1 after ``create``, and
+    each ``save`` adds 1. All methods raise StateError if the database cannot be used. They raise
+    RemoteError if the process that has the database open does not answer.
     """
 
     UNIQUE: ClassVar[str] = "uuid"
@@ -188,7 +184,7 @@ class KeptObject(RowObject):
     def create(self) -> None:
         """Add the object to the database; raises ObjectExists, FieldUnset.
 
-        Before that, set unset fields to their defaults, and an unset ``uuid`` to a new one.
+        Unset fields first get their defaults, and an unset ``uuid`` a new one.
         """
         with _object_errors(type(self), [self]):
             self._context.db.insert(self.TABLE, [self._new_row()], self._sole())
@@ -218,7 +214,7 @@ class KeptObject(RowObject):
             self._context.db.delete(self.TABLE, self.KEY, {self._kept_key(): self.revision})
 
     def identify(self) -> None:
-        """Set the field ``uuid`` to a new uuid, if the object has this field and it is unset."""
+        """Set an unset field ``uuid`` to a new uuid."""
         if "uuid" in self.fields and not self.obj_attr_is_set("uuid"):
             self.uuid = str(uuid4())
 
@@ -228,7 +224,7 @@ class KeptObject(RowObject):
         return {**self._row(name for name in self.fields if name != "revision"), "revision": 1}
 
     def _sole(self) -> Sole | None:
-        """Return a condition for adding the row, or None; the transaction checks it."""
+        """Return a condition for adding the row, or None."""
         return None
 
     def _created(self) -> None:
@@ -278,7 +274,7 @@ class RowList(base.ObjectList[_Row]):
         """Return the objects whose fields have these values, oldest first; without filters, all.
 
         A filter may also be a collection of values, any of which matches. Raises InvalidObject for
-        a field that does not exist or has no single value, and for a value that it refuses.
+        an invalid field or value.
         """
         for name in filters:
             if name not in cls.KIND.fields or _is_document(cls.KIND.fields[name]):
@@ -335,7 +331,7 @@ class KeptList(RowList[_Kept]):
         self._save()
 
     def _save(self, following: Sequence[Following] = ()) -> None:
-        """Save all objects, and write the changes of ``following`` in the same transaction.
+        """Save the changed objects, and write ``following`` in the same transaction.
 
         If no object has changed, do neither.
         """
@@ -364,11 +360,10 @@ class KeptList(RowList[_Kept]):
 def write_checked(
     database: Database, tables: Sequence[str], work: Callable[..., _Result]
 ) -> _Result:
-    """Run ``work``, which checks rows and then writes them, through ``Database.write``.
+    """Run ``work``, which checks rows and then writes them, and return its result.
 
-    If another process adds a row between the check and the write, run ``work`` a second time: then
-    the check can find the row. Return its result. Raises ObjectExists if the second write fails for
-    the same reason.
+    If another process adds a row meanwhile, run ``work`` a second time. Raises ObjectExists if that
+    fails, too.
     """
     try:
         return database.write(tables, work)

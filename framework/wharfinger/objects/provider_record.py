@@ -15,30 +15,28 @@ from wharfinger.objects.persistence import RowList, RowObject
 class ProviderRecord(RowObject):
     """Record that a driver instance on a host keeps of one resource provider.
 
+    ``applied``, ``intended`` and ``live`` are JSON texts of a ``wharfinger.providers.Provider``.
+
     - ``host``, ``driver_instance``: the service host, and the name of the driver instance.
     - ``provider_uuid``: the resource provider.
-    - ``mode``: ``own`` if we create and delete the provider, ``overlay`` if another program does,
-      and we only add data to it.
-    - ``applied``: the part of the provider that the driver instance has written; None before that.
-    - ``intended``: the part that a plan in progress writes; None when the plan is complete.
-    - ``live``: the whole provider as last read from Placement, None if unknown. ``applied``,
-      ``intended`` and ``live`` are JSON texts of a ``wharfinger.providers.Provider``.
-    - ``own_reserved``: by resource class, the ``reserved`` amounts to restore when the last
-      reservation ends.
+    - ``mode``: ``own`` if the driver instance creates the provider, ``overlay`` if another program
+      does.
+    - ``applied``: the data that the driver instance has written; None before that.
+    - ``intended``: the data that a plan in progress writes; None when the plan is complete.
+    - ``live``: the whole provider as last read from Placement, None if unknown.
+    - ``own_reserved``: the ``reserved`` amounts to restore when the last reservation ends, by
+      resource class.
     - ``reservations``: the reasons for which the driver reserves the provider.
     - ``reserved_since``: the start of each of these reservations by reason, in seconds since the
       epoch.
-    - ``absent_since``: when a complete list of the driver first lacked the provider, in seconds
-      since the epoch; None while it is listed.
-    - ``absence``: the same moment in uptime of the host, which measures how long the provider has
-      been missing: JSON text of a ``wharfinger.providers.provider_record.Absence``. It is valid
-      only if its ``since`` equals ``absent_since``: an old release writes only ``absent_since``.
-      None if the uptime is unknown.
-    - ``undone``: the values that another program has undone, with counts: JSON text of a map from
-      names to ``wharfinger.providers.fights.Undone``. None if no value was undone.
-    - ``revision``: how often it was written; 0 if only releases before version 1.3 wrote it. Such a
-      release does not change the revision: its writes go unnoticed, and the last writer wins. Unset
-      for a new record, and while the database has no column for it.
+    - ``absent_since``: when the driver first stopped listing the provider, in seconds since the
+      epoch; None while it is listed.
+    - ``absence``: the same moment in uptime of the host, None if unknown: JSON text of a
+      ``wharfinger.providers.provider_record.Absence``.
+    - ``undone``: the values that another program has undone, with counts, None without such values:
+      JSON text of a map from names to ``wharfinger.providers.fights.Undone``.
+    - ``revision``: how often it was written. It is unset for a new record, and while the database
+      has no column for it.
     """
 
     HISTORY = (
@@ -94,9 +92,8 @@ class ProviderRecord(RowObject):
     def row(self) -> dict[str, Any]:
         """Return the columns to write, without the revision.
 
-        These are the changed columns of an existing record, and all columns of a new one except
-        host and driver instance. Unset fields of a new record first get their defaults. Raises
-        FieldUnset if a field without a default is unset.
+        For an existing record, these are the changed columns. Raises FieldUnset if a field of a new
+        record has no value and no default.
         """
         if not self.is_new:
             return self._row(self.obj_what_changed() - {"revision"})
@@ -106,8 +103,7 @@ class ProviderRecord(RowObject):
     def note_written(self, host: str, driver_instance: str, has_revision: bool) -> None:
         """Mark the record as unchanged, now that it is written for this host and driver instance.
 
-        ``has_revision`` is False if the database has no column for revisions. Otherwise, the
-        revision rises by one; a new record gets 1.
+        ``has_revision`` is False if the database has no column for revisions.
         """
         if has_revision:
             self.revision = 1 if self.is_new else self.revision + 1
@@ -162,11 +158,9 @@ class ProviderRecordList(RowList[ProviderRecord]):
         records: "ProviderRecordList",
         forgotten: Iterable[str],
     ) -> None:
-        """Write a driver instance's records and delete the ``forgotten`` ones, in one transaction.
+        """Write the changed fields of records, and delete the records of ``forgotten`` providers.
 
-        Only processes of older releases call this method. ``forgotten`` are provider uuids. Only
-        changed fields are written. The method does not check revisions: the last writer wins. The
-        revision of each record rises by one in the database.
+        Only processes of older releases call this method. It does not check revisions.
         """
         rows = {one.key: one._row(one.obj_what_changed() - {"revision"}) for one in records}
         scope = {"host": host, "driver_instance": driver_instance}

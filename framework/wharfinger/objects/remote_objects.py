@@ -1,8 +1,4 @@
-"""Client and server for calls of object methods in the process that has the database open.
-
-This module does not transport messages: the client gets a function that sends a question and
-returns the answer, and the server gets the question.
-"""
+"""Client and server for calls of object methods in the process that has the database open."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -37,17 +33,12 @@ _ERRORS: Final[Mapping[str, type[WharfingerError]]] = {
 
 
 class Serializer:
-    """Converts objects to primitives and back.
-
-    If an object has a version that this process does not know, the serializer gets the object in a
-    known version through WharfingerObject.indirection_api; without that, it raises
-    IncompatibleVersion. Raises InvalidObject for an invalid primitive.
-    """
+    """Converts objects to primitives and back; raises InvalidObject, IncompatibleVersion."""
 
     def serialize_entity(self, context: Any, entity: Any) -> Any:
         """Return a copy of a value with primitives for its objects.
 
-        It also converts objects in lists, tuples, sets and dicts; tuples and sets become lists.
+        It also converts objects in lists, tuples, sets and dicts. Tuples and sets become lists.
         """
         match entity:
             case WharfingerObject():
@@ -88,8 +79,8 @@ class Serializer:
 class RemoteObjects:
     """Client that calls remotable methods in the process that has the database open.
 
-    ``send`` sends a question and returns the answer; it may raise OSError. The methods of the
-    client raise the errors that the server sends, and RemoteError if the outcome is unknown.
+    ``send`` sends a question and returns the answer; it may raise OSError. The methods raise the
+    errors that the server sends, and RemoteError if the outcome is unknown.
     """
 
     def __init__(self, send: Callable[[bytes], bytes]) -> None:
@@ -101,8 +92,8 @@ class RemoteObjects:
     ) -> tuple[dict[str, Any], Any]:
         """Call a method of an object in the server; the result is as in IndirectionAPI.
 
-        Before ``create``, set an unset ``uuid`` of the object, or of each object of a list. Objects
-        in its lists are updated in place.
+        ``create`` first sets an unset ``uuid``, so that a repeated call cannot create a second
+        object.
         """
         if objmethod == "create":
             # If the answer is lost, the caller repeats the call. A uuid that is set here prevents

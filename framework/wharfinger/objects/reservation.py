@@ -17,8 +17,7 @@ RELEASE_PHASES: Final = ("releasing", "released", "cleaning")
 class Reservation(KeptObject):
     """Stored reservation of a whole provider, which then gets no more allocations.
 
-    Several holders may reserve one provider, each once; the provider is free when no reservation is
-    left. A reservation that a driver reports is not stored: it lasts while the driver reports it.
+    Several holders may reserve one provider, each once.
 
     - ``uuid``: its uuid.
     - ``provider_uuid``: the resource provider.
@@ -26,8 +25,8 @@ class Reservation(KeptObject):
     - ``holder``: the name of the operator or job that made it and releases it.
     - ``since``: its start, in UTC.
     - ``expected_end``: its expected end, in UTC, None if unknown; the reservation outlasts it.
-    - ``own_reserved``: the provider's ``reserved`` amounts before the reservation, by resource
-      class, to restore when the last reservation ends.
+    - ``own_reserved``: the ``reserved`` amounts to restore when the last reservation ends, by
+      resource class.
     - ``consumer_uuid``: the consumer whose release or lost allocation is the reason; None for other
       reservations.
     - ``phase``: the phase of that release, one of RELEASE_PHASES; None for other reservations.

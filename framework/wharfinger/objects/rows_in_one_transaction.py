@@ -24,26 +24,24 @@ _Revisions = Mapping[str, int]
 class HostState(WharfingerObject):
     """State of one driver instance on one host, at one moment.
 
-    ``nodes``, ``instances`` and ``records`` omit rows that the caller already has in the present
-    revision. To update its rows, the caller drops each row whose revision is missing here, and then
-    adds or replaces the rows of these lists. A row whose revision cannot be read is in its list,
-    but not among the revisions.
+    ``nodes``, ``instances`` and ``records`` lack rows that the caller already has in the present
+    revision. To update its rows, the caller drops each row whose revision is missing here. Then the
+    caller adds or replaces the rows of these lists.
 
-    - ``service_disabled``: whether an operator has disabled the service of the host; False without
-      a service, None if it cannot be read.
+    - ``service_disabled``: whether an operator has disabled the service of the host; None if it
+      cannot be read.
     - ``node_revisions``: the revisions of the nodes of the driver instance on the host, by uuid.
     - ``nodes``: the nodes that the caller does not have in this revision.
     - ``instance_revisions``: the revisions of all instances on the host, by uuid.
     - ``instances``: the instances that the caller does not have in this revision.
     - ``migrations``: the moves in progress from or to the host.
     - ``record_revisions``: the revisions of the provider records of the driver instance on the
-      host, by provider uuid; empty while the database has no column for them.
-    - ``records``: the records that the caller does not have in this revision; all records if the
-      database has no revisions.
-    - ``reservations``: the reservations of all providers of which the driver instance has a record
-      on the host.
+      host, by provider uuid.
+    - ``records``: the records that the caller does not have in this revision.
+    - ``reservations``: the reservations of all providers with a record of the driver instance on
+      the host.
     - ``jobs``: the programming jobs of these providers, and those of the driver instance on the
-      host, whose providers may be gone; empty unless the caller requested them.
+      host; empty unless the caller requested them.
     """
 
     HISTORY = (Step("1.0", "first version"), Step("1.1", "Instance 1.2, ProviderRecord 1.4"))
@@ -93,8 +91,7 @@ class HostState(WharfingerObject):
         """Return the state, read in one transaction.
 
         ``known`` has the revisions that the caller has: ``nodes`` and ``instances`` by uuid,
-        ``records`` by provider uuid. ``with_jobs`` requests the programming jobs, too. ``binary``
-        is the program of the service.
+        ``records`` by provider uuid. ``binary`` is the program of the service.
         """
         kinds = [Service, ComputeNode, Instance, Migration, ProviderRecord, Reservation]
         tables = [kind.TABLE for kind in kinds] + ([DeviceJob.TABLE] if with_jobs else [])

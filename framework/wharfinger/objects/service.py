@@ -35,12 +35,11 @@ class Service(KeptObject):
     - ``host``: the host's name, as configured.
     - ``binary``: the program's name.
     - ``topic``: the topic of messages for the service, as in nova.
-    - ``version``: its version in SERVICE_VERSIONS. It reaches OWNER_TAG_VERSION only when all its
+    - ``version``: its version in SERVICE_VERSIONS. It is below OWNER_TAG_VERSION until all its
       providers have an owner trait.
-    - ``disabled``: whether an operator has disabled it, so that its nodes get no more allocations;
-      ``disabled_reason``: the reason, None without one.
-    - ``forced_down``: whether an operator has declared it down; it then counts as down even if it
-      reports.
+    - ``disabled``: whether an operator has disabled it; ``disabled_reason``: the reason, None
+      without one.
+    - ``forced_down``: whether an operator has declared it down.
     - ``report_count``: how often it has reported that it is up.
     - ``last_seen_up``: when it last reported, in UTC; None before the first report.
     - ``owners``: the owner traits of the providers that it publishes, in order.
@@ -91,17 +90,16 @@ class Service(KeptObject):
     def get_minimum_version(cls, context: Context, binary: str) -> int:
         """Return the lowest version of all services of a program, 0 without services.
 
-        Services that are disabled or down count, too; deleted services do not. Raises FieldUnset if
-        a version cannot be read.
+        Disabled and down services count. Raises FieldUnset if a version cannot be read.
         """
         return cls.get_minimum_version_multi(context, [binary])[binary]
 
     @classmethod
     @base.remotable
     def get_minimum_version_multi(cls, context: Context, binaries: Iterable[str]) -> dict[str, int]:
-        """Return the lowest version of the services of each program, as get_minimum_version does.
+        """Return the lowest version of the services of each program, by name of the program.
 
-        The versions are by name of the program, 0 for a program without services.
+        It is 0 for a program without services. Raises FieldUnset if a version cannot be read.
         """
         versions: dict[str, list[int]] = {binary: [] for binary in binaries}
         for service in ServiceList.get_by_filters(context, binary=list(versions)):
@@ -113,7 +111,7 @@ class Service(KeptObject):
     def get_minimum_version_by_owner(cls, context: Context) -> dict[str, int]:
         """Return, by owner trait, the lowest version of all services that publish for it.
 
-        Raises FieldUnset if the owners or the version of a service cannot be read.
+        Raises FieldUnset if a service cannot be read.
         """
         versions: dict[str, int] = {}
         for service in ServiceList.get_by_filters(context):
@@ -123,10 +121,7 @@ class Service(KeptObject):
 
     @base.remotable
     def report(self) -> None:
-        """Store that the service is up now, without checking its revision.
-
-        Raises ObjectNotFound if the service is deleted.
-        """
+        """Store that the service is up now; raises ObjectNotFound if the service is deleted."""
         moment = field_types.now()
         values = {"last_seen_up": self._wanted("last_seen_up", moment)}
         if not self._context.db.touch(self.TABLE, values, count=["report_count"], uuid=self.uuid):
@@ -137,7 +132,7 @@ class Service(KeptObject):
 
     @classmethod
     def report_in(cls, services: Rows, host: str, binary: str) -> None:
-        """Store that the service of program ``binary`` on a host is up now.
+        """Store in ``services`` that the service of a program on a host is up now.
 
         ``services`` has the rows in the caller's transaction. Do nothing without such a service.
         """

@@ -1,7 +1,6 @@
 """Operations of a schema upgrade that do nothing if they were done before.
 
-If an operation fails, MySQL keeps the earlier ones, and the next upgrade repeats them all. Other
-databases undo all operations of a schema version that was not completed.
+If an operation fails, MySQL keeps the earlier ones, and the next upgrade repeats them all.
 """
 
 from typing import Any
@@ -23,7 +22,7 @@ def has_column(table: str, name: str) -> bool:
 
 
 def create_table(name: str, *parts: "sa.Column[Any] | sa.Constraint") -> None:
-    """Create a table if it does not exist; create its indexes with ``create_index``."""
+    """Create a table if it does not exist."""
     if not has_table(name):
         op.create_table(
             name,

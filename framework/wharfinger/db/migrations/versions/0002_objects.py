@@ -211,9 +211,9 @@ def _create_reservations() -> None:
 
 
 def _move_provider_records() -> None:
-    """Move the JSON documents of provider records into a table with a column for each part.
+    """Move the JSON documents of provider records into a table with a column for each field.
 
-    A document that cannot be read stays in the old table, now ``provider_documents``.
+    Documents that cannot be read stay in the table ``provider_documents``.
     """
     if repeatable_operations.has_column("provider_records", "document"):
         op.rename_table("provider_records", "provider_documents")
