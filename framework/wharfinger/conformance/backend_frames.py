@@ -1,4 +1,4 @@
-"""Find out whether code of the harness runs. A driver that waits for it has a reason to wait."""
+"""Find out whether code of the harness runs."""
 
 import sys
 from pathlib import Path
@@ -13,11 +13,7 @@ _OBSERVED: Final = str(Path(__file__).with_name("driver_observer.py"))
 
 
 class BackendFrames:
-    """Recognizes stack frames of a harness: of methods of its objects, and of its module.
-
-    The objects are the harness and the values of its attributes. A module that also defines the
-    driver does not count.
-    """
+    """Recognizes stack frames that run code of the harness."""
 
     def __init__(self, harness: Harness | None, driver: type) -> None:
         own = getattr(harness, "_harness", harness)
@@ -28,9 +24,9 @@ class BackendFrames:
         self._file: Final = None if _file_of(type(own)) in theirs else _file_of(type(own))
 
     def is_running(self, frame: FrameType | None) -> bool:
-        """Return whether a frame is code of the harness, or was called by such code.
+        """Return whether a frame, or one of its callers, runs code of the harness.
 
-        Callers from before the kit called the driver do not count.
+        Search only the callers up to the kit's call of the driver.
         """
         while frame is not None and frame.f_code.co_filename != _OBSERVED:
             if id(frame.f_locals.get("self")) in self._ids:
@@ -40,7 +36,7 @@ class BackendFrames:
             frame = frame.f_back
         return False
 
-    def is_asked(self) -> bool:
+    def is_answering(self) -> bool:
         """Return whether a thread runs code of the harness, or a proxy has not answered a call."""
         if any(one.has_open_calls for one in self._proxies):
             return True

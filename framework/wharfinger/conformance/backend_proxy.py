@@ -1,8 +1,4 @@
-"""A proxy between a driver and its HTTP backend: counts the driver's calls, and injects faults.
-
-A harness configures its driver with the URL of the proxy in place of the backend's. The harness
-itself calls the backend directly, so the proxy neither counts nor breaks the harness's calls.
-"""
+"""An HTTP proxy between a driver and its backend, which records calls and injects faults."""
 
 import threading
 from collections.abc import Sequence
@@ -19,7 +15,7 @@ _PAUSE: Final = 0.02
 
 @dataclass
 class _Expected:
-    """The call and the fault that the last ``expect`` named, and the calls since then."""
+    """The arguments of the last ``expect``, and the calls since then."""
 
     at: int | None = None
     fault: Fault | None = None
@@ -29,21 +25,21 @@ class _Expected:
 
 
 class Proxy:
-    """Passes calls on to the backend whose root is ``url``, unless they meet a fault.
+    """Passes a driver's calls on to the backend at ``url``, and injects faults.
 
-    RAISE, HANG, ERROR, DENIED and MISSING do not pass the call on. RAISE resets the connection.
-    HANG resets it at the next ``expect``, and leaves the call unanswered until then. ERROR answers
-    503, DENIED 401 and MISSING 404, with the body ``{}``.
+    The harness configures the driver with the URL of the proxy in place of the backend's. The
+    faults have these effects:
 
-    HALF passes the call on, and returns the first half of the answer's body with a matching
-    Content-Length, so that only the content shows the fault. An answer without a body becomes a
-    reset connection. STALE returns the last answer to the same request (method, path and
-    conditions) without passing the call on. Under STALE, a call that changes the backend and a
-    request without an earlier answer pass. LATE passes the call on at once, and returns the answer
-    at the next ``expect``.
+    - RAISE resets the connection.
+    - HANG resets the connection at the next ``expect``.
+    - ERROR, DENIED and MISSING answer 503, 401 and 404, with the body ``{}``.
+    - HALF returns the first half of the backend's answer, with a matching Content-Length. If the
+      answer has no body, it resets the connection.
+    - STALE returns the earlier answer to the same GET or HEAD request. Other calls pass.
+    - LATE passes the call on, and returns the answer at the next ``expect``.
 
-    If the backend is down, the proxy resets the connection. It serves any number of clients at
-    once, and closes the connection after each call. It answers 411 to a chunked request body.
+    If the backend is down, the proxy resets the connection. It answers 411 to a chunked request
+    body.
     """
 
     #: The URL for the driver in place of the backend's; the same from ``start`` to ``stop``.
@@ -62,7 +58,7 @@ class Proxy:
         threading.Thread(target=self._relay.serve_forever, args=(_PAUSE,), daemon=True).start()
 
     def stop(self) -> None:
-        """Stop listening, and release the calls that hang. Do nothing before ``start``."""
+        """Stop listening, and release the calls that hang."""
         self.expect()
         if self._relay is not None:
             self._relay.shutdown()
@@ -70,7 +66,7 @@ class Proxy:
             self._relay = None
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Clear ``calls``, and inject another fault or none, as ``Harness.expect`` describes."""
+        """Do what ``Harness.expect`` describes."""
         with self._lock:
             before, self._expected = self._expected, _Expected(at, fault)
         before.over.set()

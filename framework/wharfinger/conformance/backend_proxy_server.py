@@ -1,7 +1,4 @@
-"""The HTTP server of the proxy: passes each call on to the backend, or injects a fault.
-
-``backend_proxy`` decides which call meets which fault.
-"""
+"""The HTTP server of a Proxy."""
 
 import http.client
 import socket
@@ -61,10 +58,9 @@ _OWN_ANSWERS: Final = {
 
 
 class Relay(ThreadingHTTPServer):
-    """Listens on a free port, and passes calls on to ``backend``, which is "host:port".
+    """Passes calls on to ``backend``, which is "host:port", or injects a fault.
 
-    Each call has a thread of its own. ``fate`` takes the text of a call, such as "GET /v1/nodes",
-    and returns its Fate.
+    ``fate`` takes a call, such as "GET /v1/nodes", and returns its Fate.
     """
 
     request_queue_size = 128
@@ -88,17 +84,17 @@ class Relay(ThreadingHTTPServer):
         return bool(self._open)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a call in a thread of its own. The call counts as open until it is answered."""
+        """Answer a call in a new thread. The call counts as open until it is answered."""
         self._open.add(request)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close the connection of an answered call, without a shutdown: a reset has none."""
+        """Close the connection. A ``socket.shutdown`` before it would hide a reset."""
         self._open.discard(request)
         self.close_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print the error, unless the client closed the connection: some faults make it do so."""
+        """Print the error, unless the connection broke."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -149,7 +145,7 @@ class _Call(BaseHTTPRequestHandler):
         return answer
 
     def _request(self) -> object:
-        """Return the key of ``answers``: the parts of the request on which its answer depends."""
+        """Return the key of the request in ``answers``."""
         conditions = frozenset(
             (name.lower(), value)
             for name, value in self.headers.items()
@@ -158,7 +154,7 @@ class _Call(BaseHTTPRequestHandler):
         return self.command, self.path, conditions
 
     def _ask(self, body: bytes | None) -> _Answer | None:
-        """Pass the call on to the backend; return its answer, or None without a whole one."""
+        """Pass the call on; return the backend's answer, or None if it is not complete."""
         connection = http.client.HTTPConnection(self.server.backend)
         try:
             # The Host header stays that of the driver, so links in the answer lead to the proxy.

@@ -1,4 +1,4 @@
-"""Search for a uuid in a harness and in this machine: if it is there, the hardware has it."""
+"""Search the harness and this machine for a uuid."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,10 +16,9 @@ _MOST: Final = 100_000
 
 
 def contains(subject: Subject, uuid: str) -> bool:
-    """Return whether the harness or this machine has a uuid.
+    """Return whether a harness's data or this machine's identity has a uuid.
 
-    Search the harness's attributes, files and configuration, and the files with the identity of
-    the machine. A backend in another process is not searched.
+    The data are the harness's attributes, files and configuration.
     """
     sought = _plain(uuid)
     return any(sought in _plain(text) for text in _texts(subject))
@@ -46,10 +45,7 @@ def _read(path: Path) -> str:
 
 
 def _strings(harness: object) -> Iterator[str]:
-    """Yield the texts in a harness's attributes, also inside containers and objects.
-
-    Of the objects, search only those of the harness's package, and the kit's proxies.
-    """
+    """Yield the texts in a harness's attributes, including nested ones."""
     package = type(harness).__module__.partition(".")[0]
     seen: set[int] = set()
     # The attribute placement has the uuids that the driver has published.

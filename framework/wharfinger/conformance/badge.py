@@ -1,4 +1,4 @@
-"""The badge of a driver for a README: an SVG image with the verdicts of a report."""
+"""An SVG badge with the verdicts on a driver, for its README."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,7 +20,7 @@ _LABEL: Final = "wharfinger"
 
 
 def as_svg(facts: Mapping[str, Any]) -> str:
-    """Return the SVG image of a report's facts: one line with each profile and its verdict."""
+    """Return the badge for the facts of a report: each profile with its verdict."""
     words = [
         _LABEL,
         *(

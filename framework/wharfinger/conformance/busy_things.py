@@ -13,12 +13,12 @@ from wharfinger.providers.device_function_traits import function_traits
 
 
 class BusyThings:
-    """The things that are busy now. ``before`` has the contents of Placement when none was busy.
+    """Makes things of the harness busy and free, and checks Placement.
 
-    The providers of busy things and their descendants must be fully reserved. Nothing else may
-    differ from ``before``. A driver that programs devices has two exceptions. The providers in the
-    ``programming_scope`` of a busy thing may be reserved, too. If a busy device has another
-    function than before, its function trait may differ.
+    ``before`` has the contents of Placement without busy things. The providers of busy things and
+    their descendants must be fully reserved. All other providers must be as in ``before``. A busy
+    device may also have another function trait, and the rest of its ``programming_scope`` may be
+    reserved.
     """
 
     def __init__(self, subject: Subject, publishing: Publishing) -> None:
@@ -30,24 +30,23 @@ class BusyThings:
         self._held: Final = {name: self._function(name) for name in subject.harness.things()}
 
     def make_busy(self, thing: str) -> None:
-        """Let the harness make a thing busy, and remember it."""
+        """Let the harness make a thing busy."""
         self._subject.harness.make_busy(thing)
         self._busy.append(thing)
 
     def make_free(self, thing: str) -> None:
-        """Make a thing free, and run cycles until Placement shows it free, or the tries run out.
+        """Let the harness make a thing free, and run cycles until Placement shows it free.
 
-        In the latter case, ``see`` raises Violation.
+        Give up after some tries; then ``see`` raises Violation.
         """
         self._subject.harness.make_free(thing)
         self._busy.remove(thing)
         self._publishing.settle_free(lambda now: now == self.expected(now))
 
     def see(self, when: str) -> None:
-        """Raise Violation unless all providers of busy things are fully reserved.
+        """Raise Violation unless Placement is as BusyThings describes.
 
-        Placement must otherwise have the contents of ``before``; BusyThings describes the
-        exceptions. The message begins with ``when``: what has happened.
+        The message begins with ``when``, such as "after a poll".
         """
         now = self._subject.placement.contents()
         expected = self.expected(now)
@@ -55,7 +54,7 @@ class BusyThings:
             raise Violation(f"{when}: {difference(expected, now)}", self._expected)
 
     def see_others(self, when: str) -> None:
-        """Raise Violation if a provider that is neither at nor below a busy thing has changed."""
+        """Check Placement as ``see`` does, but without the providers at and below busy things."""
         now = self._subject.placement.contents()
         expected, concerned = self.expected(now), {*self._concerned()}
         for name in concerned & now.keys():
@@ -64,9 +63,9 @@ class BusyThings:
             raise Violation(f"{when}: {difference(expected, now)}", self._expected)
 
     def expected(self, now: Contents) -> Contents:
-        """Return the contents that Placement must have; ``now`` has the present contents.
+        """Return the contents that Placement must have; ``now`` has its present contents.
 
-        Copy from ``now`` what the programming of busy devices may change; see BusyThings.
+        Where the programming of a busy device may change a value, take that of ``now``.
         """
         expected = {**self.before}
         for name in self._concerned():
@@ -79,10 +78,7 @@ class BusyThings:
         return expected
 
     def _allow_functions(self, thing: str, expected: dict[str, Provider], now: Contents) -> None:
-        """Copy a busy thing's function traits from ``now`` to ``expected``.
-
-        Do nothing if its function is known and has not changed.
-        """
+        """Copy a busy thing's function traits from ``now``, if its function may have changed."""
         held = self._function(thing)
         if held == self._held.get(thing) is not UNKNOWN:
             return

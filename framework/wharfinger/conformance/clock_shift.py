@@ -1,11 +1,7 @@
-"""Set the clocks of this process ahead, so that a driver sees seconds pass without waiting.
+"""Set the clocks of this process ahead, so that time passes for a driver without waiting.
 
-A driver may have imported a clock before (``from time import monotonic``), or keep it in an object.
-So the C function behind each clock is replaced. The library time-machine does the same, but its
-releases since 3.0 leave monotonic clocks alone.
-
-Timeouts do not change, since they do not use the replaced functions. ``time.strftime``, ``ctime``
-and ``asctime`` without a time do not change, nor do the clocks of the processor's time.
+The C functions of the clocks are replaced, since a driver may have imported a clock before.
+Timeouts and processor times do not change.
 """
 
 import ctypes
@@ -42,10 +38,7 @@ class _Builtin(ctypes.Structure):
 
 
 class _Clock:
-    """One function that returns the time. ``later`` adds seconds to its result.
-
-    With ``kind`` _ASKED, ``later`` also takes the argument of the function, or a tuple of all.
-    """
+    """A function that returns the time; ``later`` adds the shift to its result."""
 
     def __init__(self, clock: Any, kind: Any, later: Callable[..., Any]) -> None:
         self._definition: Final = _Builtin.from_address(id(clock)).definition.contents
@@ -59,13 +52,12 @@ class _Clock:
         self._shifted: Final = kind(shifted)  # kept for ever, since a thread may be inside it
 
     def set_ahead(self, ahead: bool) -> None:
-        """Let the clock show the shifted time from now on, or the real time if not ``ahead``."""
         shifted = ctypes.cast(self._shifted, _POINTER).value
         self._definition.function = shifted if ahead else self._real
 
 
 class _Shift:
-    """The replaced clocks (none before the first ``advance``), and their lead in seconds."""
+    """The replaced clocks, and the seconds by which they are ahead."""
 
     def __init__(self) -> None:
         self.seconds = 0
@@ -76,7 +68,7 @@ _SHIFT: Final = _Shift()
 
 
 def advance(seconds: int) -> None:
-    """Set the replaced clocks ahead by this many more seconds; a negative number sets them back."""
+    """Set the clocks of this process ahead by more seconds; a negative number sets them back."""
     if not _SHIFT.clocks:
         _SHIFT.clocks = _clocks()
     _SHIFT.seconds += seconds
@@ -85,7 +77,7 @@ def advance(seconds: int) -> None:
 
 
 def real_seconds() -> float:
-    """Return the seconds of a monotonic clock that ``advance`` does not set ahead."""
+    """Return the monotonic time in seconds without the shift."""
     return time.clock_gettime(time.CLOCK_MONOTONIC) - _SHIFT.seconds
 
 

@@ -1,4 +1,4 @@
-"""Measure the cost of calls to a driver: calls to the backend, lines of Python, processor time."""
+"""Measure calls to a driver in lines of Python and processor time, and judge the growth."""
 
 import gc
 import sys
@@ -23,7 +23,7 @@ _LOOPS: Final = 50_000
 
 
 class DriverTime(CallObserver):
-    """Adds up the processor time of the calls to a driver, in seconds of the calling thread."""
+    """Adds up the processor time of the calls to a driver, in seconds."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -42,10 +42,9 @@ class DriverTime(CallObserver):
 
 
 def lines_of(subject: Subject, work: Callable[[], object]) -> int:
-    """Return how many lines of Python run in the calls to the driver that ``work`` makes.
+    """Run ``work``; return how many lines of Python run in its calls to the driver.
 
-    Lines of the framework that the driver calls count, such as those of a tree's methods. Lines of
-    the harness do not.
+    Lines of the harness do not count.
     """
     lines = 0
     others = tuple(_files_of_harness(subject))
@@ -68,9 +67,9 @@ def lines_of(subject: Subject, work: Callable[[], object]) -> int:
 
 
 def processor_time_of(subject: Subject, work: Callable[[], object], runs: int) -> float:
-    """Run ``work`` several times; return the least processor time of the calls to the driver in it.
+    """Run ``work`` several times; return the least processor time of its calls to the driver.
 
-    The unit is the time of a fixed loop, since other programs change the processor's speed.
+    The unit is the time of a fixed loop.
     """
     figures, loops = [], []
     with _observing(subject) as time_of_driver, _without_collection():
@@ -86,16 +85,16 @@ def is_quadratic(figures: Sequence[float], most: float, slack: float) -> bool:
     """Return whether a cost grows faster than linearly, from its figures at n, 2n and 4n things.
 
     The increase from 2n to 4n may be at most ``most`` times the increase from n to 2n, plus
-    ``slack``. For a linear cost, the factor is 2; for a quadratic one, it is 4.
+    ``slack``.
     """
     one, two, four = figures
     return four - two > most * max(two - one, 0) + slack
 
 
 def takes_quadratic_time(times: Sequence[float]) -> bool:
-    """Return whether times grow quadratically, each with twice as many things as the one before.
+    """Return whether processor times grow quadratically, if the things double each time.
 
-    Only the last three times count. Return False if there are fewer, or if the last is too short.
+    Only the last three times count. Return False for fewer, or for short times.
     """
     last = times[-3:]
     if len(last) < len(range(3)) or last[-1] < _SHORT:
@@ -116,7 +115,7 @@ def _file_of(kind: type) -> str:
 
 @contextmanager
 def _observing(subject: Subject) -> Iterator[DriverTime]:
-    """In the block, let the observer of the time replace that of the process, which is slow."""
+    """Measure the driver's processor time in the block, without the slow process observer."""
     observer, observers = DriverTime(), subject.observers
     kept = [*observers]
     observers[:] = [*(one for one in kept if one is not subject.process), observer]
@@ -128,7 +127,6 @@ def _observing(subject: Subject) -> Iterator[DriverTime]:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Switch garbage collection off in the block: it would take time at random moments."""
     gc.collect()
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""The function that a device has now, as the driver's ``current_function`` reports it."""
+"""Ask a driver for the function that a device has."""
 
 from typing import Final
 

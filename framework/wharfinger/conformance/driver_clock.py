@@ -1,9 +1,7 @@
 """Measure from another process how long the calls to a driver take.
 
-The process with the driver writes to a page of shared memory which method of the driver or of the
-harness runs. The process that waits for the driver reads the page, and adds up the time in which
-the driver runs. It does not count time in which the driver's thread waits for a processor, so a
-busy machine does not slow a driver down.
+The driver's process writes to shared memory which method runs. Time in which its thread waits for a
+processor does not count.
 """
 
 import mmap
@@ -23,7 +21,7 @@ _KIT: Final = "the kit"
 
 
 class RunningCalls:
-    """Writes to the page which calls to the driver and to the harness are in progress."""
+    """Writes to shared memory which calls to the driver and to the harness are in progress."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
@@ -36,21 +34,21 @@ class RunningCalls:
     # As a CallObserver of the driver.
 
     def before(self, method: str) -> None:
-        """Write to the page that a call to the driver begins."""
+        """Record that a call to the driver begins."""
         self._change(self._driver, 1, method)
 
     def after(self, method: str) -> None:
-        """Write to the page that a call to the driver has returned or raised an error."""
+        """Record that a call to the driver has ended."""
         self._change(self._driver, -1, method)
 
     # The same for the harness.
 
     def before_harness(self, method: str) -> None:
-        """Write to the page that a call to the harness begins."""
+        """Record that a call to the harness begins."""
         self._change(self._harness, 1, method)
 
     def after_harness(self, method: str) -> None:
-        """Write to the page that a call to the harness has returned or raised an error."""
+        """Record that a call to the harness has ended."""
         self._change(self._harness, -1, method)
 
     def _change(self, party: "_Party", by: int, method: str) -> None:
@@ -63,10 +61,9 @@ class RunningCalls:
 
 
 class DriverClock:
-    """Reads the page of another process, and adds up the time of its calls to the driver.
+    """Adds up the time of the calls to a driver in another process.
 
-    Call ``read`` periodically. The whole time since the last ``read`` counts for the driver if a
-    call to the driver is in progress now.
+    Call ``read`` often: it counts all time since the last ``read`` if a call is in progress now.
     """
 
     def __init__(self, path: Path, pid: int) -> None:
@@ -85,12 +82,12 @@ class DriverClock:
         self._waited: dict[int, float] = {}
 
     def restart(self) -> None:
-        """Set ``used`` and ``still`` to 0; they count from now on."""
+        """Set ``used`` and ``still`` to 0."""
         self.read()
         self.used = self.still = 0.0
 
     def read(self) -> None:
-        """Read the page, and update ``used``, ``still`` and ``running``."""
+        """Update ``used``, ``still`` and ``running``."""
         count, *parts = _PAGE.unpack_from(self._page)
         driver, harness = _Party.of(*parts[:3]), _Party.of(*parts[3:])
         now = time.monotonic()
@@ -133,7 +130,7 @@ class DriverClock:
 
 @dataclass
 class _Party:
-    """The calls to the driver, or to the harness, as the page has them."""
+    """The state of the calls to the driver or to the harness."""
 
     #: The number of calls in progress.
     calls: int = 0

@@ -1,4 +1,4 @@
-"""Observers of the calls to a driver: each is notified of the start and the end of every call."""
+"""Notify observers of the calls to a driver."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -27,9 +27,9 @@ class CallObserver(Protocol):
 
 
 def observe(driver: ComputeDriver, observers: Sequence[CallObserver]) -> None:
-    """Let every call to a driver notify the observers that are in the list at that time.
+    """Notify observers of every later call to a driver.
 
-    A call that the driver itself makes to one of its methods is a part of the outer call.
+    The list of observers may change later. Calls of the driver to its own methods do not count.
     """
     inside = threading.local()
     for name in _METHODS:

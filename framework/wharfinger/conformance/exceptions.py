@@ -4,8 +4,7 @@
 class Violation(Exception):
     """The driver breaks a rule.
 
-    ``found`` says what the driver did, as a difference where possible. ``expected`` says what is
-    right, unless the text of the rule already does.
+    ``found`` says what the driver did, and ``expected`` what is right.
     """
 
     def __init__(self, found: str, expected: str = "") -> None:
@@ -15,8 +14,8 @@ class Violation(Exception):
 
 
 class NotShown(Exception):
-    """A rule cannot be checked, often since the harness has failed. The text is the reason."""
+    """A rule cannot be checked, for example because the harness has failed."""
 
 
 class Unproven(NotShown):
-    """A rule cannot be checked, since the harness lacks something optional that the check needs."""
+    """A rule cannot be checked, for example because the harness lacks an optional method."""

@@ -20,7 +20,7 @@ def see_as_expected(subject: Subject, contents: Contents) -> None:
 def see_figures(subject: Subject, contents: Contents) -> None:
     """Raise Violation unless each thing has the totals and traits of ``Harness.expected``.
 
-    It may have other traits. Raise NotShown if ``expected`` names a thing that does not exist.
+    A thing may have other traits. Raise NotShown if ``expected`` names an unknown thing.
     """
     harness = subject.harness
     expected = harness.expected()

@@ -1,10 +1,6 @@
-"""Play a fixed sequence of backend changes and driver cycles: once without faults, then with some.
+"""Play a fixed history with and without faults, and compare the contents of Placement.
 
-The play without faults is the reference. The contents of Placement in a play with faults are
-compared with those of the reference, so each difference is the effect of a fault. Sieve tests
-Kubernetes controllers in this way (OSDI 2022).
-
-The sequence is the history, and each backend change in it begins a step.
+Each step of the history changes the backend, and then runs cycles of the driver.
 """
 
 import os
@@ -61,9 +57,9 @@ class Driving(Protocol):
     """A driver that publishes, in this process or in another one."""
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """Start the driver if it does not run. Run a cycle of a type; return its problems, or ().
+        """Run a cycle, and return its problems. Start the driver first if it does not run.
 
-        The types are "sync", "poll" and "drift". "restart" starts the driver anew, without a cycle.
+        The types are "sync", "poll" and "drift". "restart" only starts the driver anew.
         """
 
     def stop(self) -> None:
@@ -78,7 +74,7 @@ class Here:
         self._publishing: Publishing | None = None
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """Run a cycle, or restart the driver; return the problems or the error (see Driving)."""
+        """Do what ``Driving.run`` describes. A WharfingerError is returned as a problem."""
         try:
             if cycle_type == "restart":
                 self.stop()
@@ -127,7 +123,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a history as it was played: a change of the backend, and the cycles after it."""
+    """A step that was played: a change of the backend, and the cycles after it."""
 
     #: The change, such as "add node-3".
     name: str
@@ -148,7 +144,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The result of the play without faults. Plays with faults are compared with it."""
+    """The result of one play.
+
+    Plays with faults are compared with the result of the play without faults.
+    """
 
     steps: Sequence[Step]
     #: The contents of Placement after the last step and some full cycles.
@@ -175,11 +174,10 @@ class Reference:
 def happenings(
     subject: Subject, things: list[str], freed: set[str]
 ) -> Iterator[tuple[str, Sequence[str]]]:
-    """Change the backend step by step; yield the text of each change and its cycle types.
+    """Make the changes of the history one by one; yield the name and the cycle types of each.
 
-    The caller runs cycles of these types before it asks for the next change. "polls" means polls of
-    the change feed until the change is seen. Add the names of new things to ``things``, and the
-    names of things that become free to ``freed``.
+    Run cycles of these types before the next change. "polls" means polls until one shows the
+    change. New things are added to ``things``, and freed things to ``freed``.
     """
     harness = subject.harness
     first, second = things[:2]
@@ -228,10 +226,10 @@ def happenings(
 
 
 class History:
-    """One play of the fixed sequence of backend changes and driver cycles.
+    """One play of the history.
 
-    Without ``cases``, it has no faults and is the reference. With ``cases``, it injects these
-    faults and compares Placement with the reference.
+    It injects the faults of ``cases``, and compares Placement with the ``reference``. Without a
+    reference, it compares nothing.
     """
 
     def __init__(
@@ -266,9 +264,8 @@ class History:
     def play(self, first: int | None = None) -> Reference:
         """Reset the backend, and play all steps, or only the ``first`` ones; return the result.
 
-        ``first`` is a number of steps. Raise Violation if the contents of Placement differ from
-        those of the reference, or if a cycle does not end; NotShown if the reference ends with a
-        problem.
+        Raise Violation if Placement differs from the reference, or a cycle does not end. Without a
+        reference, raise NotShown if the play ends with a problem.
         """
         harness = self._subject.harness
         with self._waiting():
@@ -336,17 +333,13 @@ class History:
         return len(self._subject.harness.calls) > case.at
 
     def after_met(self, case: Case) -> None:
-        """Release the call that has met the fault of the case, if the fault lets it hang."""
+        """Release the call that has met the fault of the case, if the call hangs."""
         if case.fault is Fault.HANG:
             self._subject.harness.expect()
 
     # Cycles.
 
     def _cycle(self, cycle_type: str, case: Case | None) -> None:
-        """Run a cycle, which meets the fault of ``case`` unless it was met; keep the problems.
-
-        If there are some while a late answer is due, deliver the answer, and run the cycle again.
-        """
         if case is None or case in self.met:
             self._problems = self._driving.run(cycle_type)
             if self._problems and self._late is not None:
@@ -392,11 +385,10 @@ class History:
         time.sleep(_TAKES_IN)
 
     def _polls(self, number: int, case: Case | None) -> Contents:
-        """Poll until Placement has the change of this step; return the contents of Placement.
+        """Poll until Placement shows the step's change; return the contents of Placement.
 
-        Raise Violation if polls do not bring the change in time. In the reference, any change
-        counts; if none comes in time, return {}, and do not poll in later steps. Return {} also
-        without a feed.
+        Raise Violation if polls do not show it in time. Without a reference, return {} then.
+        Without a change feed, return {} at once.
         """
         if not self._feeds:
             return {}
@@ -429,10 +421,10 @@ class History:
         return self._comparable(self._reference.steps[number].polled)
 
     def _end(self) -> Contents:
-        """Run full cycles until one has no problem, and Placement is as in the reference.
+        """Run full cycles until Placement is as in the reference; return its contents.
 
-        Return the contents of Placement. Raise Violation after too many cycles. The reference
-        itself runs a few cycles; raise NotShown if the last one has a problem.
+        Raise Violation after too many cycles. Without a reference, run a few cycles, and raise
+        NotShown if the last one has a problem.
         """
         reference, number = self._reference, len(self.steps)
         expected: Contents | None = None
@@ -461,10 +453,9 @@ class History:
         return self._last
 
     def _see_kept(self, number: int, old: Contents, now: Contents) -> None:
-        """Raise Violation if a provider is gone that the reference has throughout the step.
+        """Raise Violation if a cycle lost a provider or reservation that the reference keeps.
 
-        The same holds for its full reservation, except for freed things and after stale answers.
-        ``old`` and ``now`` are the contents before and after a cycle of this play.
+        ``old`` and ``now`` are the contents before and after the cycle.
         """
         assert self._reference is not None
         all_the_while = (
@@ -496,8 +487,7 @@ class History:
     def _freed_providers(self, contents: Contents) -> set[str]:
         """Return the names of the providers of things that were busy and are free now.
 
-        They may be free earlier than in the reference: a killed driver may have forgotten that it
-        waits for a second listing.
+        A driver that was killed may release them earlier than in the reference.
         """
         assert self._reference is not None
         names = zip(self._things, self._reference.things, strict=False)
@@ -505,12 +495,10 @@ class History:
         return {name for thing in freed for name in at_and_below(contents, thing)}
 
     def _see_step(self, number: int) -> None:
-        """Raise Violation if a step differs from the reference although the fault is over.
+        """Raise Violation if a step after the end of a fault differs from the reference.
 
-        A fault is over one step after it, a late answer two. A step that differs gets more full
-        cycles, since a driver may believe a change only when it has seen it several times. After
-        that, only the end of the history is compared. After a late answer, there are no such
-        cycles: a driver that takes each answer for that of its next request must not catch up.
+        Before that, run up to four full cycles, since a driver may have to see a change several
+        times. After a late answer run none: a driver that is one answer behind must not catch up.
         """
         if self._reference is None or self._is_slow or not self.met:
             return
@@ -543,11 +531,7 @@ class History:
         return _alike(contents, {})
 
     def _alike(self, contents: Contents) -> Contents:
-        """Return contents of this play in the form that ``_comparable`` gives the reference's.
-
-        If names and uuids differ from play to play, replace the names of things by those of the
-        reference, and uuids by the names of their providers.
-        """
+        """Return contents with the reference's names, if names and uuids differ in each play."""
         if self._reference is None or self._reference.is_repeatable:
             return contents
         return _alike(contents, dict(zip(self._things, self._reference.things, strict=False)))
@@ -563,7 +547,7 @@ def _reserved(provider: Provider) -> Provider:
 
 
 def _alike(contents: Contents, names: Mapping[str, str]) -> Contents:
-    """Return contents with names in place of uuids, and with things renamed, also in traits."""
+    """Return contents with other names of things, and with names in place of uuids."""
     texts = {**names, **{_as_trait(own): _as_trait(other) for own, other in names.items()}}
     uuids = {one.uuid: _replaced(name, texts) for name, one in contents.items()}
     return {
@@ -596,10 +580,7 @@ _REFERENCES: Final[WeakKeyDictionary[Subject, Reference]] = WeakKeyDictionary()
 
 
 def reference_of(subject: Subject) -> Reference:
-    """Return the result of the play without faults. Play only once for each subject.
-
-    Another first cycle, after a reset, then shows whether names and uuids are the same again.
-    """
+    """Return the result of the play without faults, which is played once for each subject."""
     if subject not in _REFERENCES:
         reference = History(subject, Here(subject)).play()
         subject.begin()
@@ -617,10 +598,9 @@ def reference_of(subject: Subject) -> Reference:
 def queues_of(
     reference: Reference, faults: Sequence[Fault], draw: random.Random
 ) -> list[list[Case]]:
-    """Return a list of cases for each step: every fault at every call, in the order to try them.
+    """Return the cases of each step, every fault at every call, in the order to try them.
 
-    Calls that occur in few steps come first, since they probably read what has changed. Every
-    call of a step meets one fault before any call meets a second one.
+    Calls that few steps make come first, since they probably read what has changed.
     """
     in_steps = Counter(kind for step in reference.steps for kind in {*step.kinds})
     queues: list[list[Case]] = []
@@ -657,9 +637,9 @@ def try_faults(
     apart: int,
     is_short: bool = False,
 ) -> str:
-    """Play the history with these faults in this process; return the sentence of ``try_cases``.
+    """Play the history with these faults in this process, as ``try_cases`` describes.
 
-    With a slow harness, play only once, and with ``is_short`` only the first half of the steps.
+    If the harness is slow, play only once, and with ``is_short`` only half of the steps.
     """
     reference = reference_of(subject)
     draw = random.Random(subject.seed)
@@ -676,17 +656,12 @@ def try_faults(
 def try_cases(
     subject: Subject, make: Make, queues: list[list[Case]], *, seconds: float, apart: int
 ) -> str:
-    """Play the history repeatedly, each time with other cases of the queues.
+    """Play the history repeatedly with the cases of ``queues``; return their number as text.
 
-    ``queues`` has the cases of each step. In one play, every ``apart``-th step meets a case;
-    ``apart`` is at least two, for late answers three. If a play breaks the rule, each of its cases
-    is played alone, so that the Violation names the right case. If none breaks it alone, the
-    Violation names all.
-
-    After the first play, start no other one when the plays have taken ``seconds`` of processor time
-    and of waiting for the harness, or three times as many seconds on the clock. But with
-    ``Subject.thorough``, play every case alone, without a time limit. Return a sentence with the
-    number of cases tried. Raise NotShown if there is no case.
+    ``queues`` has the cases of each step. In one play, every ``apart``-th step meets a case:
+    ``apart`` is at least two, for late answers three. Start no further play after about
+    ``seconds``. With ``Subject.thorough``, play every case alone, without a limit. Raise the
+    Violation of the first play that breaks the rule. Raise NotShown if there is no case.
     """
     count = sum(map(len, queues))
     if not count:

@@ -1,4 +1,4 @@
-"""Let each call of a publishing driver to its backend meet a fault in turn."""
+"""Let each call of a driver to its backend meet a fault in turn."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +58,7 @@ class _Seen:
 
 
 class Breaking:
-    """Injects one kind of fault into the calls of a driver, and checks what it publishes."""
+    """Injects one kind of fault into a driver's calls, and checks what the driver publishes."""
 
     def __init__(self, subject: Subject, fault: Fault) -> None:
         self._subject: Final = subject
@@ -69,11 +69,10 @@ class Breaking:
         self._busy: str | None = None
 
     def sweep(self) -> None:
-        """Let each backend call meet the fault in turn: after a change, and as a driver starts.
+        """Let each call of a cycle meet the fault in turn: after a change, and at the start.
 
-        One thing stays busy, if the harness supports it. Raise Violation if a published tree is
-        neither the old nor the new one, or is the old one after a cycle without a problem. Raise
-        NotShown if no cycle makes a call, or no fault has an effect.
+        Raise Violation if a published tree is neither the old nor the new one. Raise NotShown if no
+        cycle makes a call, or no fault has an effect.
         """
         with self._subject.publishing() as publishing:
             publishing.settle()
@@ -91,11 +90,10 @@ class Breaking:
             raise NotShown(f"the harness injects {self._fault}, but no cycle shows an effect")
 
     def lasting(self) -> None:
-        """For each call of a cycle, run a cycle in which the backend is down from this call on.
+        """Run cycles in which every call from one call on fails: from another one each time.
 
-        The connection of this call breaks, and every later call meets the fault. Raise Violation if
-        the contents of Placement change, or the driver reports a provider as gone. Raise NotShown
-        if a cycle makes no calls.
+        Raise Violation if Placement changes, or the driver reports a provider as gone. Raise
+        NotShown if a cycle makes no calls.
         """
         with self._subject.publishing() as publishing:
             old = publishing.settle()
@@ -120,8 +118,8 @@ class Breaking:
     ) -> Attempt:
         """Run a cycle whose call ``at`` meets the fault; return the result, even if it raises.
 
-        The connection of a hanging call breaks at once, and later calls meet the fault ``then``.
-        Raise Violation if the cycle has not ended a minute after that.
+        After a call that hangs, later calls meet the fault ``then``. Raise Violation if the cycle
+        does not end.
         """
         self._harness.expect(at, self._fault)
         attempt = Attempt()
@@ -144,10 +142,9 @@ class Breaking:
         return attempt
 
     def _while_changing(self, publishing: Publishing) -> None:
-        """Add a thing, and make another one busy if possible; one call of the next cycle fails.
+        """Change the backend for each call of a cycle, and let this call fail.
 
-        Do this for each call. Raise Violation if a published tree is neither the old nor the new
-        one.
+        Raise Violation if a published tree is neither the old nor the new one.
         """
         at: int | None = 0
         while at is not None:
@@ -167,10 +164,7 @@ class Breaking:
             publishing.settle_free(lambda now: now.get(other) == usual[other])  # noqa: B023
 
     def _at_the_start(self, publishing: Publishing) -> None:
-        """Restart the driver for each call of its start and first cycle, and let this call fail.
-
-        Nothing may change in Placement.
-        """
+        """Restart the driver, with another failing call each time; Placement must not change."""
         old = self._subject.placement.contents()
 
         def start() -> CycleResult:
@@ -185,9 +179,8 @@ class Breaking:
     ) -> tuple[list[_Seen], int | None]:
         """Run a cycle repeatedly; each time the next call fails, beginning with call ``first``.
 
-        Stop when a cycle publishes something in spite of the fault, or makes too few calls. Return
-        the contents of Placement during and after the cycles, and the index of the next call; None
-        if there are no more calls.
+        Stop when a cycle publishes something, or no call is left. Return the contents of Placement
+        during and after the cycles, and the index of the next call; None if no call is left.
         """
         seen: list[_Seen] = []
         attempts: list[Attempt] = []
@@ -227,9 +220,8 @@ def see_listing_raise_or_stay(
     """List and describe all nodes while one call meets a fault.
 
     ``call`` is the index and the text of the call. Raise Violation unless the driver raises, or
-    describes the nodes as in ``before``. If it raises, this also holds for a description without a
-    new listing, as in a drift cycle. If the fault is a missing object, the description may lack
-    some things, but not all.
+    describes the nodes as in ``before``. After an error, it must still describe them so from
+    memory. If the fault is MISSING, some things may be missing, but not all.
     """
     at, text = call
     harness.expect(at, fault)
@@ -254,7 +246,7 @@ def _remembered(
 ) -> dict[str, DesiredProvider]:
     """Return the providers that the driver describes without a new listing.
 
-    Skip nodes for which the driver raises. A provider that a description lacks counts as empty.
+    Leave out nodes for which the driver raises.
     """
     known = {**live, **as_contents(before)}
     found: dict[str, DesiredProvider] = {}

@@ -1,8 +1,4 @@
-"""Follow a driver's change feed as the framework does: list once, then describe named nodes.
-
-The feed is ``changed_nodes``: it takes the mark of an earlier poll, and returns the names of the
-nodes that have changed since, and a new mark.
-"""
+"""Follow a driver's change feed (``changed_nodes``) as the framework does."""
 
 import time
 from collections.abc import Callable, Set
@@ -19,10 +15,10 @@ from wharfinger.reconcile import driver_calls
 
 
 class Follower:
-    """The providers of one driver instance, as its listings and its change feed report them.
+    """Keeps the descriptions of a driver's providers up to date by listings and polls.
 
-    ``mark`` is the mark for the next poll. ``described`` has the latest description of each
-    provider by name; it is empty before the first listing.
+    ``described`` has the latest description of each provider by name. ``mark`` is the mark for the
+    next poll.
     """
 
     def __init__(self, subject: Subject, driver: ComputeDriver) -> None:
@@ -39,15 +35,15 @@ class Follower:
         return self._uuids.keys()
 
     def list_all(self) -> None:
-        """List and describe all nodes; keep the mark."""
+        """List and describe all nodes. The mark stays."""
         self.described = describe(self._driver, {**self._live, **as_contents(self.described)})
         self._uuids = {one.name: one.uuid for one in listed(self._driver, refresh=False).nodes}
 
     def ask(self, mark: str | None) -> tuple[frozenset[str], str]:
         """Ask the feed which nodes have changed since a mark; return them and the next mark.
 
-        None asks for a first mark. The attribute ``mark`` stays. Raise Violation if the feed names
-        a node that the last listing lacks, and BackendError if the feed fails.
+        None asks for a first mark. Raise Violation if the feed names a node that the last listing
+        lacks, and BackendError if the feed fails.
         """
         names, following = driver_calls.changed_nodes(self._driver, mark)
         if self._uuids and (others := names - self.nodes):
@@ -58,7 +54,7 @@ class Follower:
     def poll(self) -> frozenset[str]:
         """Poll the feed, describe the nodes that it names, and return their names.
 
-        Set ``mark`` to the new mark, unless this raises.
+        If the driver raises, the mark stays.
         """
         names, mark = self.ask(self.mark)
         self.described |= self.describe(names)
@@ -84,10 +80,9 @@ class Follower:
 
 
 class Changes:
-    """Changes things of the backend: makes them busy or, if they cannot be, changes their figures.
+    """Changes things of the backend: makes them busy or, if it cannot, changes their figures.
 
-    The caller changes each thing only once. Creating an object raises Unproven if the harness can
-    do neither.
+    Change each thing only once. The constructor raises Unproven if the harness can do neither.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -98,7 +93,7 @@ class Changes:
             raise Unproven("the harness can neither make a thing busy nor change it (change)")
 
     def make(self, thing: str, before: DesiredProvider | None = None) -> None:
-        """Change a thing. ``before`` is its description until now, which ``is_seen`` needs."""
+        """Change a thing. ``before`` is its description until now, for ``is_seen``."""
         if before is not None:
             self._before[thing] = before
         if self._is_busy:

@@ -1,7 +1,7 @@
 """The harness that a driver's author supplies: a backend that the kit can change and break.
 
-The kit finds it by an entry point in the group ``wharfinger.conformance_harness`` that has the
-driver's name. ``wharfinger.conformance.backend_proxy`` injects faults into HTTP backends.
+The kit finds it by its entry point in the group ``wharfinger.conformance_harness``, which has the
+driver's name.
 """
 
 import abc
@@ -62,10 +62,11 @@ class Harness(abc.ABC):
     """A backend with things: the nodes or devices that the driver publishes as one provider each.
 
     The name of a thing is the name of its provider. A method returns when the driver can see its
-    effect. If a method raises, the result of the rule is "not run", and the driver has not failed.
+    effect. If a method raises, the result of the rule is "not run".
+
     The kit calls ``start`` first, ``reset`` before a rule if the backend may have changed, and
-    ``stop`` last. It calls all methods in one thread. It calls ``expect`` and ``calls`` also while
-    the driver waits for the backend in another thread.
+    ``stop`` last. It calls all methods in one thread. Meanwhile the driver may wait for the backend
+    in another thread.
     """
 
     #: Whether a driver in another process reaches the backend with the same configuration.
@@ -97,11 +98,9 @@ class Harness(abc.ABC):
     def reset(self) -> None:
         """Restore the first state: no fault, and two or more things, none of them busy.
 
-        The driver's ``get_problems`` must return nothing in this state.
-
-        The number of things is the same each time. Placement is empty before this call. Create the
-        providers there that the driver needs and does not publish itself. After this call, the kit
-        removes all things but the first 16, except for the rule about many things.
+        The number of things is the same each time. The driver's ``get_problems`` must return
+        nothing. Placement is empty before this call. Create the providers there that the driver
+        needs and does not publish. After this call, the kit may remove all things but the first 16.
         """
 
     @abc.abstractmethod
@@ -140,7 +139,7 @@ class Harness(abc.ABC):
         raise NotImplementedError
 
     def make_free(self, thing: str) -> None:
-        """Make a busy thing usable again, as after the end of a repair."""
+        """Make a busy thing usable again."""
         raise NotImplementedError
 
     @abc.abstractmethod
@@ -173,8 +172,7 @@ class Harness(abc.ABC):
     def forget(self) -> None:
         """Forget the earlier answers, so that the fault STALE repeats none of them.
 
-        The kit calls this after ``reset``. Unless overridden, each attribute that is a Proxy does
-        it.
+        Unless overridden, each attribute that is a Proxy does it.
         """
         for proxy in self._proxies():
             proxy.forget()
@@ -185,26 +183,24 @@ class Harness(abc.ABC):
     def expected(self) -> Mapping[str, Expected]:
         """Return the present figures of each thing that is not busy, read from the backend.
 
-        Without this method, the kit compares figures only with earlier figures of the same driver.
-        Then it does not find a driver that publishes a constant, or another device's figures.
+        Without this method, the kit does not find a driver that publishes a constant, or another
+        device's figures.
         """
         raise NotImplementedError
 
     def change(self, thing: str) -> None:
         """Change a total or a trait of a thing in place, to a value that it did not have before.
 
-        Without this method, the kit does not find a driver that reads a thing once and remembers
-        it. If all things are alike, the kit does not find a driver that confuses two things either.
+        Without this method, the kit does not find a driver that reads a thing only once.
         """
         raise NotImplementedError
 
     def use(self, thing: str) -> None:
         """Let a consumer, such as an instance of nova, use a part of a thing.
 
-        The totals of the thing stay, and the thing is not busy.
-
-        Before this call, the kit has allocated a part of the thing in Placement. Without this
-        method, the kit does not find a driver that publishes only the part that is not in use.
+        The totals of the thing stay, and the thing is not busy. The kit has allocated a part of it
+        in Placement before. Without this method, the kit does not find a driver that publishes only
+        the unused part.
         """
         raise NotImplementedError
 
@@ -212,9 +208,8 @@ class Harness(abc.ABC):
         """Return the configuration of the driver on another host, which has other things.
 
         The text has the form of ``configuration``. No thing has the same name on both hosts.
-
-        Without this method, the kit only gives this host another name. Then it does not find a
-        driver whose names and uuids depend on the backend alone, and are the same on all hosts.
+        Without this method, the kit does not find a driver that publishes the same names and uuids
+        on all hosts.
         """
         raise NotImplementedError
 

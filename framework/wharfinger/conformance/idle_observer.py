@@ -1,8 +1,4 @@
-"""An observer of the calls to a driver: finds the lines in which a call waits without reason.
-
-It looks at the calling thread many times per second, so it finds every kind of wait: for a lock, a
-selector or a socket, and a sleep. A wait has a reason if a call to the backend is in progress.
-"""
+"""Find the lines in which calls to a driver wait without reason."""
 
 import sys
 import sysconfig
@@ -45,9 +41,8 @@ class _Look:
 class IdleObserver:
     """Finds the lines in which calls to a driver wait while no call to the backend is in progress.
 
-    Four kinds of waits do not count: while a child process runs that the calling thread has
-    started, in ``cleanup_host``, in the methods whose names are in ``free``, and while ``is_off``
-    is set.
+    Waits in ``cleanup_host`` and in the methods ``free`` do not count, nor waits while a child
+    process of the driver runs. Set ``is_off`` to ignore all waits.
     """
 
     def __init__(self, backend: BackendFrames, free: Set[str]) -> None:
@@ -63,21 +58,18 @@ class IdleObserver:
         self._waits: Counter[str] = Counter()
 
     def before(self, method: str) -> None:
-        """Watch the calling thread until ``after``, unless waits in this method do not count."""
+        """Watch the calling thread until ``after``, if waits in this method count."""
         self._calls += 1
         if not self.is_off and method not in self._free:
             self._call = self._calls, threading.get_ident(), threading.get_native_id()
 
     def after(self, method: str) -> None:
-        """Stop watching the thread: the call has ended."""
+        """Stop watching the thread."""
         self._call = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """In the block, watch each call from ``before`` to ``after``, in another thread.
-
-        A child process that exists already does not excuse a wait.
-        """
+        """Watch the calls in the block from another thread."""
         tasks = Path("/proc/self/task").iterdir()
         self._children_before = frozenset().union(*map(_children_of, tasks))
         over = threading.Event()
@@ -90,10 +82,7 @@ class IdleObserver:
             looking.join()
 
     def take(self) -> set[str]:
-        """Return the lines with two or more waits of at least 0.05 s each since the last call.
-
-        A line is a text such as "driver.py:12".
-        """
+        """Return the lines, such as "driver.py:12", with two or more waits since the last call."""
         waits, self._waits = self._waits, Counter()
         return {where for where, times in waits.items() if times >= _TIMES}
 
@@ -124,7 +113,7 @@ class IdleObserver:
                 is_waiting
                 and frame is not None
                 and _children_of(task) <= self._children_before
-                and not self._backend.is_asked()
+                and not self._backend.is_answering()
             ):
                 return _Look(number, id(frame), frame.f_lasti, ran, _line_of(frame))
         return None

@@ -1,9 +1,7 @@
 """Import a driver in a new process, and find the side effects of the import.
 
-Side effects are changes of the process's shared state, sleeps, prints and started threads. The
-libraries that the driver needs are imported first, so theirs do not count.
-
-Run as a program with the name of a driver, the module prints the side effects as a JSON list.
+The libraries of the driver are imported first, so their side effects do not count. Run as a
+program, the module prints the side effects as a JSON list.
 """
 
 import json

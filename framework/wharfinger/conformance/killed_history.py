@@ -1,7 +1,4 @@
-"""Play the history of ``fault_history`` with a driver in another process, and kill that process.
-
-The kit kills it during a call to the backend, or after it has opened a file for writing.
-"""
+"""Play the history of ``fault_history`` with a driver in another process, and kill that process."""
 
 import random
 from collections.abc import Sequence
@@ -29,9 +26,9 @@ _APART: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Kill(Case):
-    """A kill of the driver's process during its call to the backend with the index ``at``.
+    """A kill of the driver's process when it makes the call ``at`` to the backend.
 
-    With ``is_write``, a kill after the process has opened the file with this index to write it.
+    With ``is_write``, a kill when it has opened the file ``at`` to write it.
     """
 
     is_write: bool = False
@@ -55,10 +52,7 @@ class KilledHistory(History):
         self._died_before = 0
 
     def expect(self, case: Case) -> None:
-        """Prepare to kill the process in the step that begins, at the call or write of the case.
-
-        If it is a call, the harness lets it hang until the kill.
-        """
+        """Prepare the kill of the case in the step that begins."""
         self._died_before = self.elsewhere.died
         if isinstance(case, Kill) and case.is_write:
             self._subject.harness.expect()
@@ -79,11 +73,10 @@ class KilledHistory(History):
 
 
 def try_kills(subject: Subject, *, seconds: float) -> str:
-    """Play the history repeatedly, each time with other kills of the driver's process.
+    """Play the history repeatedly with kills of the driver's process, as ``try_cases`` describes.
 
-    ``try_cases`` describes the limits, the result and the errors. Raise Unproven, too, if a driver
-    in another process publishes something else than here, or if there is no call or file to kill
-    at.
+    Raise Unproven if a driver in another process publishes something else, or if there is no call
+    or file to kill at.
     """
     with Forks.of(subject) as forks:
         return _try_kills(subject, forks, seconds)
@@ -123,10 +116,9 @@ class _Found:
 
 
 def _see_writes_and_calls(subject: Subject, forks: Forks, reference: Reference) -> _Found:
-    """Play the first two steps with a driver in another process.
+    """Return whether a driver in another process writes files, and whether its calls are seen.
 
-    Return whether it writes files, and whether the harness sees its calls. Raise Unproven if it
-    publishes something else than a driver in this process.
+    Raise Unproven if it publishes something else than a driver in this process.
     """
     history = KilledHistory(subject, forks, reference, ())
     try:

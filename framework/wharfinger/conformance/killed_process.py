@@ -1,11 +1,7 @@
 """A driver that publishes from another process, which the kit can kill.
 
-The kit uses Forks and Elsewhere. Run as a program, this module reads lines of JSON from its
-standard input. For each line it forks a process with a driver, which is quicker than to start
-Python again, and prints the process id.
-
-Such a process reads orders from a named pipe, and writes the results to another one. It can kill
-itself at a file that the driver writes: after the file is opened, and before data is written.
+Run as a program, the module forks a process with a driver for each line of JSON on its standard
+input.
 """
 
 import json
@@ -89,9 +85,9 @@ class Forks:
 
 
 class Elsewhere:
-    """A driver in another process. After a kill, the next cycle starts a new process.
+    """A driver in another process.
 
-    The new process has the state directory of the killed one.
+    After a kill, ``run`` starts a new process with the same state directory.
     """
 
     def __init__(self, subject: Subject, forks: Forks) -> None:
@@ -105,10 +101,7 @@ class Elsewhere:
         self.died = 0
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """Run a cycle, or restart the driver in a new process; return the problems.
-
-        The death of the process is a problem, too.
-        """
+        """Do what ``Driving.run`` describes. The death of the process is returned as a problem."""
         if cycle_type == "restart":
             self.stop()
         if self._process is None:
@@ -161,10 +154,7 @@ class Elsewhere:
 
 
 class _Writes:
-    """Counts the files that calls to the driver open to write, and kills the process at one.
-
-    New directories, new links and renames count, too.
-    """
+    """Counts the files that calls to the driver open to write, and kills the process at one."""
 
     def __init__(self) -> None:
         self.count = 0

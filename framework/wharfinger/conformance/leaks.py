@@ -1,4 +1,4 @@
-"""Search for leaks of a driver: repeat its calls, and see which resources grow without end."""
+"""Find leaks of a driver: repeat its calls, and see which resources keep growing."""
 
 import gc
 import logging
@@ -41,10 +41,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Calls to a driver that the search for leaks repeats, in windows of several repetitions.
+    """Calls to a driver that are repeated, in windows of several repetitions.
 
-    The driver leaks if a resource grows in each window until ``most`` repetitions. A pool of
-    threads, or a bounded list of past events, is full before that, and then stops growing.
+    The driver leaks if a resource grows in each window until ``most`` repetitions.
     """
 
     name: str
@@ -87,10 +86,7 @@ _KNOWN: Final[WeakKeyDictionary[Subject, Mapping[Kind, str]]] = WeakKeyDictionar
 
 
 def leaks(subject: Subject) -> Mapping[Kind, str]:
-    """Return a sentence for each resource that the driver leaks, by resource.
-
-    Search only once for each subject.
-    """
+    """Search for leaks once for each subject; return a sentence for each leaked resource."""
     if subject not in _KNOWN:
         _KNOWN[subject] = _Search(subject).run()
     return _KNOWN[subject]
@@ -125,10 +121,7 @@ class _Search:
         return self._found
 
     def _is_left(self, path: Path) -> bool:
-        """Return whether a path exists in the temporary, the home or the working directory.
-
-        Paths in the configuration do not count, nor does Python's compiled code.
-        """
+        """Return whether a path was left behind in a shared directory."""
         shared = (Path(tempfile.gettempdir()), Path.home(), Path.cwd())
         configured = "".join(file.read_text() for file in self._subject.files())
         return (
@@ -266,10 +259,7 @@ class _Search:
         }
 
     def _of_harness(self) -> int:
-        """Return the bytes of the harness's objects, which may keep a list of all calls.
-
-        Return 0 if there are too many objects, or no harness.
-        """
+        """Return the bytes of the harness's objects; 0 if there are too many objects."""
         harness = getattr(self._subject.declared, "_harness", self._subject.declared)
         if harness is None:
             return 0
@@ -301,7 +291,7 @@ def _tracing() -> Iterator[None]:
 
 @contextmanager
 def _frozen() -> Iterator[None]:
-    """Let garbage collection skip the present objects in the block, which makes it faster."""
+    """Make garbage collection faster in the block: it skips the present objects."""
     gc.collect()
     gc.freeze()
     try:
@@ -311,7 +301,7 @@ def _frozen() -> Iterator[None]:
 
 
 def _caches() -> list[Any]:
-    """Return all bounded caches of functions. They grow, but that is no leak."""
+    """Return the bounded caches of functions, whose growth is no leak."""
     return [
         one
         for one in gc.get_objects()
@@ -330,10 +320,7 @@ def _threads() -> int:
 
 
 def _settled(read: Callable[[], int], most: float | None) -> int:
-    """Wait until a count is at most ``most``, or for a second; return the count.
-
-    With ``most`` None, do not wait.
-    """
+    """Wait up to a second for a count of at most ``most``; return the count."""
     deadline = time.monotonic() + _TO_END
     while (count := read()) > (count if most is None else most):
         if time.monotonic() > deadline:

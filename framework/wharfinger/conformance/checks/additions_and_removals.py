@@ -29,10 +29,7 @@ _SEVERAL: Final = 4
     after=("WHF-301",),
 )
 def added(subject: Subject) -> None:
-    """Add two things in turn; each must be published with the harness's figures.
-
-    Of the older providers, only ancestors of the thing and sharing providers may change.
-    """
+    """Add two things in turn; the driver must publish each, and change no unrelated provider."""
     with subject.publishing() as publishing:
         for _ in range(2):
             before = publishing.settle()
@@ -59,11 +56,7 @@ def added(subject: Subject) -> None:
     after=("WHF-301",),
 )
 def removed(subject: Subject) -> None:
-    """Remove a thing; its providers must be deleted, and no other thing may change.
-
-    Then make another thing busy, if the harness can, and remove all things that are left. Their
-    providers must be deleted, too.
-    """
+    """Remove a thing, and later all others; the providers of removed things must be deleted."""
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -91,10 +84,7 @@ def removed(subject: Subject) -> None:
     after=("WHF-401", "WHF-402"),
 )
 def returned(subject: Subject) -> None:
-    """Remove a thing and put it back; then Placement must have the same contents as before.
-
-    Do this twice: put the thing back after its provider was deleted, and after only one cycle.
-    """
+    """Remove a thing and put it back; then Placement must have the same contents as before."""
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -120,11 +110,7 @@ def returned(subject: Subject) -> None:
     after=("WHF-303", "WHF-403"),
 )
 def not_renumbered(subject: Subject) -> None:
-    """Remove one or two of at least four things, and put them back; other things may not change.
-
-    Restart the driver after each removal, since it may number things when it starts. A further
-    provider that is deleted with one thing must not be deleted with another thing.
-    """
+    """Remove one or two of at least four things, and put them back; the others must stay."""
     harness = subject.harness
     with subject.publishing() as publishing:
         while len(harness.things()) < _SEVERAL:
@@ -158,10 +144,9 @@ def not_renumbered(subject: Subject) -> None:
 def see_removed(
     before: Contents, after: Contents, gone: Sequence[str], others: Sequence[str]
 ) -> set[str]:
-    """Raise Violation unless the providers at and below ``gone`` are deleted, and others unchanged.
+    """Raise Violation unless the things ``gone`` are deleted, and the things ``others`` unchanged.
 
-    Ancestors of ``gone`` and sharing providers may change. A provider that is not at or below one
-    of ``others`` may be deleted, too; return the names of these.
+    Return the names of other deleted providers, which belong to no thing of ``others``.
     """
     removals = ", ".join(f"- {thing}" for thing in gone)
     its = {name for thing in gone for name in at_and_below(before, thing)}

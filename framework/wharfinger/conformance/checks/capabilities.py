@@ -64,11 +64,7 @@ def nests_not(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def reshapes_not(subject: Subject) -> None:
-    """Raise Violation if the driver raises ReshapeNeeded when it describes its nodes.
-
-    It describes them for three contents of Placement: those of a first start, the described trees,
-    and only their roots, as an earlier release may have published them.
-    """
+    """Raise Violation if the driver raises ReshapeNeeded when it describes its nodes."""
     with subject.driver() as driver:
         try:
             described = describe(driver, subject.placement.contents())
@@ -80,10 +76,7 @@ def reshapes_not(subject: Subject) -> None:
 
 
 def _on_roots(contents: Contents) -> Contents:
-    """Return only the roots; give each an inventory of every resource class of its tree.
-
-    A class of the root keeps the root's inventory. Any other gets that of one provider of the tree.
-    """
+    """Return only the root providers, each with all resource classes of its tree."""
     roots = {one.uuid: one for one in contents.values() if one.parent_uuid is None}
     for one in contents.values():
         if root := roots.get(one.root_uuid):
@@ -103,8 +96,7 @@ def _on_roots(contents: Contents) -> Contents:
 def refused(subject: Subject) -> None:
     """Call the methods of each unsupported capability; they must raise NotImplementedError.
 
-    The driver instance is not connected. Without ``cleans_after_release``, ``is_clean`` must return
-    False.
+    ``is_clean`` must return False.
     """
     driver = subject.load().driver
     calls: dict[str, Callable[[], object]] = {
@@ -135,10 +127,9 @@ def refused(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs(subject: Subject) -> None:
-    """Program the last thing and, after a reset, the first.
+    """Program two things; then ``current_function`` must return the new function, or raise.
 
-    Then ``current_function`` of the thing must return the new function or raise, and no other
-    device may report another function than before.
+    No other device may report another function than before.
     """
     for index in (-1, 0):
         subject.begin()
@@ -157,10 +148,7 @@ def programs(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs_not(subject: Subject) -> None:
-    """Call ``program`` for an unknown provider, with an unknown image, and while all calls fail.
-
-    Then remove the thing, and call it again. Each of these calls must raise.
-    """
+    """Call ``program`` in cases in which it cannot succeed; it must raise each time."""
     harness = subject.harness
     thing = harness.things()[0]
     image, function = harness.image(thing)
@@ -186,10 +174,7 @@ def programs_not(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs_these(subject: Subject) -> None:
-    """Check the programming scope of each thing: it has its uuid, and only uuids that exist.
-
-    ``function_trait`` must return a valid name of a trait for the function of an image.
-    """
+    """Check ``programming_scope`` and ``function_trait`` for each thing."""
     harness = subject.harness
     with subject.driver() as driver:
         described = describe(driver, subject.placement.contents())
@@ -215,10 +200,9 @@ def programs_these(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def refuses_what_was_not_begun(subject: Subject) -> None:
-    """Program a thing repeatedly, each time after a reset; another call gets half an answer.
+    """Let each call of ``program`` get half an answer in turn.
 
-    Also ask for a function that the image does not have. Raise Violation if the driver raises
-    ProgrammingRefused, and the device has the new function.
+    Raise Violation if the driver raises ProgrammingRefused, and the device has the new function.
     """
     _see_not_begun(subject, asked=NO_FUNCTION)
     at, calls = 0, 1
@@ -228,10 +212,10 @@ def refuses_what_was_not_begun(subject: Subject) -> None:
 
 
 def _see_not_begun(subject: Subject, at: int | None = None, asked: str | None = None) -> int:
-    """Program a thing while the call ``at`` gets half an answer; see refuses_what_was_not_begun.
+    """Program a thing while call ``at`` gets half an answer; return the number of calls.
 
-    ``asked`` is the function to ask for, by default that of the image. Return the number of calls
-    that ``program`` makes.
+    Raise Violation as ``refuses_what_was_not_begun`` does. ``asked`` replaces the function of the
+    image.
     """
     subject.begin()
     harness = subject.harness
@@ -265,10 +249,7 @@ def _see_not_begun(subject: Subject, at: int | None = None, asked: str | None = 
     after=("WHF-501",),
 )
 def cleans(subject: Subject) -> None:
-    """Raise Violation if ``is_clean`` returns True for a busy thing or for an unknown provider.
-
-    Raise NotShown if the harness declares that things are never busy.
-    """
+    """Raise Violation if ``is_clean`` returns True for a busy thing or for an unknown provider."""
     harness = subject.harness
     if not harness.busy.supported:
         raise NotShown(
@@ -298,10 +279,7 @@ def cleans(subject: Subject) -> None:
     after=("WHF-931",),
 )
 def cleaned_since(subject: Subject) -> None:
-    """Ask ``is_clean`` of a free thing for times in the future; it must return False.
-
-    Ask before and after the thing is busy, if the harness can, and in a new instance.
-    """
+    """Ask ``is_clean`` of a free thing for times in the future; it must return False."""
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:

@@ -1,7 +1,4 @@
-"""Rules on the change feed: ``changed_nodes``, and what a driver reports of the named nodes.
-
-The framework polls the feed with the mark of its last poll (WHF-911 to 920).
-"""
+"""Rules on the change feed, ``changed_nodes`` (WHF-911 to 920)."""
 
 import threading
 import time
@@ -82,11 +79,7 @@ _NAMED: Final = 1.0
     after=("WHF-502",),
 )
 def feeds(subject: Subject) -> None:
-    """Make a thing busy, then free; polls must publish each change within ten seconds.
-
-    A driver may keep the free thing reserved for some time or some listings; the check sets the
-    clocks ahead. If things are never busy, change a thing in place, or add a thing below a node.
-    """
+    """Make a thing busy, or change it otherwise; polls must soon publish each change."""
     harness, placement = subject.harness, subject.placement
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -131,8 +124,8 @@ def feeds(subject: Subject) -> None:
 def _see_named_nodes_as_now(subject: Subject) -> None:
     """Remove a thing below a node, and put it back; poll after each change.
 
-    If the feed names the node within a second, the driver must soon describe all nodes with the
-    same inventories and traits as a new instance. Do nothing if things are nodes.
+    If a poll names the node, the driver must soon describe the same inventories and traits as a new
+    instance.
     """
     harness = subject.harness
     with subject.driver() as driver:
@@ -183,11 +176,7 @@ def _figures_of(subject: Subject, driver: ComputeDriver, *, refresh: bool = Fals
     after=("WHF-911",),
 )
 def feeds_again(subject: Subject) -> None:
-    """Make a thing busy, and poll with the mark from before that until the feed names nodes.
-
-    Raise Violation if it names none, or if a poll with the same mark and the polls after that do
-    not name all of them again.
-    """
+    """Poll twice with the mark from before a change; the same nodes must be named again."""
     harness = subject.harness
     first: set[str] = set()
     with subject.driver() as driver:
@@ -224,11 +213,7 @@ def feeds_again(subject: Subject) -> None:
     after=("WHF-402", "WHF-911"),
 )
 def feeds_what_is(subject: Subject) -> None:
-    """Remove all things of a node, and poll; raise Violation if the feed names a missing node.
-
-    If all things are on one node, remove only one thing. Poll until the driver has called its
-    backend, for at most ten seconds.
-    """
+    """Remove things, and poll; raise Violation if the feed names a node that no longer exists."""
     with subject.driver() as driver:
         follower = Follower(subject, driver)
         follower.list_all()
@@ -262,10 +247,9 @@ def feeds_what_is(subject: Subject) -> None:
     after=("WHF-701", "WHF-911"),
 )
 def feeds_or_raises(subject: Subject) -> None:
-    """Poll while all calls fail; the feed must raise. Then poll for changes while one call fails.
+    """Poll while all calls fail; the feed must raise.
 
-    Later polls must show all changes, and keep those that earlier polls have shown. Until then, no
-    provider may be missing.
+    Then make changes while single calls fail; later polls must show all changes.
     """
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
@@ -282,10 +266,7 @@ def feeds_or_raises(subject: Subject) -> None:
 
 
 def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> None:
-    """Poll while every call to the backend meets a fault, until a poll makes a call or raises.
-
-    Raise Violation unless it raises within ten seconds.
-    """
+    """Poll while every call meets a fault; raise Violation unless a poll raises."""
     harness = subject.harness
     harness.expect(None, fault)
     answer: object = None
@@ -305,11 +286,7 @@ def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> No
 
 
 def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) -> None:
-    """Change up to five things in turn; one call of the polls after each change meets a fault.
-
-    ``_FAULTS`` has these calls and faults. Raise Violation unless later polls show each change.
-    Stop if the polls make too few calls for the next fault.
-    """
+    """Change things while one call of a poll meets a fault; later polls must show each change."""
     harness = subject.harness
     missed: int | None = None
     seen: list[str] = []
@@ -330,11 +307,7 @@ def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) ->
 
 
 def _see_none_missing(follower: Follower, when: str) -> None:
-    """Let the driver describe all nodes; raise Violation if providers are missing.
-
-    It may also raise an error. The framework lets a node be described again without a listing if
-    another program has changed its providers.
-    """
+    """Let the driver describe all nodes; it may raise, but must not leave out providers."""
     try:
         now = follower.describe(follower.nodes)
     except Exception:
@@ -345,7 +318,6 @@ def _see_none_missing(follower: Follower, when: str) -> None:
 
 
 def _see_none_forgotten(follower: Follower, changes: Changes, seen: Sequence[str]) -> None:
-    """Let the driver describe all nodes; raise Violation unless it shows all changes so far."""
     now = follower.describe(follower.nodes)
     for thing in seen:
         if not changes.is_seen(thing, now[thing]):
@@ -372,10 +344,7 @@ def _has_asked(subject: Subject, follower: Follower) -> bool:
     after=("WHF-911",),
 )
 def feeds_nothing(subject: Subject) -> None:
-    """Poll an unchanged backend; raise Violation if the feed does not stop naming nodes.
-
-    Then make a thing busy and free again, if the harness can, and do the same.
-    """
+    """Poll an unchanged backend; raise Violation if the feed does not stop naming nodes."""
     with subject.driver() as driver:
         follower = Follower(subject, driver)
         follower.list_all()
@@ -398,12 +367,7 @@ def feeds_nothing(subject: Subject) -> None:
     after=("WHF-915",),
 )
 def feeds_no_more(subject: Subject) -> None:
-    """Change one of six nodes, then another node, then two of 24 nodes, one of them several times.
-
-    Raise Violation if the feed names more than three further nodes for each changed node. Up to
-    three may depend on it, however many nodes there are. A driver passes if the kit cannot make it
-    list six nodes.
-    """
+    """Change one or two of many nodes; the feed may name at most three others for each."""
     changes = Changes(subject)
     most = _NODES // 2
     with subject.driver() as driver:
@@ -435,10 +399,7 @@ def feeds_no_more(subject: Subject) -> None:
 
 
 def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
-    """Add things until the driver lists at least ``count`` nodes; a node may have several things.
-
-    Give up after some attempts, or if the driver lists only one node.
-    """
+    """Add things until the driver lists at least ``count`` nodes, or give up."""
     follower.list_all()
     for _ in range(_GROWTHS):
         if not 1 < len(follower.nodes) < count:
@@ -469,10 +430,9 @@ def _named_until(follower: Follower, nodes: Set[str]) -> set[str]:
     after=("WHF-911",),
 )
 def feeds_from_the_first_mark(subject: Subject) -> None:
-    """Change a thing between the first mark and the listing, and another thing after the listing.
+    """Change a thing before the first listing, and one after it; polls must show both changes.
 
-    Polls must show both changes. Do the same with a second instance of the driver, and with changes
-    during polls if the harness can delay answers.
+    If the harness can delay answers, change things during polls, too.
     """
     changes = Changes(subject)
     subject.harness.grow(2)
@@ -493,10 +453,9 @@ def feeds_from_the_first_mark(subject: Subject) -> None:
 
 
 def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:
-    """Change things during three polls: after the first, the second and the last but one call.
+    """Change things during three polls; later polls must show each change.
 
-    The backend executes that call before the change, and answers it after the change. Raise
-    Violation unless later polls show each change.
+    The backend executes a call before the change, and answers it after the change.
     """
     things = [subject.add() for _ in range(2 * _MIDWAY)]
     calls = 0
@@ -520,7 +479,7 @@ def _poll_with_a_change(
 ) -> int:
     """Poll, and make a change while the answer to the call ``at`` is delayed.
 
-    If the poll makes fewer calls, make the change after it. Return the number of its calls.
+    Return the number of calls. If the poll makes fewer calls, make the change after it.
     """
     harness = subject.harness
 
@@ -556,8 +515,7 @@ def _poll_with_a_change(
 def feeds_since_the_mark(subject: Subject) -> None:
     """Change two things in turn; then poll again with the marks from before these changes.
 
-    The feed must name all nodes that have changed since the mark, or raise. A new instance of the
-    driver must do so, too.
+    The feed must name all nodes that have changed since the mark, or raise.
     """
     changes = Changes(subject)
     one, other = [*subject.harness.things()][:2]
@@ -581,10 +539,7 @@ def feeds_since_the_mark(subject: Subject) -> None:
 
 
 def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str) -> None:
-    """Poll with a mark, and then with each new mark, for at most ten seconds.
-
-    Raise Violation unless the feed has named all ``expected`` nodes, or has raised.
-    """
+    """Poll from a mark on; raise Violation unless the feed raises, or names all these nodes."""
     named: set[str] = set()
 
     def are_named() -> bool:
@@ -614,11 +569,10 @@ def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str
     after=("WHF-911",),
 )
 def feeds_all(subject: Subject) -> str:
-    """Change as many things as a few seconds allow; polls must show all changes.
+    """Change many things at once; polls must show all changes.
 
-    Then change one thing repeatedly, if it can be busy, and poll with an old mark; the processor
-    time of a poll must grow linearly with the number of changes. Polls must then show a change of
-    another thing. Return a text on the number of changed things.
+    If things can be busy, the processor time of a poll must also grow linearly with the number of
+    changes.
     """
     changes = Changes(subject)
     with subject.driver() as driver:
@@ -646,10 +600,9 @@ def feeds_all(subject: Subject) -> str:
 
 
 def _times_of_polls(subject: Subject) -> list[float]:
-    """Reset the backend; return the processor times of polls with the same old mark.
+    """Return the processor times of polls, each after more changes of one thing.
 
-    Each of these polls comes after more changes of the first thing than the poll before it. At the
-    end, change the last thing once. Raise Violation unless further polls show that change.
+    Reset the backend before. Raise Violation unless later polls show a change of another thing.
     """
     subject.begin()
     changes = Changes(subject)
@@ -664,10 +617,7 @@ def _times_of_polls(subject: Subject) -> list[float]:
 
 
 def _times_while_changing(subject: Subject, thing: str, poll: Callable[[], object]) -> list[float]:
-    """Return the processor times of polls; before each one, a thing changes twice as often.
-
-    Stop when the changes take too long or are many, or when the times show quadratic growth.
-    """
+    """Return the processor times of polls; before each, a thing has changed twice as often."""
     harness = subject.harness
     times: list[float] = []
     count, made = _FEWEST_TIMED, 0
@@ -697,7 +647,7 @@ def _times_while_changing(subject: Subject, thing: str, poll: Callable[[], objec
 def feeds_cheaply(subject: Subject) -> str:
     """Raise Violation if each of five successive polls makes all calls of a listing.
 
-    The driver passes if a listing takes only one call. Return a text on how many it takes.
+    A driver passes if a listing takes only one call.
     """
     with subject.driver() as driver:
         follower = Follower(subject, driver)
@@ -718,10 +668,7 @@ def feeds_cheaply(subject: Subject) -> str:
 
 
 def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], when: str) -> None:
-    """Poll until the descriptions of the things show their changes, for at most ten seconds.
-
-    Raise Violation if they do not. Its text begins with ``when``.
-    """
+    """Raise Violation unless polls show the changes of the things within ten seconds."""
 
     def unseen() -> list[str]:
         described = follower.described

@@ -57,10 +57,7 @@ def quiet(subject: Subject) -> None:
     after=("WHF-101",),
 )
 def options_listed(subject: Subject) -> None:
-    """Raise Violation if an instance registers an option that its package does not list.
-
-    The options of the framework and of keystoneauth do not count.
-    """
+    """Raise Violation if the driver registers an option that its package does not list."""
     driver = subject.load().driver
     registered = {one.key for one in driver.conf.effective(subject.instance_name)}
     others = {option.dest for option in (*FRAMEWORKS, *_of_plugins())}

@@ -1,7 +1,4 @@
-"""Rules on lasting effects of a fault, by comparison with a play without the fault (WHF-72x).
-
-The checks play the history of ``fault_history``: a fixed sequence of backend changes and cycles.
-"""
+"""Rules on lasting effects of faults (WHF-72x)."""
 
 from typing import Final
 
@@ -31,11 +28,7 @@ _AFTER: Final = (
     after=_AFTER,
 )
 def leave_nothing_behind(subject: Subject) -> str:
-    """Play the history repeatedly, each time with faults at other calls.
-
-    After the faults, Placement must have the contents of the play without faults. Return a text on
-    how many faults were tried.
-    """
+    """Play the history with faults; then Placement must be as without faults."""
     return try_faults(subject, COMMON_FAULTS, seconds=_SECONDS["WHF-721"], apart=2)
 
 
@@ -50,11 +43,7 @@ def leave_nothing_behind(subject: Subject) -> str:
     after=(*_AFTER, "WHF-721"),
 )
 def forgets_old_answers(subject: Subject) -> str:
-    """Play the history with stale answers, and with answers after the driver's time-out.
-
-    After these answers, Placement must have the contents of the play without faults. Return a text
-    on how many such answers were tried; raise Unproven if the harness cannot cause them.
-    """
+    """Play the history with stale and late answers; then Placement must be as without them."""
     faults = frozenset({Fault.STALE, Fault.LATE})
     for fault in faults:
         try:
@@ -78,9 +67,5 @@ def forgets_old_answers(subject: Subject) -> str:
     after=(*_AFTER, "WHF-721"),
 )
 def survives_a_kill(subject: Subject) -> str:
-    """Play the history with the driver in another process; kill the process at calls and writes.
-
-    After a kill, Placement must have the contents of the play without kills. Return a text on how
-    many kills were tried.
-    """
+    """Play the history, and kill the driver's process; then Placement must be as without kills."""
     return try_kills(subject, seconds=_SECONDS["WHF-723"])

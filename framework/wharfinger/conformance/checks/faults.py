@@ -32,11 +32,7 @@ _REFUSALS = (Fault.ERROR, Fault.DENIED)
     after=("WHF-208",),
 )
 def raises(subject: Subject) -> None:
-    """List the nodes while every call meets a fault, for each kind of fault; the driver must raise.
-
-    Do the same with a new instance whose connections break. If a listing makes only one call, let
-    this call hang; the driver must not return nodes.
-    """
+    """List the nodes while every call meets a fault; the driver must raise."""
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
         _see_raise(subject, driver, (Fault.RAISE, Fault.HALF, *_wrong_answers(subject)))
@@ -77,7 +73,7 @@ _UNANSWERED: Final[WeakKeyDictionary[Subject, _Unanswered]] = WeakKeyDictionary(
 
 
 def _unanswered(subject: Subject) -> _Unanswered:
-    """Return the result of a listing whose first call hangs. List only once for each subject."""
+    """List the nodes once for each subject while the first call hangs; return the result."""
     if subject not in _UNANSWERED:
         found = _UNANSWERED[subject] = _Unanswered()
         with subject.driver() as driver:
@@ -107,10 +103,9 @@ def _unanswered(subject: Subject) -> _Unanswered:
     after=("WHF-301", "WHF-701"),
 )
 def recovers(subject: Subject) -> None:
-    """Make one thing busy, if the harness can; run each type of cycle while all calls fail.
+    """Run cycles while all calls fail; Placement must not change.
 
-    Neither these cycles nor the next full cycle may change Placement. The latter must have no
-    problem.
+    The next cycle must have no problem, and change nothing.
     """
     with subject.publishing() as publishing:
         if can_be_busy(subject):
@@ -174,10 +169,7 @@ def gives_up(subject: Subject) -> None:
     after=("WHF-303", "WHF-702"),
 )
 def found_again(subject: Subject) -> None:
-    """Make one thing busy, if the harness can; restart the backend; run a full cycle.
-
-    The cycle must have no problem, and change nothing in Placement.
-    """
+    """Restart the backend; the next cycle must have no problem, and change nothing."""
     with subject.publishing() as publishing:
         if can_be_busy(subject):
             subject.harness.make_busy(subject.harness.things()[0])
@@ -199,8 +191,8 @@ def found_again(subject: Subject) -> None:
 def errors_are_none(subject: Subject) -> None:
     """List the nodes repeatedly, each time with an error as the answer to another call.
 
-    The driver must raise, or describe the nodes as before. If the error is that an object is
-    missing, the description may lack some things, but not all. One thing is busy, if possible.
+    The driver must raise, or describe the nodes as before. With the fault MISSING, some things may
+    be missing.
     """
     harness = subject.harness
     with subject.driver() as driver:
@@ -224,10 +216,7 @@ def errors_are_none(subject: Subject) -> None:
     after=("WHF-703", "WHF-705", "WHF-708"),
 )
 def gone_for_good(subject: Subject) -> None:
-    """Run cycles in which every call from one call on fails; Placement must not change.
-
-    The first failing call is another one in each cycle.
-    """
+    """Run cycles in which every call from one call on fails; Placement must not change."""
     for fault in (Fault.RAISE, *_REFUSALS):
         Breaking(subject, fault).lasting()
 

@@ -1,4 +1,4 @@
-"""Rules on totals and traits: the driver publishes the totals and traits that the backend has."""
+"""Rules on the totals and traits that a driver publishes (WHF-221, 313 and 314)."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -37,10 +37,7 @@ _ROUNDS: Final = 2
     after=("WHF-208",),
 )
 def as_the_backend_has_it(subject: Subject) -> None:
-    """Publish with two driver instances in turn; compare each thing with ``Harness.expected``.
-
-    Raise Violation if it has other totals, or lacks a trait.
-    """
+    """Publish with two driver instances in turn; compare each thing with ``Harness.expected``."""
     with subject.publishing() as publishing:
         see_figures(subject, publishing.settle())
         publishing.restart()
@@ -59,10 +56,9 @@ def as_the_backend_has_it(subject: Subject) -> None:
     after=("WHF-303",),
 )
 def follows_changes(subject: Subject) -> None:
-    """Change the last thing, then the first; each time a provider of the thing must change.
+    """Change two things in turn; the driver must publish each change, and no unrelated one.
 
-    Its ancestors and sharing providers may change, all other providers must not. A restart of the
-    driver must change nothing. After a reset of the backend, no old figures may stay.
+    A restart of the driver must change nothing.
     """
     harness = subject.harness
     with subject.publishing() as publishing:
@@ -83,11 +79,7 @@ def follows_changes(subject: Subject) -> None:
 
 
 def _see_first_figures_again(subject: Subject) -> None:
-    """Reset the backend after a driver instance has described the changed things.
-
-    Raise Violation unless this instance then describes the same inventories and traits as a new
-    one.
-    """
+    """Reset the backend; an old and a new driver instance must describe the same figures."""
     with subject.driver() as driver:
         describe(driver, subject.placement.contents())
         subject.begin()
@@ -121,10 +113,7 @@ def _figures(provider: Provider) -> tuple[object, object]:
     after=("WHF-303",),
 )
 def counts_what_is_used(subject: Subject) -> None:
-    """Allocate a part of each thing in Placement, then let consumers use two things.
-
-    Cycles must change nothing. Without ``Harness.use``, only allocate.
-    """
+    """Allocate parts of things, and let consumers use things; cycles must change nothing."""
     with subject.publishing() as publishing:
         before = publishing.settle()
         if parts := dict(_parts(subject, before)):

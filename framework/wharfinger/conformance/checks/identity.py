@@ -30,9 +30,8 @@ _ELSEWHERE: Final = "{0}-elsewhere-{0}"
 def differs_on_another_host(subject: Subject) -> None:
     """Let the driver describe two hosts; different names must have different uuids.
 
-    With ``Harness.second_host``, all names must differ, too. Without it, describe the same backend
-    with another host name. Then the backend or this machine may contain an equal uuid: it belongs
-    to the hardware.
+    With ``Harness.second_host``, all names must differ, too. Without it, both hosts have the same
+    backend.
     """
     name = subject.instance_name
     with subject.driver() as driver:
@@ -76,11 +75,7 @@ def _see_others(here: dict[str, str], there: dict[str, str]) -> None:
 
 
 def _configurations(text: str, names: list[str]) -> Iterator[str]:
-    """Yield the configuration unchanged.
-
-    For each node whose name is the value of an option, also yield the configuration with another
-    value of this option.
-    """
+    """Yield the configuration, then a copy with another value for each option that names a node."""
     yield text
     for name in names:
         given = re.compile(rf"^([ \t]*\w+[ \t]*[=:][ \t]*){re.escape(name)}[ \t]*$", re.MULTILINE)

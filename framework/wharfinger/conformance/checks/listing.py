@@ -34,10 +34,9 @@ _FAULTS: Final = (Fault.ERROR, Fault.DENIED, Fault.RAISE, Fault.HALF)
     after=("WHF-401",),
 )
 def complete_or_none(subject: Subject) -> str:
-    """Add many things, and let the second, a middle and the last call of a listing fail in turn.
+    """Add many things; let one later call of a listing fail at a time.
 
-    The driver must raise, or describe all nodes as before. Try an error of the backend at each of
-    these calls, and other kinds of fault for some seconds. Return a text on the number of things.
+    The driver must raise, or describe all nodes as before.
     """
     harness = subject.harness
     with subject.driver() as driver:
@@ -73,12 +72,7 @@ def complete_or_none(subject: Subject) -> str:
     after=("WHF-401", "WHF-402"),
 )
 def errors_answer_nothing(subject: Subject) -> None:
-    """Ask the driver about an existing thing without faults, and while all calls or one call fail.
-
-    It must never report the thing as missing. While calls fail, it must not return a function or
-    report the thing as clean, unless only one call fails and the answer is right. It may raise, or
-    answer without a call.
-    """
+    """Ask the driver about an existing thing while calls fail; it must not give a wrong answer."""
     harness = subject.harness
     with subject.driver() as driver:
         described = describe(driver, subject.placement.contents())
@@ -114,9 +108,9 @@ def errors_answer_nothing(subject: Subject) -> None:
 def _questions(
     subject: Subject, driver: ComputeDriver, described: dict[str, DesiredProvider]
 ) -> Iterator[tuple[str, Callable[[], object], Callable[[object, bool], bool]]]:
-    """Yield the questions about a thing: a text, the call to the driver, and a test of its answer.
+    """Yield questions about a thing: a text, the call to the driver, and a test of its answer.
 
-    The test takes the answer and whether every call has failed; it returns whether the answer is
+    The test takes the answer, and whether every call has failed. It returns whether the answer is
     wrong.
     """
     thing = subject.harness.things()[0]

@@ -1,7 +1,4 @@
-"""Rules on things that are busy for long, repeatedly, at the same time, or when they are new.
-
-These are WHF-508 to 510.
-"""
+"""Rules on things that are busy for long, repeatedly or at the same time (WHF-508 to 510)."""
 
 import threading
 from contextlib import suppress
@@ -46,11 +43,7 @@ _AT_ONCE: Final = 3
     after=("WHF-303", "WHF-506", "WHF-507"),
 )
 def reserved_however_long(subject: Subject) -> None:
-    """Make a thing busy, run many cycles, set the clocks ahead several times, and run more cycles.
-
-    The thing must stay reserved, even if a cycle fails after the clocks were set ahead. Nothing
-    else may change.
-    """
+    """Make a thing busy, run many cycles, and set the clocks ahead; it must stay reserved."""
     threads = threading.active_count()
     with subject.publishing() as publishing:
         things = BusyThings(subject, publishing)
@@ -92,12 +85,7 @@ def reserved_however_long(subject: Subject) -> None:
     after=("WHF-303", "WHF-403", "WHF-506", "WHF-507"),
 )
 def each_for_itself(subject: Subject) -> None:
-    """Make three things busy one after the other, then free.
-
-    Repeat this in the reverse order, with a restart of the driver while they are busy. Then remove
-    a thing while another thing is busy, and make the third thing busy two more times. After each
-    step, only the busy things must be reserved.
-    """
+    """Make three things busy and free in several orders; only busy things may be reserved."""
     with subject.publishing() as publishing:
         busy = BusyThings(subject, publishing)
         things = subject.harness.things()[:_AT_ONCE]
@@ -144,10 +132,9 @@ def each_for_itself(subject: Subject) -> None:
     after=("WHF-403", "WHF-506", "WHF-507"),
 )
 def reserved_on_return(subject: Subject) -> None:
-    """Put a removed thing back busy: once after its provider was deleted, once after one cycle.
+    """Put a thing back busy, and add a busy thing; both must be reserved from the first cycle on.
 
-    Then add a busy thing. All inventory of a busy thing must be reserved from the first cycle on.
-    It may have none, since the driver may not know its totals until it is free.
+    They may have no inventory.
     """
     harness = subject.harness
     with subject.publishing() as publishing:

@@ -1,7 +1,4 @@
-"""Rules on the versions of the objects that the framework and a driver pass each other (WHF-21x).
-
-``object_versions`` of a driver declares the version of each kind of object.
-"""
+"""Rules on the versions of objects that the framework and a driver pass each other (WHF-21x)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,7 +24,7 @@ from wharfinger.objects.field_types import now
 def versions_kept(subject: Subject) -> None:
     """Pass a Service and Migrations of the declared versions to the driver; it must not fail.
 
-    Raise Violation if a ComputeNode that it returns sets a field newer than the declared version.
+    A ComputeNode that it returns must not set a newer field.
     """
     declared = subject.kind.object_versions
     driver = subject.load().driver
@@ -52,11 +49,7 @@ def versions_kept(subject: Subject) -> None:
     after=("WHF-202",),
 )
 def versions_declared(subject: Subject) -> None:
-    """Raise Violation if ``object_versions`` lacks a kind of object that the driver returns.
-
-    These are ComputeNode, and the objects in the fields that it sets. A driver that inherits
-    ``get_available_resource`` passes.
-    """
+    """Raise Violation if ``object_versions`` lacks a kind of object that the driver returns."""
     declared = subject.kind.object_versions
     if subject.kind.get_available_resource is ComputeDriver.get_available_resource:
         return

@@ -62,10 +62,7 @@ for _id, _kind, _says, _because, _expected in (
     def leaves_the_process(
         subject: Subject, kind: Misuse = _kind, expected: str = _expected
     ) -> None:
-        """Make all calls to the driver; raise Violation if it has misused the process in this way.
-
-        Misuse that the kit observed during earlier rules counts, too.
-        """
+        """Make all calls to the driver; raise Violation for this kind of misuse of the process."""
         exercise(subject)
         _see_none(subject, [kind], expected)
 
@@ -79,10 +76,7 @@ for _id, _kind, _says, _because, _expected in (
     after=("WHF-811", "WHF-812", "WHF-813"),
 )
 def leaves_the_process_always(subject: Subject) -> None:
-    """Raise Violation if the driver has misused the process during the rules before this one.
-
-    Changes of shared state, of logging and of functions count; see WHF-811 to 813.
-    """
+    """Raise Violation if the driver has misused the process during an earlier rule."""
     _see_none(subject, _ALWAYS, "the same as before the call")
 
 
@@ -122,7 +116,7 @@ for _id, _leaks, _says, _because in (
 
     @rule(_id, Level.MUST, _says, _because, after=("WHF-203",))
     def leaks_nothing(subject: Subject, kind: Kind = _leaks) -> None:
-        """Repeat each kind of call; raise Violation if this resource grows or files are left."""
+        """Raise Violation if repeated calls to the driver leak this resource."""
         if found := leaks(subject).get(kind):
             raise Violation(found, "no growth, and no file left behind")
 
@@ -136,10 +130,7 @@ for _id, _leaks, _says, _because in (
     after=("WHF-101",),
 )
 def is_imported_quietly(subject: Subject) -> None:
-    """Import the driver's libraries and then the driver in a new process.
-
-    The import of the driver must neither change the process, nor print, nor start a thread.
-    """
+    """Import the driver in a new process; the import must have no side effects."""
     if found := done_by_import(subject.name):
         text = f"the import has side effects: {'; '.join(found[:_NAMED])}"
         raise Violation(text, "no side effects")

@@ -1,8 +1,4 @@
-"""Rules on programming: the right device, its reported function, and its names (WHF-925 to 929).
-
-A harness has images. The function of an image is what a device has after it was programmed with the
-image.
-"""
+"""Rules on programming: the right device, its reported function, and its names (WHF-925 to 929)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,8 +37,7 @@ _MOST: Final = 20
 def says_what_is_held(subject: Subject) -> None:
     """Program a thing with two driver instances in turn, and ask the other one for the function.
 
-    It must return the function of the last image, or raise; the first time also the old function.
-    It must never return a function that no image has, or that the device has lost by a reset.
+    It must return a function that the device has, or raise.
     """
     thing = subject.harness.things()[0]
     with subject.driver() as first:
@@ -84,11 +79,10 @@ def says_what_is_held(subject: Subject) -> None:
     after=("WHF-922", "WHF-925"),
 )
 def says_no_failure(subject: Subject) -> None:
-    """Let calls of ``program`` fail: all of them, then one of the first 20 at a time.
+    """Let calls of ``program`` fail; if it raises, ask two driver instances for the function.
 
-    If ``program`` raises, ask its instance and a new one for the function. Raise Violation if its
-    instance reports the requested function and the new one another, or if one of them reports it
-    although no call reached the backend.
+    The instance that ran ``program`` must not report the requested function if a new instance
+    reports another one. Neither may report it if no call reached the backend.
     """
     for fault in _NOT_DONE:
         _see_failed(subject, None, fault)
@@ -111,7 +105,7 @@ def says_no_failure(subject: Subject) -> None:
     after=("WHF-401", "WHF-402", "WHF-925"),
 )
 def programs_what_is_meant(subject: Subject) -> None:
-    """Add a thing, remove the first one, and program each remaining device once.
+    """Program each device once, after one was added and one removed.
 
     Raise Violation if another device than the programmed one gets a new function.
     """
@@ -171,11 +165,7 @@ def says_nothing_unasked(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def keeps_names(subject: Subject) -> None:
-    """Program each device once; raise Violation if a provider then has another name or uuid.
-
-    Another function may come with other providers. But a removed provider counts as renamed if a
-    new one differs from it only in name and uuid.
-    """
+    """Program each device once; raise Violation if a provider then has another name or uuid."""
     with subject.driver() as driver:
         live = subject.placement.contents()
         before = as_contents(describe(driver, live))
@@ -208,10 +198,8 @@ def _renamed(before: Contents, after: Contents) -> Provider | None:
 def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[str]:
     """Program a thing; return the uuids of its programming scope.
 
-    Raise Violation if ``current_function`` then returns another function for the thing, or a new
-    one outside of the scope, or if the thing has the traits of both functions. The method may
-    raise. Raise NotShown if the driver does not describe all things, or if the thing already has
-    the function of the harness's image.
+    Raise Violation if the thing then reports another function, if a device outside of the scope
+    reports a new one, or if the thing has the traits of both functions.
     """
     things = subject.harness.things()
     described = describe(driver, subject.placement.contents())
@@ -256,9 +244,9 @@ def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> No
 
 
 def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
-    """Reset, and program while the call ``at`` fails, or all calls if it is None.
+    """Program after a reset while call ``at`` fails (None: every call); return how many there are.
 
-    Raise Violation as in ``says_no_failure``. Return the number of calls of ``program``.
+    Raise Violation as ``says_no_failure`` does.
     """
     subject.begin()
     harness = subject.harness

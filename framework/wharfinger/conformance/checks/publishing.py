@@ -89,10 +89,7 @@ def nodes_described(subject: Subject) -> None:
     after=("WHF-201",),
 )
 def well_formed(subject: Subject) -> None:
-    """Raise Violation if the driver cannot describe a node, or describes only empty nodes.
-
-    ReshapeNeeded passes: another rule checks it.
-    """
+    """Raise Violation if the driver cannot describe a node, or describes only empty nodes."""
     with subject.driver() as driver:
         try:
             reported = describe(driver, subject.placement.contents())
@@ -130,10 +127,7 @@ def untagged(subject: Subject) -> None:
     after=("WHF-202", "WHF-203", "WHF-204"),
 )
 def published(subject: Subject) -> None:
-    """Publish; each described provider must be in Placement with all classes, and one owner.
-
-    The owner is the configured one.
-    """
+    """Publish; Placement must have each described provider with its classes and one owner trait."""
     with subject.publishing() as publishing:
         contents = publishing.settle()
         owner = publishing.publisher.owner
@@ -202,11 +196,7 @@ def bounded(subject: Subject) -> None:
     after=("WHF-205",),
 )
 def others_kept(subject: Subject) -> None:
-    """Create providers of another owner below the driver's, with the same classes, and publish.
-
-    Raise Violation if the driver sets figures or traits of one of them, or changes one in
-    Placement.
-    """
+    """Create providers of another owner below the driver's, and publish; they must not change."""
     placement = subject.placement
     with subject.publishing() as publishing:
         own = publishing.settle()

@@ -25,10 +25,7 @@ _SIMPLEST: Final = 2
     after=("WHF-401", "WHF-506"),
 )
 def any_history(subject: Subject) -> None:
-    """Run random histories; after each event, Placement must agree with the backend.
-
-    The same seed draws the same histories again.
-    """
+    """Run random histories; after each event, Placement must agree with the backend."""
     run_state_machine_as_test(
         seed(subject.seed)(histories_of(subject)),
         settings=settings(

@@ -53,11 +53,7 @@ def reserved(subject: Subject) -> None:
     after=("WHF-303", "WHF-501"),
 )
 def restored(subject: Subject) -> None:
-    """Make a thing busy and free again; then Placement must have the same contents as before.
-
-    Up to ten cycles and ten minutes may pass. Do this without and with a restart of the driver
-    while the thing is busy.
-    """
+    """Make a thing busy and free again; then Placement must have the same contents as before."""
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -82,10 +78,7 @@ def restored(subject: Subject) -> None:
     after=("WHF-501",),
 )
 def reserved_at_first(subject: Subject) -> None:
-    """Make a thing busy before the driver publishes it for the first time.
-
-    All inventory of its provider must be reserved; it may have none.
-    """
+    """Make a thing busy before the driver first publishes it; its inventory must be reserved."""
     harness = subject.harness
     thing = harness.things()[0]
     harness.make_busy(thing)
@@ -134,10 +127,7 @@ def reasoned(subject: Subject) -> None:
     after=("WHF-502", "WHF-504"),
 )
 def reserved_for_as_long(subject: Subject) -> None:
-    """Make a thing busy; it must stay reserved after changes that do not concern it.
-
-    These are a second description, a trait of another owner, another busy thing, and a new thing.
-    """
+    """Make a thing busy; it must stay reserved after changes that do not concern it."""
     harness = subject.harness
     thing, other, *_ = harness.things()
     with subject.publishing() as publishing:

@@ -1,8 +1,4 @@
-"""Rules on a reshape: inventory that is in use moves to other providers (WHF-6xx).
-
-The harness's ``use_old_layout`` says how an earlier release of the driver published a node, with
-all inventory on the root, and which allocations there are.
-"""
+"""Rules on a reshape: inventory that is in use moves to other providers (WHF-6xx)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -37,9 +33,9 @@ _OF_OTHERS: Final = {"DISK_GB": 1}
     after=("WHF-208",),
 )
 def conserved(subject: Subject) -> None:
-    """Publish a node in its old layout, and let the driver reshape it.
+    """Reshape a node with an old layout; each consumer must keep its amount of each class.
 
-    Each consumer must keep its amount of each class, and inventory must leave the root.
+    Inventory must leave the root.
     """
     placement = subject.placement
     layout = subject.harness.use_old_layout()
@@ -92,11 +88,7 @@ def over(subject: Subject) -> None:
     after=("WHF-301", "WHF-602"),
 )
 def all_or_nothing(subject: Subject) -> None:
-    """Reshape while one of the calls after the listing fails; each of them fails in turn.
-
-    Stop at the first cycle that changes Placement. Its contents have to be those before or those
-    after a whole reshape.
-    """
+    """Reshape while one call fails; Placement must be as before it, or as after a whole reshape."""
     harness = subject.harness
     layout = harness.use_old_layout()
     with subject.driver() as driver:
@@ -129,10 +121,9 @@ def _sync_with_failing_call(subject: Subject, publishing: Publishing, at: int) -
 
 
 def _publish_old(subject: Subject, publishing: Publishing, layout: OldLayout) -> None:
-    """Create the provider of the node in its old layout, and the allocations of the consumers.
+    """Create the node's provider in its old layout, with the allocations of the consumers.
 
-    Each consumer also gets an allocation of a provider of another program. Raise NotShown if the
-    layout has no allocations.
+    Each consumer also gets an allocation of another program's provider.
     """
     if not any(sum(amounts.values()) for amounts in layout.allocations.values()):
         raise NotShown("the harness's old layout has no allocations")
@@ -164,10 +155,7 @@ def _sums(held: Mapping[str, Mapping[str, int]]) -> Counter[str]:
     after=("WHF-601",),
 )
 def moved_to_its_own(subject: Subject) -> None:
-    """Reshape; each consumer must have allocations of the things as in ``OldLayout.uses``.
-
-    Raise Unproven if ``uses`` is None.
-    """
+    """Reshape; each consumer must have allocations of the things as in ``OldLayout.uses``."""
     layout = subject.harness.use_old_layout()
     if layout.uses is None:
         raise Unproven("the harness's OldLayout does not say which things consumers use (uses)")
@@ -199,8 +187,7 @@ def moved_to_its_own(subject: Subject) -> None:
 def moved_alike(subject: Subject) -> None:
     """Let the driver move the allocations of all consumers, in both orders, and of each one alone.
 
-    Each consumer's allocations have to move to the same providers each time, if these have room.
-    Nothing is published. Raise NotShown if the driver raises for all consumers.
+    They must move to the same providers each time, if these have room.
     """
     layout = subject.harness.use_old_layout()
     with subject.publishing() as publishing:
@@ -228,10 +215,7 @@ def moved_alike(subject: Subject) -> None:
     after=("WHF-601",),
 )
 def totals_of_all(subject: Subject) -> None:
-    """Publish unused things; after a reset, reshape the same things in use.
-
-    The totals of each provider must be the same both times.
-    """
+    """The totals after a reshape must be those that the driver publishes for unused things."""
     with subject.publishing() as publishing:
         before = publishing.settle()
     subject.begin()
@@ -287,8 +271,7 @@ def _moved(subject: Subject, driver: ComputeDriver, consumers: Sequence[str]) ->
 def _see_moved_alike(consumer: str, moved: _Moved, again: _Moved) -> None:
     """Raise Violation if a consumer's allocations differ in two reshapes without need.
 
-    There is need if the allocations of the second reshape do not fit beside those of the other
-    consumers in the first one.
+    There is need if those of ``again`` have no room beside the other allocations of ``moved``.
     """
     before, after = moved.held[consumer], again.held.get(consumer, {})
     if before == after:

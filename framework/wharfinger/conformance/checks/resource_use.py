@@ -24,10 +24,7 @@ _HOUR: Final = 3600
     after=("WHF-203",),
 )
 def in_memory(subject: Subject) -> None:
-    """Describe all nodes after a listing, and again an hour later; that must not call the backend.
-
-    Raise Violation for any other side effect, too.
-    """
+    """Describe the nodes after a listing; that must not call the backend or have side effects."""
     harness = subject.harness
     with subject.driver() as driver:
         live = subject.placement.contents()
@@ -60,9 +57,9 @@ def in_memory(subject: Subject) -> None:
     after=("WHF-401",),
 )
 def apart(subject: Subject) -> None:
-    """List with one instance, add a thing, and list with another instance.
+    """List with one driver instance, add a thing, and list with another instance.
 
-    Without a new listing, the first instance must then describe its nodes as before.
+    The first instance must still describe its nodes as before.
     """
     live = subject.placement.contents()
     with subject.driver() as one, subject.driver() as other:

@@ -65,10 +65,7 @@ class _Cost:
 def linear(subject: Subject) -> str:
     """Double the things repeatedly; the cost of a cycle must grow linearly.
 
-    The cost is the number of calls to the backend and of lines of Python, and the processor time.
-    If it does not, measure everything once more. Return the largest number of things as text, or
-    with how many things the driver raises. Raise Violation, or Unproven if the driver raises before
-    it has described 2000 things.
+    The cost is calls to the backend, lines of Python and processor time.
     """
     costs, refused = _costs(subject)
     if _growth(costs):
@@ -92,12 +89,7 @@ def linear(subject: Subject) -> str:
     after=("WHF-802",),
 )
 def complete(subject: Subject) -> str:
-    """Double the things while that takes little time; each time the driver must describe all.
-
-    It must describe the first things as before, and new things in the form of the first ones.
-    Return a text on the number of things; raise Unproven if the driver raises before it has
-    described 2000.
-    """
+    """Double the things repeatedly; the driver must describe all, and the first ones as before."""
     subject.begin(is_whole=True)
     least = _TIMES * subject.harness.growth
     with subject.driver() as driver:
@@ -132,8 +124,8 @@ def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, Desired
 def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider]) -> None:
     """Raise Violation if the driver describes things differently when there are more of them.
 
-    ``few`` has the descriptions from when there were few. Each new thing must have the resource
-    classes, mode and reservation of one of these.
+    ``few`` has the descriptions from when there were few. A new thing must have the form of one of
+    these.
     """
     before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
     if after != before:
@@ -156,11 +148,9 @@ def _form(one: DesiredProvider) -> tuple[object, ...]:
 
 
 def _costs(subject: Subject) -> tuple[list[_Cost], str]:
-    """Double the things repeatedly; return the costs of a cycle for each number, and a text.
+    """Double the things repeatedly; return the cost of a cycle for each number, and a text.
 
-    The text says with how many things the driver raised, as it may if its backend is slow; it is
-    empty if the driver did not raise. With at most four times ``growth`` things, the error is not
-    caught.
+    The text says with how many things the driver raised; it is empty if it did not.
     """
     least = _TIMES * subject.harness.growth
     costs: list[_Cost] = []

@@ -83,10 +83,7 @@ def _see_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
     after=("WHF-301",),
 )
 def restarted(subject: Subject) -> None:
-    """Make one thing busy, if the harness can; publish, and restart the driver twice.
-
-    The new instances must change nothing in Placement.
-    """
+    """Publish, and restart the driver twice; the new instances must change nothing in Placement."""
     with subject.publishing() as publishing:
         before = publishing.settle()
         if can_be_busy(subject):
@@ -106,10 +103,7 @@ def restarted(subject: Subject) -> None:
     after=("WHF-203", "WHF-301"),
 )
 def in_any_thread(subject: Subject) -> None:
-    """Connect the driver in one thread, list and describe in a second, describe again in a third.
-
-    Close the driver in a fourth thread. Both descriptions have to be equal.
-    """
+    """Call one driver instance in four threads in turn; its two descriptions must be equal."""
     live = subject.placement.contents()
     driver = subject.load().driver
     connection = driver_instance_loader.connected(driver)
@@ -151,10 +145,7 @@ def in_thread(call: Callable[[], T]) -> T:
 
 
 def see_nothing_done(subject: Subject, before: Contents, outcome: CycleResult) -> None:
-    """Raise Violation if a cycle has a problem, a pending removal, or a write to Placement.
-
-    ``before`` has the contents of Placement before the cycle.
-    """
+    """Raise Violation if a cycle has a problem, a pending removal, or a write to Placement."""
     for problem in outcome.problems:
         raise Violation(str(problem), "a cycle without a problem")
     after = subject.placement.contents()
