@@ -1,4 +1,4 @@
-"""Supervise all driver instances of a host; report its service as up while one of them works."""
+"""Supervise the driver instances of a host, and report the host's service as up."""
 
 import time
 from collections import Counter
@@ -51,10 +51,8 @@ class _Event(Enum):
 class Agent:
     """Runs every enabled driver instance, and reports the host's service as up.
 
-    The service is up as long as one instance works: otherwise other hosts would take over the nodes
-    of the instances that still work. ``begin_check`` reads the present configuration files and
-    begins to check them; its argument is the configuration in use. It raises WharfingerError if the
-    new configuration cannot be used. The constructor raises ConfigurationError.
+    The service is up as long as one driver instance works. ``begin_check`` begins the check of a
+    new configuration. The constructor raises ConfigurationError.
     """
 
     def __init__(
@@ -107,7 +105,7 @@ class Agent:
         self._events.put(_Event.LOOK)
 
     def status(self) -> AgentStatus:
-        """Return the present status of the agent, without waiting for another process."""
+        """Return the present status of the agent, without waiting."""
         instances = tuple(runner.status() for runner in list(self._runners.values()))
         error, reported_at = self._service
         return replace(
@@ -121,11 +119,11 @@ class Agent:
     # Methods for the main thread.
 
     def run(self) -> tuple[str, ...]:
-        """Run until the agent is stopped; return the names of the parts that did not end in time.
+        """Run until the agent is stopped.
 
-        Such parts are driver instances that hang in threads or were killed in processes, and a
-        report of the service that waits for the database. They end with this process. Raises
-        ConfigurationError if the agent cannot listen for requests.
+        Return the names of the driver instances that did not end in time. "report of the service"
+        is also in the result if that report still waits for the database. Raise ConfigurationError
+        if the agent cannot listen for requests.
         """
         LOG.info("the agent of %s runs %s", self._host, ", ".join(self._runners))
         with ExitStack() as stack:
@@ -288,10 +286,7 @@ class Agent:
     # Methods that end the agent.
 
     def _stop(self) -> tuple[str, ...]:
-        """End all driver instances.
-
-        Kill those that have not ended within PATIENCE, and return their names.
-        """
+        """End all driver instances; return the names of those that did not end in time."""
         LOG.info("the agent of %s stops", self._host)
         self._systemd.stopping()
         self._status = replace(self._status, is_stopping=True)

@@ -18,7 +18,7 @@ _PROPORTIONAL: Final = re.compile(r"^Pss: *(\d+) kB$", re.MULTILINE)
 
 
 def has_exited(pid: int) -> bool:
-    """Return whether a child process has exited, without reaping it: its process id stays valid."""
+    """Return whether a child process has exited, without reaping it."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
@@ -43,8 +43,7 @@ def kill_session(pid: int) -> bool:
 def memory(pid: int, limit: int) -> int:
     """Return the resident memory, in bytes, of all processes in a child process's session.
 
-    A page that several processes share counts for each of them. Only if that sum exceeds ``limit``,
-    the result is the sum in which each process has its share of the page.
+    If the sum exceeds ``limit``, pages that several processes share count only in part.
     """
     members = list(_session(pid))
     total = sum(map(_resident, members))

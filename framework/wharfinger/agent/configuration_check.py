@@ -1,7 +1,6 @@
 """Check a new configuration before a running agent uses it.
 
-Another process imports the drivers and checks all sections. A driver may do anything there: it may
-hang, print, or end the process. The agent continues to work meanwhile.
+The check runs in another process, since a driver may hang or end its process.
 """
 
 import os
@@ -26,7 +25,7 @@ _decode: Final = msgspec.json.Decoder(list[str]).decode
 
 
 class Check(Protocol):
-    """A check in progress. The main thread of the agent calls all methods."""
+    """A check of a new configuration that is in progress."""
 
     def result(self) -> Snapshot | None:
         """Return the new configuration, or None while the check is in progress.
@@ -35,15 +34,15 @@ class Check(Protocol):
         """
 
     def end(self) -> None:
-        """End a check that is in progress, without a result."""
+        """End the check without a result."""
 
 
 class ProcessCheck:
     """Checks a configuration in another process.
 
-    ``command`` starts a program that checks the file of its ``--config-file``, and calls ``answer``
-    with the problems found. Without problems, ``result`` calls ``use`` with the configuration, and
-    passes on its errors. The constructor raises WharfingerError if the process cannot be started.
+    ``command`` starts a program that calls ``answer`` with the problems of the configuration.
+    Without problems, ``result`` calls ``use`` with the configuration. The constructor raises
+    WharfingerError if the process cannot be started.
     """
 
     def __init__(
@@ -76,9 +75,9 @@ class ProcessCheck:
         )
 
     def result(self) -> Snapshot | None:
-        """Return the new configuration, or None while it is checked.
+        """Return the new configuration, or None while the check is in progress.
 
-        Raises WharfingerError if it is refused.
+        Raises WharfingerError if the configuration is refused.
         """
         if not child_process.has_exited(self._process.pid):
             if time.monotonic() < self._end_at:
@@ -106,7 +105,7 @@ class ProcessCheck:
         return self._new
 
     def end(self) -> None:
-        """Kill the check's process and its session; log an error if the process does not end."""
+        """Kill the process of the check."""
         self._answer.close()
         if child_process.kill_session(self._process.pid):
             self._process.wait()
@@ -120,6 +119,6 @@ class ProcessCheck:
 
 
 def answer(descriptor: int, problems: Sequence[str]) -> None:
-    """Send the problems that this process has found, or an empty list, to the agent."""
+    """Send the problems that this process has found to the agent."""
     with open(descriptor, "wb") as file:
         file.write(msgspec.json.encode([str(one) for one in problems]))

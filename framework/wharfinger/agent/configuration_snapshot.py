@@ -1,8 +1,4 @@
-"""A copy of the configuration files in memory, as the agent has checked them.
-
-The processes of driver instances read this copy. So they see a changed file only after the agent
-has checked and accepted it.
-"""
+"""A copy of the configuration files in memory, as the agent has checked them."""
 
 import os
 import weakref
@@ -36,11 +32,10 @@ _Values = dict[tuple[str, str], list[str]]
 
 
 class Snapshot:
-    """Copy of the configuration files, in memory. ``conf`` has the options of the copy.
+    """Copy of the configuration files, in memory.
 
-    The attribute ``files`` has the paths of the files that were read; ``name`` names them in
-    messages. Without arguments, the default files are read. Raises ConfigurationError and
-    ConfigurationFileError.
+    ``name`` is the text for these files in messages. Without arguments, the default files are read.
+    Raises ConfigurationError and ConfigurationFileError.
     """
 
     def __init__(
@@ -68,7 +63,7 @@ class Snapshot:
         return f"/proc/self/fd/{self.descriptor}"
 
     def changed_instances(self, new: "Snapshot", names: Sequence[str]) -> list[str]:
-        """Return those of ``names`` that read a changed option: their own, or a shared one."""
+        """Return the driver instances in ``names`` that read a changed option."""
         instances = self._instances() | new._instances()
         return [
             name
@@ -77,10 +72,7 @@ class Snapshot:
         ]
 
     def check_successor(self, new: "Snapshot") -> None:
-        """Raise WharfingerError if a running agent cannot use the new configuration.
-
-        It must enable a driver, and must not change an option that is read only at the start.
-        """
+        """Raise WharfingerError if a running agent cannot use the new configuration."""
         configuration.DefaultSection.read(new.conf).require_instances()
         before, after = self._fixed(), new._fixed()
         changed = [name for name in before if before[name] != after[name]]
@@ -91,17 +83,14 @@ class Snapshot:
             )
 
     def _instances(self) -> set[str]:
-        """Return the names of all driver instances, also of those that are not enabled."""
+        """Return the names of all driver instances, enabled or not."""
         return {
             *(one.section.lower() for one in self.conf.settings() if one.key == "driver"),
             *configuration.DefaultSection.read(self.conf).enabled_drivers,
         }
 
     def _read_by(self, name: str, instances: set[str]) -> _Values:
-        """Return the options that a driver instance may read.
-
-        Options of other driver instances, and options that only the agent reads, are omitted.
-        """
+        """Return the options that a driver instance may read."""
         values: _Values = {}
         for one in self.conf.settings():
             section = one.section if one.section == DEFAULT else one.section.lower()

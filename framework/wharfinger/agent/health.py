@@ -1,11 +1,7 @@
-"""Compute the health and readiness of the agent from its status. Pure.
+"""Compute the health and readiness of the agent from its status.
 
-A check passes unless the status shows a fault. Texts of drivers and services are omitted, since
-they may contain names of hosts: ``wharfinger agent status`` shows them.
-
-The format is that of draft-inadarei-api-health-check-06, as in nova's specification
-"per-process-healthchecks", with one difference from nova's: each name of a check has a list of
-results, as in the draft, with one result for each driver instance.
+The format is that of draft-inadarei-api-health-check-06. Texts of drivers and services are omitted,
+since they may contain names of hosts.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +29,7 @@ _NO_CYCLES: Final = CycleCounts()
 
 
 class Verdict(StrEnum):
-    """Result of one check, or the worst result of all; a later one in this list is worse."""
+    """Result of a check. A later one in this list is worse."""
 
     PASS = "pass"
     WARN = "warn"
@@ -41,7 +37,7 @@ class Verdict(StrEnum):
 
 
 class CheckName(StrEnum):
-    """Names of the checks. The set does not grow at run time, so monitoring can rely on it."""
+    """Names of the checks."""
 
     AGENT_STATE = "agent:state"
     CONFIGURATION = "agent:configuration"
@@ -85,8 +81,7 @@ class Health:
     def as_json(self, now: float, clock: float) -> dict[str, Any]:
         """Return the results as JSON data for the body of an answer.
 
-        ``now`` is the present time in seconds of ``time.monotonic()``, ``clock`` in seconds of
-        ``time.time()``.
+        ``now`` is the present ``time.monotonic()``, ``clock`` the present ``time.time()``.
         """
         checks: dict[str, list[dict[str, Any]]] = {}
         for one in self.checks:
@@ -105,8 +100,8 @@ def health(status: AgentStatus, now: float) -> Health:
 def ready(status: AgentStatus) -> Health:
     """Return the results of the checks whether the agent is ready.
 
-    It is ready when each driver instance has completed a full cycle since the agent was started,
-    perhaps with problems, and none hangs or is in a crash loop. An agent that stops is not ready.
+    The agent is ready when each driver instance works and has completed a full cycle. An agent that
+    stops is not ready.
     """
     checks = [_agent_state(status, Verdict.FAIL)]
     checks += [_readiness(one) for one in status.instances]
@@ -239,9 +234,8 @@ def _age(
 ) -> _Age:
     """Return the result of the check for a type of cycle that was last completed ``age`` s ago.
 
-    After STALE_INTERVALS intervals, the result is WARN, so that a cycle in progress can complete;
-    after ``allowance`` more seconds, it is FAIL. Before, it is WARN if the last cycle of this type
-    failed, else PASS.
+    After STALE_INTERVALS intervals, the result is WARN. After ``allowance`` more seconds, it is
+    FAIL.
     """
     stale = STALE_INTERVALS * interval
     verdict, output = Verdict.PASS, ""
@@ -300,12 +294,7 @@ def _readiness(one: InstanceStatus) -> Check:
 
 
 def _usual_seconds(one: InstanceStatus) -> float:
-    """Return the seconds that the cycle in progress may take.
-
-    It may take as long as the last completed cycle of its type; the first full cycle may take
-    FIRST_FULL_CYCLE. The result is 0 for other first cycles, for the first cycles after a restart,
-    after a failed cycle of this type, without a cycle, and if the instance does not work.
-    """
+    """Return the seconds that the cycle in progress may take; 0 if they are unknown."""
     kind = one.report.cycle
     if kind is None or one.state not in _AT_WORK:
         return 0.0

@@ -1,9 +1,4 @@
-"""HTTP server of the agent for its health, readiness, metrics and status.
-
-One thread serves all connections. It answers from the agent's status and waits only for its
-clients, each of which has a few seconds for its whole request and answer. Python's standard library
-parses the requests and formats the answers.
-"""
+"""HTTP server of the agent for its health, readiness, metrics and status."""
 
 import asyncio
 import json
@@ -49,8 +44,8 @@ _Route = Callable[[str], tuple[HTTPStatus, _Content]]
 class HealthServer:
     """Context manager that answers requests until the context ends.
 
-    ``status`` returns the status of the agent without waiting; the thread of this server calls it.
-    Only the Unix socket has the path ``/status``, whose texts may contain names of hosts.
+    ``status`` returns the status of the agent without waiting. Only the Unix socket has the path
+    ``/status``, since its texts may contain names of hosts.
     """
 
     def __init__(self, section: AgentSection, status: Callable[[], AgentStatus]) -> None:
@@ -108,7 +103,6 @@ class HealthServer:
             )
 
     async def _end_connections(self) -> None:
-        """Close the servers and cancel all tasks; the event loop has been stopped before."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -163,7 +157,7 @@ class HealthServer:
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
-    """Return a request up to the end of its headers; a part of it if it is cut off or too long."""
+    """Return a request with its headers, or a part of a request that is cut off or too long."""
     request = b""
     while len(request) <= LONGEST_REQUEST and not _is_whole(request):
         more = await reader.read(LONGEST_REQUEST)
@@ -174,7 +168,7 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
 
 
 def _is_whole(request: bytes) -> bool:
-    """Return whether a request has all its headers. Blank lines before it do not count."""
+    """Return whether a request has all its headers."""
     request = request.lstrip()
     return b"\r\n\r\n" in request or b"\n\n" in request
 
@@ -208,7 +202,7 @@ class _Exchange(BaseHTTPRequestHandler):
         self.handle_one_request()
 
     def parse_request(self) -> bool:
-        """Refuse a request that is too long or incomplete; the library checks other requests."""
+        """Refuse a request that is too long or incomplete."""
         if self._is_whole:
             return super().parse_request()
         self.requestline = ""
@@ -244,7 +238,7 @@ class _Exchange(BaseHTTPRequestHandler):
         self._send(code, *content)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer with an error as JSON; the error is 405 for methods other than GET."""
+        """Answer with an error as JSON."""
         allow = {}
         # The library treats a first line that it cannot parse as HTTP/0.9, which has no headers.
         self.request_version = self.protocol_version

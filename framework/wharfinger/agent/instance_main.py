@@ -23,10 +23,7 @@ _TICK: Final = 0.5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the driver instance until SIGTERM or SIGINT, then return 0.
-
-    Return 1 if the thread of the instance ends before, which is a fault.
-    """
+    """Run the driver instance until SIGTERM or SIGINT; return the exit code of the process."""
     parser = argparse.ArgumentParser(prog="wharfinger-agent-instance")
     parser.add_argument("--instance", required=True)
     parser.add_argument("--config-file", required=True)
@@ -82,7 +79,7 @@ def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
 
 
 def _exit(code: int) -> NoReturn:
-    """End the process without waiting for threads that the driver has not ended."""
+    """End the process without waiting for threads of the driver."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # the driver may have closed it

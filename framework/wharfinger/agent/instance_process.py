@@ -46,9 +46,7 @@ _MEBIBYTE: Final = 1024 * 1024
 class ProcessRunner:
     """Runs a driver instance in a process, and restarts the process when it ends.
 
-    The process ends with the agent. It has its own session. When it has ended, the agent kills the
-    processes that its driver has started in the session. A process that has left the session stays,
-    and all of them stay if the agent is killed; systemd or the container ends them.
+    The process ends with the agent. It has its own session.
     """
 
     def __init__(
@@ -79,7 +77,7 @@ class ProcessRunner:
         self._status = InstanceStatus(name=name, state=State.STARTING, since=now, started_at=now)
 
     def start(self) -> None:
-        """Start the process; if that fails, log the error and let ``check`` try again later."""
+        """Start the process; after a failure, let ``check`` try again later."""
         self._ending, self._cannot_be_killed = "", False
         self._began = time.monotonic()
         try:
@@ -113,10 +111,7 @@ class ProcessRunner:
         )
 
     def check(self) -> None:
-        """Check the process: log its stacks, restart it, or end it if it hangs or is too large.
-
-        The agent calls it about every second.
-        """
+        """Restart the process if it has ended; end it if it hangs or has too much memory."""
         self._log_stacks()
         now = time.monotonic()
         if self._process is None:
@@ -148,7 +143,7 @@ class ProcessRunner:
         return self._process is None
 
     def kill(self) -> None:
-        """Kill the process and its session; log an error if the process does not end."""
+        """Kill the process and its session."""
         if self._process is None or self._cannot_be_killed:
             return
         if child_process.kill_session(self._process.pid):
@@ -203,10 +198,7 @@ class ProcessRunner:
             self._set_state(State.RUNNING)
 
     def _hang(self, status: InstanceStatus, now: float) -> str:
-        """Return the reason why the process counts as hanging; "" if it does not.
-
-        A process that is stopped, or in which a thread keeps Python's lock, shows no sign of life.
-        """
+        """Return the reason why the process counts as hanging; "" if it does not."""
         timeout = self._section.hang_timeout
         began = status.driver_call_began_at
         if began is not None and now - began >= timeout:
@@ -223,10 +215,7 @@ class ProcessRunner:
         self._signal(signal.SIGTERM)
 
     def _after_end(self, end: str, event: str = "its process has ended") -> None:
-        """Store that the process has ended or could not be started; plan and log its restart.
-
-        If the instance stops, do not restart it.
-        """
+        """Store the end or the failed start of the process, and plan its restart."""
         now = time.monotonic()
         status = self.status()
         self._log_stacks()
@@ -272,11 +261,7 @@ class ProcessRunner:
             os.kill(self._process.pid, number)
 
     def _log_stacks(self) -> None:
-        """Log the stacks that the process has written since the last check.
-
-        The process does not log them itself: its log file may have been renamed, and faulthandler
-        does not use the configured format.
-        """
+        """Log the stacks that the process has written since the last check."""
         if self._stacks is None:
             return
         size = os.fstat(self._stacks.fileno()).st_size

@@ -1,7 +1,4 @@
-"""Run a driver instance in a thread of the agent: for tests, and for tiny hosts.
-
-A driver that hangs is reported, but cannot be ended. A driver that ends its process ends the agent.
-"""
+"""Run a driver instance in a thread of the agent: for tests, and for tiny hosts."""
 
 import time
 from collections.abc import Iterator
@@ -45,10 +42,7 @@ class ThreadRunner:
         self._thread.start()
 
     def check(self) -> None:
-        """Update the state.
-
-        Log once if a driver call has not returned within hang_timeout, and once when it has.
-        """
+        """Update the state, and log if a driver call hangs."""
         call, began = self._latest.call()
         now = time.monotonic()
         hangs = began is not None and now - began >= self._hang_timeout

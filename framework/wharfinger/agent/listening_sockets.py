@@ -1,8 +1,4 @@
-"""Sockets on which the agent answers: a Unix socket and, if configured, an address.
-
-A Unix socket is opened relative to the descriptor of its directory. So its path may be longer than
-107 bytes, the limit for the address of a socket.
-"""
+"""Sockets on which the agent answers: a Unix socket and, if configured, an address."""
 
 import contextlib
 import fcntl
@@ -32,8 +28,7 @@ def unix_socket(path: Path) -> Iterator[socket.socket]:
     """Listen on a Unix socket with mode 0660, and delete it when the context ends.
 
     A missing directory is created. The socket of a process that has ended is replaced. Raises
-    ConfigurationError if another process uses it, if the path is another file or belongs to another
-    user, or if the socket cannot be created.
+    ConfigurationError if the path cannot be used.
     """
     with ExitStack() as stack:
         try:
@@ -60,7 +55,7 @@ def unix_socket(path: Path) -> Iterator[socket.socket]:
 def connect(path: Path, timeout: float) -> socket.socket:
     """Return a connection to the Unix socket of an agent; raises OSError.
 
-    ``timeout`` is in seconds, for connecting and for each later operation.
+    ``timeout`` is the number of seconds for each operation of the connection.
     """
     directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -71,10 +66,7 @@ def connect(path: Path, timeout: float) -> socket.socket:
 
 @contextmanager
 def tcp_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
-    """Listen on a port at each address of a host name until the context ends.
-
-    Raises ConfigurationError.
-    """
+    """Listen on a port at each address of a host name; raises ConfigurationError."""
     with ExitStack() as stack:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -100,6 +92,7 @@ def tcp_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
 
 
 def _address(directory: int, name: str) -> str:
+    """Return a short path of a socket: the address of a socket has at most 107 bytes."""
     return f"/proc/self/fd/{directory}/{name}"
 
 
@@ -116,7 +109,7 @@ def _connect(directory: int, name: str, timeout: float) -> socket.socket:
 
 @contextmanager
 def _creating_alone(directory: int, path: Path) -> Iterator[None]:
-    """Hold the directory's lock, against other starting agents; raises ConfigurationError."""
+    """Hold the lock of the directory; raise ConfigurationError if another process holds it."""
     try:
         _lock(directory)
     except BlockingIOError as error:
@@ -142,10 +135,7 @@ def _lock(directory: int) -> None:
 
 
 def _delete_stale(directory: int, path: Path) -> None:
-    """Delete the socket if its process has ended.
-
-    Raises ConfigurationError if a process listens there, or if the path is anything else.
-    """
+    """Delete a socket whose process has ended; raise ConfigurationError for any other file."""
     try:
         found = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -173,7 +163,7 @@ def _identity(directory: int, name: str) -> tuple[int, int]:
 
 
 def _delete(directory: int, name: str, identity: tuple[int, int]) -> None:
-    """Delete our socket, but not another socket that has replaced it."""
+    """Delete the agent's socket, unless another file has replaced it."""
     with contextlib.suppress(FileNotFoundError):
         if _identity(directory, name) == identity:
             os.unlink(name, dir_fd=directory)

@@ -1,4 +1,4 @@
-"""Set up the logging of the agent and of its child processes with oslo.log and its options."""
+"""Set up the logging of the agent and of its child processes."""
 
 import logging
 import sys
@@ -27,9 +27,8 @@ _PLACEMENT: Final = "placement"
 def configure(conf: cfg.ConfigOpts, verbose_level: int = 0, log_file: str | None = None) -> None:
     """Set up the logging of this process, and replace the former handlers.
 
-    ``verbose_level`` is the number of -v given, ``log_file`` the file of --log-file. The agent and
-    its child processes call it at their start, the agent also for each new configuration. They may
-    share a file. Raises ConfigurationError; the logging then stays as it is.
+    ``verbose_level`` is the number of -v given, ``log_file`` the file of --log-file. Raises
+    ConfigurationError; the logging then stays as it is.
     """
     section = LoggingSection.read(conf)
     debug = section.debug or verbose_level >= len(_BARE_LEVELS) - 1
@@ -95,11 +94,7 @@ def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_st
 
 
 def _add_request_id(record: logging.LogRecord) -> bool:
-    """Add the request id of the cycle to a log record, where oslo.log expects it.
-
-    Records of the embedded Placement keep their ids. For other records, oslo.log would otherwise
-    use the id of the last request to the embedded Placement in this thread.
-    """
+    """Add the request id of the cycle to a log record, unless it is a record of Placement."""
     if record.name.partition(".")[0] != _PLACEMENT:
         current = request_id.current()
         record.context = {"request_id": current} if current else {}

@@ -1,9 +1,4 @@
-"""Metrics of the agent for Prometheus, computed from its status at each request.
-
-A driver instance is the label ``driver_instance``: Prometheus itself uses ``instance`` for targets.
-Counters of a driver instance restart at 0 when its process is restarted, as Prometheus expects. The
-counter of these restarts continues.
-"""
+"""Metrics of the agent for Prometheus, computed from its status at each request."""
 
 import re
 import time
@@ -115,9 +110,7 @@ class _StatusCollector(Collector):
 class _ReasonLabels:
     """Labels for reasons of reservations.
 
-    The label of a reason is its text before the first " (". A driver instance has at most REASONS
-    labels while the agent runs. Further reasons, and texts that are not a few words, have the label
-    OTHER_REASONS.
+    A driver instance has at most REASONS labels. Further reasons have the label OTHER_REASONS.
     """
 
     def __init__(self) -> None:
@@ -158,7 +151,7 @@ def _agent_metrics(status: AgentStatus, offset: float) -> Iterator[Metric]:
 
 
 def _health(status: AgentStatus, now: float) -> Metric:
-    """Return a metric with the results of the checks of /health, so that alerts can use them."""
+    """Return a metric with the results of the checks of /health."""
     family = GaugeMetricFamily(
         "wharfinger_health_check",
         "1 for the status of a check of /health, 0 for its other statuses.",

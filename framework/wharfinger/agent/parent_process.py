@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG: Final = 1
 def end_with(parent: int) -> None:
     """Make the kernel kill this process when its parent ends.
 
-    Exit if the parent is no longer the process ``parent``: it has ended already.
+    Exit at once if the parent is no longer the process ``parent``.
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent has ended already

@@ -26,10 +26,8 @@ _CHANGING: Final = re.compile(r"\b0x[0-9a-f]+|\breq-[0-9a-f-]+")
 class Problems:
     """The present problems of one ``subject``, such as a driver instance.
 
-    Several checks find problems; each check, such as the cycles of one type, reports all problems
-    that it found. A problem is over when no check reports it. Two errors are one problem if their
-    texts are the same except for request ids and addresses of objects, or if both come from one
-    outage: see ``outage_of``.
+    Several checks report problems. A problem is over when no check reports it. Errors of one outage
+    are one problem, and so are errors with nearly the same text.
     """
 
     def __init__(self, subject: str) -> None:
@@ -41,8 +39,7 @@ class Problems:
     ) -> None:
         """Replace the problems that a check found before; log problems that are new or over.
 
-        ``by`` identifies the check. ``is_whole`` is whether the errors ended the whole check, not a
-        part of it.
+        ``by`` identifies the check. ``is_whole`` is whether the errors ended the whole check.
         """
         before = self._all()
         self._found[by] = self._log_new(errors, before, is_whole=is_whole)
@@ -78,9 +75,7 @@ class Problems:
 def outage_of(error: BaseException, *, is_whole: bool) -> str | None:
     """Return the dependency that an error shows to be down, or None.
 
-    All errors of one outage have the same result, although their texts differ. BackendError, and
-    server errors of Placement other than PlacementUnavailable, show an outage only if they ended
-    the whole cycle (``is_whole``): otherwise they may be about one tree or node.
+    ``is_whole`` is whether the error ended the whole cycle. Some errors show an outage only then.
     """
     match error:
         case PlacementUnavailable() | UnexpectedAnswer():

@@ -16,10 +16,7 @@ class Runner(Protocol):
         """Start the driver instance."""
 
     def check(self) -> None:
-        """Log if the driver instance hangs.
-
-        A separate process is then restarted, and also if it has ended or has too much memory.
-        """
+        """Log if the driver instance hangs; restart its process if that is necessary."""
 
     def stop(self) -> None:
         """Tell the driver instance to end after the cycle in progress; do not restart it."""

@@ -1,4 +1,4 @@
-"""When the cycles of a driver instance are due."""
+"""Times at which the cycles of a driver instance are due."""
 
 from enum import StrEnum
 from typing import Final
@@ -22,8 +22,8 @@ class CycleType(StrEnum):
 class Backoff:
     """Seconds between the starts of two attempts, after failures.
 
-    They are FIRST_RETRY at first, and double with each failure up to ``longest``, but never exceed
-    LONGEST_RETRY.
+    The time begins with FIRST_RETRY, and doubles with each failure up to ``longest``. LONGEST_RETRY
+    is the limit for ``longest``.
     """
 
     def __init__(self, longest: float = LONGEST_RETRY) -> None:
@@ -45,13 +45,8 @@ class Backoff:
 class Timetable:
     """Times at which the cycles of one driver instance are due, in seconds of a monotonic clock.
 
-    The first full cycle is due at once. Until it succeeds, no other cycle is due. An interval
-    starts at the end of a cycle; missed cycles are not repeated. A full cycle counts as a drift
-    cycle and a poll, too, and a drift cycle counts as a poll.
-
-    A failed cycle is due again after a backoff, which is never longer than the interval of the
-    drift cycles. A failed poll also waits for its own interval. Both times count from the start of
-    the failed cycle.
+    The first full cycle is due at once. Until it succeeds, no other cycle is due. A failed cycle is
+    due again after a backoff.
     """
 
     def __init__(self, section: AgentSection) -> None:
@@ -72,13 +67,13 @@ class Timetable:
     def due(self, now: float) -> CycleType | None:
         """Return the first cycle type, in the order of CycleType, that is due, or None.
 
-        The caller starts this cycle at once: ``now`` is stored as its start.
+        The caller starts this cycle at once.
         """
         self._began = now
         return next((kind for kind in CycleType if self._due.get(kind, now + 1) <= now), None)
 
     def ended(self, kind: CycleType, now: float, *, failed: bool = False) -> None:
-        """Set when the next cycles are due, after a cycle of this type has succeeded or failed."""
+        """Plan the next cycles after the end of a cycle of this type."""
         if failed:
             interval = self._backoffs[kind].failed()
             if kind is CycleType.POLL:

@@ -1,9 +1,4 @@
-"""Shared memory in which the process of a driver instance shows its work to the agent.
-
-The process writes its report, each call to its driver in progress, and signs of life. The agent
-reads them at any time. Neither process waits for the other. This works even if a driver closes
-descriptors, prints, forks, or hangs in C code with Python's lock.
-"""
+"""Shared memory in which the process of a driver instance shows its work to the agent."""
 
 import mmap
 import os
@@ -35,17 +30,14 @@ _SIZE: Final = 1024 * 1024
 
 
 def create() -> BinaryIO:
-    """Create the memory for the report of a driver instance as an open file. Raises OSError."""
+    """Create the shared memory of a driver instance as an open file. Raises OSError."""
     page = open(os.memfd_create("wharfinger-report"), "wb")  # noqa: PTH123, SIM115 - no path
     page.truncate(_SIZE)
     return page
 
 
 class ReportWriter:
-    """Writes to the shared memory.
-
-    The constructor closes the descriptor.
-    """
+    """Writes to the shared memory. The constructor closes the descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._page: Final = mmap.mmap(descriptor, _SIZE)
@@ -80,8 +72,7 @@ class ReportWriter:
 class ReportReader:
     """Reads the shared memory of another process, in any thread.
 
-    The memory is freed with this object. A driver may write to any memory of its process, so a time
-    that is not in the past is read as 0, which is long ago.
+    A time that is not in the past is read as 0.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -11,9 +11,7 @@ PATIENCE: Final = 1.0
 class StandardError:
     """Stream of a log handler that drops a line if the pipe, socket or terminal stays full.
 
-    Otherwise, a write would wait until another program reads the log, and the agent could not check
-    its instances. Further lines are dropped at once until there is room again. Then a line states
-    how many were dropped.
+    A later line states how many lines were dropped.
     """
 
     def __init__(self, descriptor: int) -> None:

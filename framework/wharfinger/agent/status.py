@@ -1,11 +1,6 @@
 """Status of the agent and of its driver instances, as values.
 
-A driver instance reports an ``InstanceReport`` after each change; the agent adds what it knows of
-the thread or process in which the instance runs. Health, metrics and ``agent status`` are computed
-only from an ``AgentStatus``.
-
-Times are in seconds of ``time.monotonic()``, which all processes of a machine share, and which does
-not jump when the clock is set.
+Times are in seconds of ``time.monotonic()``, which all processes of a machine share.
 """
 
 from collections.abc import Mapping
@@ -132,11 +127,7 @@ class InstanceStatus:
     report: InstanceReport = InstanceReport()
 
     def with_report(self, report: InstanceReport) -> "InstanceStatus":
-        """Return this status with a newer report.
-
-        ``completed_at`` gets the times of the report. Types of cycles without a time there keep
-        their former times.
-        """
+        """Return this status with a newer report, and with the times of that report."""
         completed = {
             kind: counts.completed_at
             for kind, counts in report.cycles.items()
@@ -157,7 +148,7 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStatus:
-    """Status of an agent and of all its driver instances, in the order of the configuration."""
+    """Status of an agent and of all its driver instances."""
 
     started_at: float
     #: The time of the agent's last check of its instances.

@@ -1,7 +1,4 @@
-"""Notify systemd about the agent: sd_notify(3) over a datagram socket, without a C library.
-
-If notifications cannot be sent, this is logged once, and the agent goes on.
-"""
+"""Notify systemd about the agent, as sd_notify(3) describes."""
 
 import os
 import re
@@ -24,11 +21,9 @@ _STATUS_SIZE: Final = 2048
 class SystemdNotifier:
     """Notifies systemd of the agent's state; without systemd it sends nothing.
 
-    Created once at the start with ``os.environ``, from which it removes systemd's variables:
-    otherwise child processes would inherit them, and notify systemd for the agent.
-
-    ``watchdog_interval`` is the number of seconds between two calls of ``alive``, half of what
-    systemd allows; None without a watchdog. Only one thread at a time may call a method.
+    The constructor removes systemd's variables from ``environment``. ``watchdog_interval`` is the
+    number of seconds between two calls of ``alive``; None without a watchdog. Only one thread at a
+    time may call a method.
     """
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
@@ -44,7 +39,7 @@ class SystemdNotifier:
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """Notify that the agent reads its configuration again, until ``ready`` is called."""
+        """Notify that the agent begins to read its configuration again."""
         # systemd uses this time to ignore messages from before its request to reload.
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
@@ -53,7 +48,7 @@ class SystemdNotifier:
         self._send("STOPPING=1")
 
     def status(self, text: str) -> None:
-        """Set the line that ``systemctl status`` prints; an unchanged line is not sent again."""
+        """Set the line that ``systemctl status`` prints."""
         if text != self._status:
             line = printable(text).encode()[:_STATUS_SIZE].decode(errors="ignore")
             self._status = text if self._send(f"STATUS={line}") else None

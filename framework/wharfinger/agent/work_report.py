@@ -31,7 +31,7 @@ OTHER_REASONS: Final = "other reasons"
 
 
 class WorkReport:
-    """The report of one driver instance; counts the requests of its Placement client."""
+    """The report of one driver instance."""
 
     def __init__(self, client: PlacementClient) -> None:
         self._client: Final = client
@@ -45,17 +45,17 @@ class WorkReport:
         return self._report
 
     def loaded(self, driver: str, owner: str) -> None:
-        """Note in the report that the driver is loaded, and its owner trait."""
+        """Note the loaded driver and its owner trait."""
         self._report = replace(self._report, driver=driver, owner=owner)
 
     def begin(self, kind: CycleType) -> None:
-        """Note in the report that a cycle starts."""
+        """Note that a cycle starts."""
         self._steps = 0
         self._requests_before = dict(self._client.counts)
         self._report = replace(self._report, cycle=kind, cycle_began_at=time.monotonic())
 
     def written(self, step: Step) -> None:
-        """Note in the report that a step was written, and the time that a reservation took."""
+        """Note that a step was written to Placement."""
         self._steps += 1
         began = self._report.cycle_began_at
         if became_reserved(step) and began is not None:
@@ -66,16 +66,16 @@ class WorkReport:
             )
 
     def failed(self, error: BaseException) -> None:
-        """Note in the report that the cycle in progress failed, or that none could be started."""
+        """Note that the cycle in progress failed, or that none could be started."""
         if self._report.cycle is None:
             self._report = replace(self._report, problems=_texts([error]))
         counts = self._counts()
         self._end(replace(counts, failed=counts.failed + 1, error=_text(error)), [error])
 
     def completed(self, result: CycleResult, records: Mapping[str, Record]) -> None:
-        """Note in the report that the cycle in progress has ended, perhaps with problems.
+        """Note that the cycle in progress has ended, perhaps with problems.
 
-        ``records`` are the provider records of the driver instance after the cycle, to be counted.
+        ``records`` are the provider records of the driver instance after the cycle.
         """
         kind, began = self._report.cycle, self._report.cycle_began_at
         counts, now = self._counts(), time.monotonic()
@@ -126,10 +126,7 @@ class WorkReport:
         )
 
     def _unreachable_cycles(self, errors: Iterable[BaseException]) -> int:
-        """Return the number of cycles in a row in which Placement did not answer.
-
-        A cycle that sent no request does not change the number.
-        """
+        """Return the number of cycles in a row in which Placement did not answer."""
         before = self._requests_before
         statuses = {
             status

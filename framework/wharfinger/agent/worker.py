@@ -1,7 +1,4 @@
-"""Run the cycles of one driver instance until it is stopped.
-
-The code does not depend on whether it runs in a thread of the agent or in a separate process.
-"""
+"""Run the cycles of one driver instance until it is stopped."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -44,10 +41,8 @@ class Reporter(Protocol):
 class Worker:
     """Runs the cycles of a driver instance, one after the other, until it is stopped.
 
-    It logs a failure when it begins and when it is over, and tries again. No other process may run
-    this driver instance at the same time. The worker loads the driver again only if it could not be
-    loaded or connected. ``client`` is only for this instance. ``reporter`` gets each new report,
-    and shows the calls to the driver.
+    No other process may run this driver instance at the same time. ``client`` is only for this
+    instance. ``reporter`` gets each new report, and shows the calls to the driver.
     """
 
     def __init__(
@@ -73,10 +68,7 @@ class Worker:
         self._stopping.set()
 
     def run(self) -> None:
-        """Load the driver, and run cycles until ``stop`` is called.
-
-        If the driver cannot be loaded or connected, try again later.
-        """
+        """Load the driver, and run cycles until ``stop`` is called."""
         driver_calls.in_progress.set(self._reporter.calling)
         backoff = Backoff(self._section.drift_interval)
         while not self._stopping.is_set():
@@ -123,10 +115,7 @@ class Worker:
 
     @same_request()
     def _run_cycle(self, cycle: Reconciler, kind: CycleType) -> bool:
-        """Run a cycle, and log and report its result.
-
-        Return False if it failed, or if a dependency was down in a part of it.
-        """
+        """Run a cycle, log and report its result, and return whether it succeeded."""
         runs: dict[CycleType, Callable[..., CycleResult]] = {
             CycleType.FULL: cycle.sync,
             CycleType.DRIFT: cycle.drift,
