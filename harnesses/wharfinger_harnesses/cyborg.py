@@ -1,7 +1,4 @@
-"""A real Cyborg, installed from PyPI (openstack-cyborg), as a fixture for tests.
-
-A file describes its simulated devices: see cyborg_hardware.py.
-"""
+"""A real Cyborg, installed from PyPI (openstack-cyborg), as a fixture for tests."""
 
 import json
 import time
@@ -33,7 +30,7 @@ def deployable(
     accelerators: int = 1,
     traits: Sequence[str] = ("CUSTOM_FPGA_LAB",),
 ) -> dict[str, Any]:
-    """Return a deployable for ``device``: accelerators of one resource class."""
+    """Return a deployable for ``device``."""
     return {
         "name": name,
         "resource_class": resource_class,
@@ -53,13 +50,10 @@ def device(bus: str, *deployables: Part, **more: Any) -> dict[str, Any]:
 class Cyborg(OpenStackService):
     """Runs Cyborg's conductor and API, and sends requests.
 
-    With the URL ``placement`` it also runs an agent for each of ``hosts``, or for ``host`` alone.
-    Placement must already have a root provider with the name of each host. The first host has the
-    devices ``hardware``, and is the default host of the methods. The agents report during the
-    set-up, then at each ``discover``, and every ``reports_every`` seconds if that is set.
-
-    The methods raise LabError if Cyborg answers with an error, or if they wait too long.
-    ``tables`` reads and writes the devices in Cyborg's database directly.
+    With the URL ``placement`` it also runs an agent for each host. Placement must already have a
+    root provider with the name of each host. The first host has the devices ``hardware``, and is
+    the default host of the methods. The methods raise LabError if Cyborg answers with an error.
+    ``tables`` reads and writes the devices in Cyborg's database.
     """
 
     name = "cyborg"
@@ -96,19 +90,19 @@ class Cyborg(OpenStackService):
     # Requests to Cyborg.
 
     def create_profile(self, name: str, *groups: Mapping[str, str]) -> dict[str, Any]:
-        """Create a device profile with these groups; return it as Cyborg's API shows it."""
+        """Create a device profile with these groups, and return it."""
         created: dict[str, Any] = self._succeed(
             "POST", "/device_profiles", [{"name": name, "groups": groups}]
         )
         return created
 
     def deployables(self) -> list[dict[str, Any]]:
-        """Return all deployables as Cyborg's API shows them."""
+        """Return all deployables."""
         described: list[dict[str, Any]] = self._succeed("GET", "/deployables")["deployables"]
         return described
 
     def deployable(self, bus: str, name: str = "r0", host: str | None = None) -> dict[str, Any]:
-        """Return one deployable of a device as Cyborg's API shows it; raise LabError if missing."""
+        """Return one deployable of a device; raise LabError if Cyborg does not know it."""
         named = f"{host or self.host}_{bus}_{name}"
         for described in self.deployables():
             if described["name"] == named:
@@ -116,7 +110,7 @@ class Cyborg(OpenStackService):
         raise LabError(f"Cyborg knows no deployable {named}")
 
     def program(self, deployable_uuid: str, image: str) -> requests.Response:
-        """Program a deployable; return Cyborg's answer after the programming, also an error."""
+        """Program a deployable; return Cyborg's answer, also an error."""
         body = [{"op": "replace", "path": "/program", "value": [{"image_uuid": image}]}]
         return self.ask("PATCH", f"/deployables/{deployable_uuid}/program", body)
 
@@ -127,10 +121,9 @@ class Cyborg(OpenStackService):
         instance: str | None = None,
         **accel: str,
     ) -> str:
-        """Begin to bind a new accelerator request to a provider, as nova does; return its uuid.
+        """Begin to bind a new accelerator request to a provider; return the uuid of the request.
 
-        ``accel`` names the image that Cyborg has to load: by its ``bitstream_id``, or by the
-        ``function_id`` of its function.
+        ``accel`` has the ``bitstream_id`` of an image, or the ``function_id`` of its function.
         """
         name = f"lab-{uuid4()}"
         wanted = {f"accel:{key}": value for key, value in accel.items()}
@@ -149,7 +142,7 @@ class Cyborg(OpenStackService):
         return uuid
 
     def request(self, uuid: str) -> dict[str, Any]:
-        """Return an accelerator request as Cyborg's API shows it."""
+        """Return an accelerator request."""
         described: dict[str, Any] = self._succeed("GET", f"/accelerator_requests/{uuid}")
         return described
 
@@ -161,7 +154,7 @@ class Cyborg(OpenStackService):
         )
 
     def delete_request(self, uuid: str) -> None:
-        """Delete an accelerator request as nova does, also a bound one."""
+        """Delete an accelerator request, also a bound one."""
         self._succeed("DELETE", f"/accelerator_requests?arqs={uuid}", **_SERVICE)
 
     # The hardware.
@@ -189,7 +182,7 @@ class Cyborg(OpenStackService):
         self.set_hardware(*others, host=host)
 
     def change_device(self, bus: str, host: str | None = None, **fields: Any) -> None:
-        """Set these keys of a device; see cyborg_hardware.py."""
+        """Set these keys of a device."""
         changed = [
             {**found, **fields} if found["bus"] == bus else found for found in self.hardware(host)
         ]
@@ -198,10 +191,7 @@ class Cyborg(OpenStackService):
     def resize(
         self, bus: str, accelerators: int, name: str = "r0", host: str | None = None
     ) -> None:
-        """Set the number of accelerators of the deployable ``name`` of a device.
-
-        Cyborg sees the new number after ``discover``.
-        """
+        """Set the number of accelerators of the deployable ``name`` of a device."""
         (parts,) = (found["deployables"] for found in self.hardware(host) if found["bus"] == bus)
         resized = [
             {**part, "accelerators": accelerators} if part["name"] == name else part
@@ -210,16 +200,12 @@ class Cyborg(OpenStackService):
         self.change_device(bus, host, deployables=resized)
 
     def discover(self, host: str | None = None) -> None:
-        """Let the agent of a host read its hardware and report it to the conductor now.
-
-        Raise LabError with Cyborg's error if the report fails. If Cyborg cannot add one device, it
-        adds the others, and only logs the error.
-        """
+        """Let the agent of a host report its hardware; raise LabError if the report fails."""
         self._control(f"discover?host={host or self.host}")
 
     @contextmanager
     def impatient(self, seconds: int = 1) -> Iterator[None]:
-        """In the block, let Cyborg's API wait for an agent for ``seconds``, not for 60 seconds."""
+        """In the block, let Cyborg's API wait for an agent for only ``seconds``."""
         self._control(f"patience?seconds={seconds}")
         try:
             yield
@@ -240,7 +226,7 @@ class Cyborg(OpenStackService):
         return uuid
 
     def programmed(self, bus: str, host: str | None = None) -> str | None:
-        """Return the uuid of the image in a device; None if no programming has loaded one."""
+        """Return the uuid of the image in a device; None before the first programming."""
         with suppress(FileNotFoundError):
             return (self.directory / "holds" / self._device(bus, host)).read_text()
         return None
@@ -254,7 +240,7 @@ class Cyborg(OpenStackService):
         ]
 
     def underway(self, bus: str, host: str | None = None) -> list[dict[str, Any]]:
-        """Return the start events of those programmings of a device that are in progress now."""
+        """Return the start events of the programmings of a device that are in progress."""
         events = self.programmings(bus, host)
         over = {event["programming"] for event in events if event["event"] == "end"}
         return [
@@ -268,7 +254,7 @@ class Cyborg(OpenStackService):
     ) -> dict[str, Any]:
         """Wait until ``count`` programmings of a device are in progress.
 
-        Return the start event of the last one.
+        Return the last of their start events.
         """
         begun = self._wait(
             f"{self._device(bus, host)} is not being programmed",
@@ -277,10 +263,7 @@ class Cyborg(OpenStackService):
         return begun[-1]
 
     def wait_until_programmed(self, bus: str, host: str | None = None) -> dict[str, Any]:
-        """Wait until a device has been programmed and is not being programmed.
-
-        Return the last end event of ``programmings``.
-        """
+        """Wait until a device has been programmed; return the last end event."""
 
         def ended() -> dict[str, Any] | None:
             events = self.programmings(bus, host)
@@ -290,7 +273,7 @@ class Cyborg(OpenStackService):
         return self._wait(f"{self._device(bus, host)} has not been programmed", ended)
 
     def go(self, bus: str, host: str | None = None) -> None:
-        """Let one held programming of a device continue; if none is held, the next that is."""
+        """Let one held programming of a device continue, now or later."""
         gos = self.directory / "go" / self._device(bus, host)
         gos.mkdir(exist_ok=True)
         (gos / uuid4().hex).touch()

@@ -1,19 +1,16 @@
 """Cyborg's accelerator driver `lab`: simulated devices that a file describes and controls.
 
-cyborg_service.py loads this module into the real Cyborg. The file `hardware.json` beside the
-configuration has the devices of each host. The driver reads it before each use of a device. A
-device has these keys:
+The file `hardware.json` beside the configuration has the devices of each host. A device has these
+keys:
 
 ``bus``
     the address of the device on its host, such as "0c";
 ``kind``
     the type of the device in Cyborg: FPGA (the default), GPU or another one;
 ``deployables``
-    the parts of the device, with ``name``, ``resource_class``, ``accelerators`` and ``traits``;
-    names are unique on the device;
+    deployables with ``name``, ``resource_class``, ``accelerators`` and ``traits``;
 ``function``
-    the id of the function that the device has before the first programming, if any; after that, it
-    has the function of its image in `images.json`;
+    the id of the function that the device has before the first programming;
 ``reports_function``
     whether Cyborg reports the function as a trait of each deployable;
 ``programming``
@@ -25,13 +22,9 @@ device has these keys:
 ``seconds``
     the duration of programming, without the time of ``hold``.
 
-``programming``, ``hold`` and ``seconds`` are read when a programming begins.
-
-All deployables of a device have the same function. Only FPGAs can be programmed. Files name a
-device by its host and bus, HOST_BUS. The file `holds/HOST_BUS` has the uuid of the image that the
-device was programmed with last. The file `programmings` has a line for each start and end of a
-programming. A test lets a programming continue by any file in the directory `go/HOST_BUS`; the
-programming removes the file.
+Only FPGAs can be programmed. The file `holds/HOST_BUS` has the uuid of the image in a device. The
+file `programmings` has a line for each start and end of a programming. A test lets a programming
+continue by a file in the directory `go/HOST_BUS`.
 """
 
 import json
@@ -67,7 +60,7 @@ def _read(name: str) -> Any:
 
 
 class LabDriver(FPGADriver):  # type: ignore[misc]
-    """Cyborg's driver for the devices of one host; by default, of the agent that is set up now."""
+    """Cyborg's driver for the devices of one host."""
 
     VENDOR = "lab"
 
@@ -79,10 +72,7 @@ class LabDriver(FPGADriver):  # type: ignore[misc]
         return [self._describe(device) for device in self._devices()]
 
     def program(self, controlpath_id: Mapping[str, Any], image: str) -> bool:
-        """Simulate loading an image file into a device, with the result that ``programming`` says.
-
-        Return whether it succeeds, or raise RuntimeError.
-        """
+        """Simulate the programming of a device; return whether it succeeds."""
         bus = controlpath_id["cpid_info"]["bus"]
         (device,) = (device for device in self._devices() if device["bus"] == bus)
         facts = {"host": self._host, "bus": bus, "image": Path(image).name[:_UUID]}

@@ -1,7 +1,4 @@
-"""The Cyborg driver's harness: a real Cyborg, with simulated devices that a file describes.
-
-Cyborg itself publishes its devices to the kit's Placement. The driver adds to these providers.
-"""
+"""The Cyborg driver's harness: a real Cyborg with simulated devices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,14 +45,10 @@ class _Model:
 class CyborgHarness(ServiceHarness):
     """A host with one GPU and FPGAs. Only the FPGAs are things: each has one deployable.
 
-    New FPGAs are copies of FPGAs that Cyborg has discovered: in its database and in Placement. That
-    takes a tenth of the time of a discovery. Cyborg itself finds that an FPGA is removed or put
-    back.
-
-    The GPU is never removed, since the driver takes an empty list of devices for an error. An FPGA
-    with allocations cannot be removed, since Cyborg's report fails then. There is no ``change``,
-    since Cyborg does not update a device that it has published. There is no ``second_host``, since
-    the driver publishes all hosts of a Cyborg.
+    New FPGAs are copies of FPGAs that Cyborg has discovered, which is quicker than a discovery. The
+    GPU is never removed, since the driver takes an empty list of devices for an error. There is no
+    ``change``, since Cyborg does not update a device that it has published. There is no
+    ``second_host``, since the driver publishes all hosts of a Cyborg.
     """
 
     growth = 16
@@ -71,7 +64,7 @@ class CyborgHarness(ServiceHarness):
         self._images: dict[str, str] = {}
 
     def start(self) -> None:
-        """Start a Cyborg, which takes seconds, and let it discover a GPU and two FPGAs."""
+        """Start a Cyborg, and let it discover a GPU and two FPGAs."""
         self._have_root()  # the agent needs the root provider when it starts
         parts = [*map(_part, range(1 + _FPGAS))]
         self._cyborg = Cyborg(self.placement.url, host=HOST, hardware=parts)
@@ -89,10 +82,7 @@ class CyborgHarness(ServiceHarness):
         )
 
     def reset(self) -> None:
-        """Replace all devices by the GPU and two new FPGAs.
-
-        The root provider of the host is created as nova does it.
-        """
+        """Replace all devices by the GPU and two new FPGAs."""
         self.expect()
         self._have_root()
         for thing in [*self._requests]:
@@ -106,19 +96,17 @@ class CyborgHarness(ServiceHarness):
         self.grow(1 + _FPGAS)
 
     def configuration(self, instance: str) -> str:
-        """Return a section with the URL of the proxy and short time-outs, without Keystone."""
         return _CONFIGURATION.format(instance=instance, url=self._proxy.url)
 
     def things(self) -> Sequence[str]:
         return [_thing(found) for found in self._cyborg.hardware() if found != _GPU]
 
     def add(self) -> str:
-        """Add an FPGA at a bus address that none has had since the reset; return its name."""
         self.grow(1)
         return self.things()[-1]
 
     def grow(self, count: int) -> None:
-        """Add ``count`` FPGAs; raise LabError if Cyborg would be too slow with so many devices."""
+        """Add FPGAs; raise LabError if Cyborg would be too slow with so many devices."""
         there = self._cyborg.hardware()
         if len(there) + count > _MOST:
             raise LabError(f"{len(there) + count} devices are too many for Cyborg")
@@ -127,7 +115,7 @@ class CyborgHarness(ServiceHarness):
         self._cyborg.tables.write([*map(self._copy, numbers)])
 
     def _copy(self, number: int) -> Rows:
-        """Publish the device with this number; return its rows in Cyborg's database."""
+        """Publish the device with this number; return its rows for Cyborg's database."""
         model, part = self._models[_kind(number)], _part(number)
         client, provider = self.placement.client, _provider(part)
         generation = client.create_provider(provider, _thing(part), _ROOT).generation
@@ -148,14 +136,14 @@ class CyborgHarness(ServiceHarness):
         self._have_hardware(*(had for had in self._cyborg.hardware() if _thing(had) != thing))
 
     def put_back(self, thing: str) -> None:
-        """Add a removed FPGA again, with new uuids in Cyborg and the old uuid of its provider."""
+        """Add a removed FPGA again, with new uuids in Cyborg."""
         self._have_hardware(*self._cyborg.hardware(), self._removed.pop(thing))
 
     def make_busy(self, thing: str) -> None:
-        """Let Cyborg bind a request, for which it programs the FPGA; hold the programming.
+        """Let Cyborg begin to program an FPGA, and hold the programming.
 
-        The image has the function that the device already has, since Cyborg does not publish the
-        trait of a new function.
+        The image has the present function, since Cyborg does not publish the trait of a new
+        function.
         """
         bus = self._device(thing)["bus"]
         held = self._images.get(self._cyborg.programmed(bus) or "", _FUNCTION)
@@ -168,10 +156,7 @@ class CyborgHarness(ServiceHarness):
         self._cyborg.change_device(bus, hold=False)
 
     def make_free(self, thing: str) -> None:
-        """End the programming, wait for the binding, and delete the request.
-
-        After a restart of Cyborg there is no programming any more; only delete the request then.
-        """
+        """End the programming, and delete the accelerator request."""
         bus, request = self._device(thing)["bus"], self._requests.pop(thing)
         if self._cyborg.underway(bus):
             self._cyborg.go(bus)
@@ -183,7 +168,6 @@ class CyborgHarness(ServiceHarness):
             raise LabError(f"{thing} was not bound: {told}\n{self._cyborg.log()}")
 
     def expected(self) -> Mapping[str, Expected]:
-        """Return the accelerators and the traits of each FPGA that is not busy."""
         return {
             thing: Expected(
                 {"FPGA": self._device(thing)["deployables"][0]["accelerators"]},
@@ -201,17 +185,13 @@ class CyborgHarness(ServiceHarness):
         self._wait_until_bound(thing, request)
 
     def image(self, thing: str) -> tuple[str, str]:
-        """Create an image in Glance with a new function; return its uuid and the function."""
         function = next(self._functions)
         image = self._cyborg.create_image(function)
         self._images[image] = function
         return image, function
 
     def _end_binding(self, thing: str) -> None:
-        """Free a busy thing whose provider is gone from Placement.
-
-        Create the provider before and delete it after that: Cyborg needs it to end a binding.
-        """
+        """Free a busy thing; create its provider for that time, since Cyborg needs the provider."""
         provider = str(self._described(thing)["rp_uuid"])
         self.placement.client.create_provider(provider, thing, _ROOT)
         self.make_free(thing)
@@ -246,10 +226,7 @@ def _kind(number: int) -> int:
 
 
 def _part(number: int) -> Part:
-    """Return the device with this number: 0 is the GPU, the others are FPGAs.
-
-    Every second FPGA has two accelerators, and a trait that the others lack.
-    """
+    """Return the device with this number: 0 is the GPU, the others are FPGAs."""
     if not number:
         return _GPU
     is_double = number % 2 == 0

@@ -1,7 +1,7 @@
 """WSGI applications with the parts of Glance's and nova's APIs that Cyborg uses.
 
-cyborg_service.py serves them. The file `images.json` has the images of Glance: by uuid, the id of
-the image's function, or null. The file `nova` has the events that nova received, one on each line.
+The file `images.json` has the id of the function of each image, or null, by the uuid of the image.
+The file `nova` has one line for each event that nova received.
 """
 
 import json
@@ -18,7 +18,7 @@ _FUNCTION = "accel:function_id"
 
 
 def answer(start_response: Any, status: HTTPStatus, body: Any = None) -> list[bytes]:
-    """Start an HTTP answer; return its body for WSGI: bytes as they are, another value as JSON."""
+    """Start an HTTP answer; return its body: bytes as they are, another value as JSON."""
     raw = isinstance(body, bytes)
     content = body if raw else json.dumps(body).encode()
     start_response(
@@ -37,7 +37,7 @@ def _version(environ: dict[str, Any], path: str, name: str, **more: str) -> dict
 
 
 def glance(directory: Path) -> Application:
-    """Return Glance's API for images, below /v2/images. The data of an image is its uuid."""
+    """Return Glance's API for images. The data of an image is its uuid."""
 
     def images() -> list[dict[str, Any]]:
         functions = json.loads((directory / "images.json").read_text())

@@ -1,7 +1,4 @@
-"""Copy devices in Cyborg's database directly, which is quicker than a discovery.
-
-Cyborg reads its devices from the database at each request, so its API shows a copy at once.
-"""
+"""Copy devices in Cyborg's database directly, which is quicker than a discovery."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -65,9 +62,10 @@ class DeviceTables:
 
 
 def copied(device: Rows, number: int, texts: Mapping[str, str]) -> Rows:
-    """Return the rows of a device's copy, with new uuids, and with ids increased by the number.
+    """Return the rows of a device's copy, with new uuids and ids.
 
-    The unit is 1000. Each key of ``texts`` is replaced by its value wherever a text contains it.
+    The ids grow by 1000 times ``number``. Each key of ``texts`` is replaced by its value in all
+    other texts.
     """
 
     def other(column: str, value: Any) -> Any:

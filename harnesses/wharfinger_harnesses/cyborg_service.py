@@ -1,18 +1,11 @@
 """Run the real Cyborg in one process: its conductor, its agents, and its API below /accelerator.
 
 Usage: `cyborg_service.py DIRECTORY PORT [--reports-every SECONDS]`. An optional `cyborg.conf` in
-the directory overrides the options of this module. Tables are created in an empty database. The
-API listens on PORT of 127.0.0.1. When it answers, systemd is notified if it started this process.
-The file `cyborg.log` is Cyborg's log. There is no keystone: a request has an administrator's rights
-unless its headers have other roles.
+the directory overrides the options of this module. The API listens on PORT of 127.0.0.1.
 
-If [placement] has an endpoint_override, an agent runs for each host in hardware.json; see
-cyborg_hardware.py. Placement must already have a root provider for each host. The agents report
-once before the API is ready, then at each `POST /lab/discover`, and with --reports-every at this
-interval.
-
-The conductor, the agents and the API exchange RPC messages in memory, so they run in one process.
-The same process serves the requests to Glance and nova: see cyborg_peers.py.
+If [placement] has an endpoint_override, an agent runs for each host in hardware.json. Placement
+must already have a root provider for each host. The agents report once before the API is ready,
+then at each `POST /lab/discover`, and with --reports-every at this interval.
 """
 
 import gc
@@ -155,7 +148,7 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 def without_keystone(_defaults: dict[str, str]) -> Callable[[Application], Application]:
-    """Return a paste filter that adds the headers of an administrator that a request lacks."""
+    """Return a paste filter that gives a request the rights of an administrator."""
 
     def filtered(application: Application) -> Application:
         def known(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -167,10 +160,7 @@ def without_keystone(_defaults: dict[str, str]) -> Callable[[Application], Appli
 
 
 def mounted(applications: Mapping[str, Application]) -> Application:
-    """Return an application that serves each of ``applications`` below its key, a path.
-
-    Elsewhere it answers 404.
-    """
+    """Return an application that serves each of ``applications`` below its key, a path."""
 
     def dispatch(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -186,7 +176,7 @@ def mounted(applications: Mapping[str, Application]) -> Application:
 
 
 def load_beside(name: str) -> Any:
-    """Import and return a module of this directory, which is not on the import path."""
+    """Import a module of this directory, which is not on the import path."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -226,7 +216,7 @@ def configure(directory: Path, port: int) -> None:
 
 
 def deliver_at_once() -> None:
-    """Let RPC servers sleep only until the next message, and not always for 50 ms."""
+    """Let RPC servers receive each message at once."""
     delivered = threading.Condition()
     deliver = impl_fake.FakeExchange.deliver_message
 
@@ -250,7 +240,7 @@ def create_schema() -> None:
 
 
 def answer_calls(topic: str, manager: Any, host: str) -> None:
-    """Start an RPC server that passes calls on this topic to a manager, such as the conductor."""
+    """Start an RPC server that passes calls on this topic to a manager."""
     target = oslo_messaging.Target(topic=topic, server=host)
     rpc.get_server(target, [manager], CyborgObjectSerializer()).start()
     manager.init_host()
@@ -290,16 +280,13 @@ class Agent:
 
 
 class Control:
-    """A WSGI application with requests of tests to the agents, besides Cyborg's own API."""
+    """A WSGI application with requests of tests to the agents."""
 
     def __init__(self, agents: Mapping[str, Agent]) -> None:
         self._agents = agents
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Let an agent report (`/discover`), or set the timeout of RPC calls (`/patience`).
-
-        If the report fails, answer 500 with the error. Answer 200 for other paths.
-        """
+        """Let an agent report (`/discover`), or set the timeout of RPC calls (`/patience`)."""
         if environ["PATH_INFO"] == "/patience":
             (seconds,) = parse_qs(environ["QUERY_STRING"])["seconds"]
             CONF.set_override("rpc_response_timeout", int(seconds))
@@ -315,7 +302,7 @@ class Control:
         return []
 
     def report(self) -> None:
-        """Let each agent report. If a report fails, log the error, and go on."""
+        """Let each agent report; log errors."""
         for host, agent in self._agents.items():
             try:
                 agent.report()
@@ -330,10 +317,7 @@ class Control:
 
 
 def main(directory: Path, port: int, reports_every: float | None) -> None:
-    """Run Cyborg until a signal ends the process.
-
-    Exit with a message at once if an agent finds no root provider of its host in Placement.
-    """
+    """Run Cyborg until a signal ends the process."""
     install_hardware(directory)
     configure(directory, port)
     deliver_at_once()

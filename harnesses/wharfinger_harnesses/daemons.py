@@ -1,7 +1,4 @@
-"""Start programs of this machine as servers for the tests.
-
-If a program is missing, the test fails with LabError; it is not skipped.
-"""
+"""Start programs of this machine as servers for the tests."""
 
 import os
 import pwd
@@ -28,7 +25,7 @@ SERVER_USER = "nobody"
 
 
 class LabError(Exception):
-    """A server for tests cannot be set up, or does not work; the text is the reason."""
+    """A server for tests cannot be set up, or does not work."""
 
 
 def path_with(programs: Mapping[str, str]) -> str:
@@ -59,8 +56,7 @@ def socket_in(directory: Path, name: str) -> Path:
 class ReservedPort(fixtures.Fixture):
     """Reserves a port of 127.0.0.1: the kernel gives it to no other process until the clean-up.
 
-    This process binds the port and does not listen. A server that sets SO_REUSEADDR, as most
-    servers do, can bind the same port and listen, also again after a stop.
+    A server that sets SO_REUSEADDR can still listen on the port.
     """
 
     number: int
@@ -76,9 +72,8 @@ class ReservedPort(fixtures.Fixture):
 class Daemon(fixtures.Fixture):
     """A server with its own directory, which reports by systemd's protocol when it is ready.
 
-    The kernel kills the server when the thread that started it ends. The clean-up of this fixture
-    also ends it, and deletes the directory. If the server has ended before without ``stop``, the
-    clean-up raises LabError.
+    The clean-up ends the server, and deletes the directory. If the server has ended before without
+    ``stop``, the clean-up raises LabError.
     """
 
     #: Programs that the server needs, with their Debian packages.
@@ -90,7 +85,7 @@ class Daemon(fixtures.Fixture):
     process: "subprocess.Popen[bytes]"
 
     def setUp(self) -> None:
-        """Set up the fixture. Raise a LabError as it is, not inside MultipleExceptions."""
+        """Set up the fixture; raise a LabError as it is."""
         try:
             super().setUp()
         except fixtures.MultipleExceptions as errors:
@@ -100,16 +95,13 @@ class Daemon(fixtures.Fixture):
             raise cause from None
 
     def stop(self, by: signal.Signals | None = None) -> None:
-        """Stop the server before the clean-up, with the signal ``by`` or else ``ended_by``.
-
-        Wait for its end. Its directory stays.
-        """
+        """Stop the server with the signal ``by``, or else ``ended_by``. Wait for its end."""
         self._stopped = True
         self.process.send_signal(by or self.ended_by)
         self.process.wait(TIMEOUT)
 
     def start_again(self) -> None:
-        """Start the server again after ``stop``, with the same command and directory."""
+        """Start the server again after ``stop``."""
         self.start(*self._command)
 
     def _setUp(self) -> None:
@@ -216,10 +208,7 @@ class Daemon(fixtures.Fixture):
 
 
 class PythonDaemon(Daemon):
-    """A server that is a Python file of this project. Its first argument is its directory.
-
-    It runs as the current user, since another user may not be able to read the file.
-    """
+    """A server that is a Python file of this project. Its first argument is its directory."""
 
     def start_program(self, program: Path, *arguments: str) -> None:
         """Start a Python file, without its own directory on its import path."""

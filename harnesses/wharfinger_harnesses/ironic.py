@@ -1,7 +1,4 @@
-"""A real Ironic, installed from PyPI, as a fixture for tests.
-
-``extra["lab"]`` of a node controls its simulated hardware: see ironic_hardware.py.
-"""
+"""A real Ironic, installed from PyPI, as a fixture for tests."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +15,7 @@ class Ironic(OpenStackService):
     """Runs Ironic's conductor and API, and sends requests with the newest microversion.
 
     The methods raise LabError if Ironic answers with an error. ``rows`` reads and writes the nodes
-    in Ironic's database directly.
+    in Ironic's database.
     """
 
     name = "ironic"
@@ -59,7 +56,7 @@ class Ironic(OpenStackService):
         return uuid
 
     def node(self, uuid: str) -> dict[str, Any]:
-        """Return a node as Ironic's API shows it."""
+        """Return a node."""
         described: dict[str, Any] = self._succeed("GET", f"/v1/nodes/{uuid}")
         return described
 
@@ -75,12 +72,12 @@ class Ironic(OpenStackService):
         self._succeed("PUT", f"/v1/nodes/{uuid}/traits", {"traits": traits})
 
     def provision(self, uuid: str, target: str, **body: Any) -> None:
-        """Request a change of a node's provision state; do not wait for its end."""
+        """Request a change of a node's provision state, without waiting for its end."""
         path = f"/v1/nodes/{uuid}/states/provision"
         self._succeed("PUT", path, {"target": target, **body})
 
     def make_available(self, *uuids: str) -> None:
-        """Power enrolled nodes off, let Ironic clean them, and wait until they are available."""
+        """Let Ironic clean enrolled nodes, and wait until they are available."""
         for uuid in uuids:
             self.provision(uuid, "manage")
         for uuid in uuids:
@@ -93,7 +90,7 @@ class Ironic(OpenStackService):
             self.wait_for(uuid, "available")
 
     def deploy(self, uuid: str, instance_uuid: str) -> None:
-        """Begin to deploy an available node for an instance, as nova does; do not wait."""
+        """Begin to deploy an available node for an instance."""
         self.update_node(uuid, instance_uuid=instance_uuid)
         self.provision(uuid, "active")
 
@@ -110,10 +107,7 @@ class Ironic(OpenStackService):
         self._succeed("DELETE", f"/v1/nodes/{uuid}")
 
     def go(self, uuid: str) -> None:
-        """Let a node continue that stops or waits because of its ``extra["lab"]``.
-
-        If the node does neither now, its next such step continues at once; see ``clear_goes``.
-        """
+        """Let a node continue that stops or waits because of its ``extra["lab"]``, now or later."""
         (self.directory / "go" / uuid).touch()
 
     def clear_goes(self) -> None:
@@ -124,9 +118,8 @@ class Ironic(OpenStackService):
     def wait_for(self, uuid: str, state: str) -> dict[str, Any]:
         """Wait until a node is in this provision state; return the node.
 
-        Unless the state ends in -ing, also wait until Ironic has unlocked the node, so that it
-        accepts the next request. Raise LabError with Ironic's error if the node fails, or does not
-        reach the state in time.
+        Unless the state ends in -ing, also wait until Ironic has unlocked the node. Raise LabError
+        if the node fails, or does not reach the state in time.
         """
 
         def arrived(node: Mapping[str, Any]) -> bool:
@@ -150,11 +143,10 @@ class Ironic(OpenStackService):
         return node
 
     def insert_nodes(self, count: int, **columns: Any) -> list[str]:
-        """Insert nodes directly into Ironic's database; return their uuids.
+        """Insert copies of the oldest node into Ironic's database; return their uuids.
 
-        The nodes are copies of the oldest node and its traits, with new names and uuids. Only
-        ``columns`` have other values. A value may be a function that takes the copy's index. Raise
-        LabError if there is no node.
+        The copies have new names and uuids, and the values of ``columns``. A value may be a
+        function that takes the copy's index. Raise LabError if there is no node.
         """
         first = self.rows.read()
         if first is None:

@@ -1,20 +1,16 @@
 """Ironic's hardware type and deploy interface `lab`: simulated nodes that ``extra`` controls.
 
-ironic_service.py loads this module into the real Ironic. ``extra["lab"]`` of a node may have the
-keys ``clean``, ``deploy`` and ``delete``, for the step of that name. The values are:
+``extra["lab"]`` of a node may have the keys ``clean``, ``deploy`` and ``delete``, for the step of
+that name. Without a value, a step ends at once. The values are:
 
 ``hold``
-    the step stops in the middle (state cleaning, deploying or deleting) until a test lets it
-    continue;
+    the step stops in the middle until a test lets it continue;
 ``wait``
-    the step waits as for a ramdisk (state "clean wait" or "wait call-back") until a test lets it
-    continue; not for ``delete``;
+    the step waits as for a ramdisk until a test lets it continue; not for ``delete``;
 ``fail``
     the step fails.
 
-Without a value, a step ends at once. A test lets a node continue by a file with the node's uuid as
-its name in the directory `go` beside the configuration. The step removes the file. ``extra`` can
-be changed whenever Ironic does not work on the node.
+A test lets a node continue by a file with the node's uuid as its name in the directory `go`.
 """
 
 import time
@@ -46,7 +42,7 @@ def _may_continue(node: Any) -> bool:
 def _do(task: Any, what: str, waiting: str | None = None) -> str | None:
     """Stop, wait or fail as the node's ``extra["lab"]`` says for the step ``what``.
 
-    Return the state ``waiting`` if the node has to wait, otherwise None.
+    Return ``waiting`` if the node has to wait, otherwise None.
     """
     match task.node.extra.get("lab", {}).get(what):
         case "hold":
@@ -65,16 +61,16 @@ class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
 
     @base.clean_step(priority=10, abortable=True)  # type: ignore[untyped-decorator]
     def lab_clean(self, task: Any) -> str | None:
-        """Simulate the cleaning of a node, as the key ``clean`` says."""
+        """Simulate the cleaning of a node."""
         return _do(task, "clean", states.CLEANWAIT)
 
     @base.deploy_step(priority=90)  # type: ignore[untyped-decorator]
     def lab_deploy(self, task: Any) -> str | None:
-        """Simulate the deployment to a node, as the key ``deploy`` says."""
+        """Simulate the deployment to a node."""
         return _do(task, "deploy", states.DEPLOYWAIT)
 
     def tear_down(self, task: Any) -> str:
-        """Simulate the deletion of a node's instance, as the key ``delete`` says."""
+        """Simulate the deletion of a node's instance."""
         _do(task, "delete")
         return str(super().tear_down(task))
 
@@ -86,7 +82,7 @@ class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
         predicate=_may_continue,
     )
     def lab_resume(self, task: Any, _manager: Any, _context: Any) -> None:
-        """Let Ironic continue a waiting node that a test lets continue."""
+        """Continue the work on a waiting node."""
         _go_file(task.node).unlink()
         _WAITING[task.node.provision_state](task)
 

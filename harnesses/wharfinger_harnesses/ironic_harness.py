@@ -1,8 +1,4 @@
-"""The Ironic driver's harness: a real Ironic, whose nodes the conformance kit changes.
-
-New nodes are inserted into the database as copies of an available node, which is quick. All other
-changes go through Ironic's API.
-"""
+"""The Ironic driver's harness: a real Ironic, whose nodes the conformance kit changes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -34,13 +30,9 @@ _TIMEOUT: Final = 2
 class IronicHarness(ServiceHarness):
     """Nodes of a real Ironic, which the driver reaches through a proxy.
 
-    A busy node is being cleaned, and stays in the state "clean wait". In this state it is not
-    locked, so that it can be removed, and it stays in the state after a restart of Ironic.
-
-    There is no ``use``, since an instance uses a whole node, and the driver then reserves the node.
-    There is no ``second_host``, since each host publishes all nodes of an Ironic.
-
-    Nodes are numbered from ``reset`` on, so their names and uuids are the same in each run.
+    A busy node is being cleaned, in the state "clean wait". There is no ``use``, since an instance
+    uses a whole node, and the driver then reserves the node. There is no ``second_host``, since
+    each host publishes all nodes of an Ironic.
     """
 
     patience = 2.0 * _TIMEOUT
@@ -52,7 +44,7 @@ class IronicHarness(ServiceHarness):
         self._numbered = 0
 
     def start(self) -> None:
-        """Start an Ironic, which takes seconds, and create a node; all other nodes are copies."""
+        """Start an Ironic, and create a node; all other nodes are copies."""
         self._ironic = Ironic()
         self._serve(self._ironic)
         node = self._ironic.create_node(None)
@@ -62,7 +54,7 @@ class IronicHarness(ServiceHarness):
         self._first = self._read(node)
 
     def reset(self) -> None:
-        """Replace all nodes by three new, available ones, and end all faults."""
+        """Replace all nodes by three available ones."""
         self._proxy.expect()
         self._ironic.rows.clear()
         self._ironic.clear_goes()
@@ -71,7 +63,6 @@ class IronicHarness(ServiceHarness):
         self.grow(_COUNT)
 
     def configuration(self, instance: str) -> str:
-        """Return a section with the URL of the proxy, and without Keystone."""
         return f"""\
 [{instance}]
 auth_type = none
@@ -83,15 +74,12 @@ timeout = {_TIMEOUT}
         return self._ironic.rows.uuids()
 
     def add(self) -> str:
-        """Add a node that has just become available; return its uuid."""
+        """Add a node that has just become available."""
         [uuid] = self._make([datetime.now(UTC)])
         return uuid
 
     def grow(self, count: int) -> None:
-        """Add ``count`` nodes whose last update was an hour ago or earlier.
-
-        A change feed does not name them, unlike a listing of all nodes.
-        """
+        """Add nodes with an old last update, so that a change feed does not name them."""
         latest = datetime.now(UTC) - _REST - self._numbered * _APART
         self._make([latest - index * _APART for index in range(count)])
 
@@ -114,31 +102,30 @@ timeout = {_TIMEOUT}
         return uuids
 
     def remove(self, thing: str) -> None:
-        """Delete a node as an operator does: put a busy one into maintenance first."""
+        """Delete a node; put a busy one into maintenance first."""
         self._removed[thing] = row = self._read(thing)
         if row.columns["provision_state"] != "available":
             self._ironic.set_maintenance(thing, "to be deleted")
         self._ironic.delete_node(thing)
 
     def put_back(self, thing: str) -> None:
-        """Insert a removed node again, as it was; only its ``updated_at`` is new."""
+        """Insert a removed node again, with a new ``updated_at``."""
         now = _in_database(datetime.now(UTC))
         self._ironic.rows.write(self._removed.pop(thing), [{"updated_at": now}])
 
     def make_busy(self, thing: str) -> None:
-        """Let Ironic begin to clean a node; the cleaning does not end before ``make_free``."""
+        """Let Ironic begin to clean a node."""
         self._ironic.provision(thing, "manage")
         self._ironic.wait_for(thing, "manageable")
         self._ironic.provision(thing, "provide")
         self._ironic.wait_for(thing, "clean wait")
 
     def make_free(self, thing: str) -> None:
-        """Let the cleaning of a node end, and wait until the node is available."""
+        """Let the cleaning of a node end."""
         self._ironic.go(thing)
         self._ironic.wait_for(thing, "available")
 
     def expected(self) -> Mapping[str, Expected]:
-        """Return one unit of its resource class, and its traits, for each available node."""
         rows = {uuid: self._read(uuid) for uuid in self.things()}
         return {
             uuid: Expected(

@@ -1,7 +1,4 @@
-"""Read and write nodes in Ironic's database directly, which is quicker than Ironic's API.
-
-Ironic reads a node from the database at each request, so its API shows a change at once.
-"""
+"""Read and write nodes in Ironic's database directly, which is quicker than Ironic's API."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,10 +32,7 @@ class Rows:
             return [*connection.execute(select(nodes.c.uuid).order_by(nodes.c.id)).scalars()]
 
     def read(self, uuid: str | None = None) -> Row | None:
-        """Return the rows of a node, or of the oldest one if ``uuid`` is None.
-
-        Return None if there is no such node.
-        """
+        """Return the rows of a node, or of the oldest node; None if there is no such node."""
         nodes, traits = self._nodes, self._traits
         wanted = select(nodes).order_by(nodes.c.id)
         if uuid is not None:
@@ -72,7 +66,7 @@ class Rows:
             connection.execute(insert(self._traits), had)
 
     def clear(self) -> None:
-        """Delete all nodes, and all rows of other tables that belong to a node."""
+        """Delete all nodes, and all rows that belong to a node."""
         with self._engine.begin() as connection:
             for table in self._schema.tables.values():
                 if "node_id" in table.c:

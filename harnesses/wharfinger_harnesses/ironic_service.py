@@ -1,12 +1,8 @@
 """Run the real Ironic in one process: its conductor and its API, without a broker.
 
 Usage: `ironic_service.py DIRECTORY [PORT]`. An optional `ironic.conf` in the directory overrides
-the options of this module. Tables are created in an empty database. The API listens on 127.0.0.1,
-on a free port if none is given. When it answers, the file `port` has the port, and systemd is
-notified if it started this process. The file `ironic.log` is Ironic's log. At SIGUSR1 the process
-reads `ironic.conf` again.
-
-The nodes are simulated, by Ironic's own fake hardware types or by `lab`: see ironic_hardware.py.
+the options of this module. The API listens on 127.0.0.1, on a free port if none is given. When it
+answers, the file `port` has the port. At SIGUSR1 the process reads `ironic.conf` again.
 """
 
 import gc

@@ -1,8 +1,4 @@
-"""Count the calls of a driver to libvirt-python, and inject faults into them.
-
-The calls are ``libvirt.open``, and all methods of the connection and of its devices and domains,
-except ``close`` and ``name``, which send no request to libvirt's daemon that can fail.
-"""
+"""Count the calls of a driver to libvirt-python, and inject faults into them."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -37,12 +33,12 @@ class Calls:
             self._xml.clear()
 
     def attach(self) -> None:
-        """Count ``libvirt.open``, and the calls of the connections that it opens, from now on."""
+        """Count the calls to libvirt from now on."""
         self._libvirt_open = libvirt.open
         libvirt.open = self._open
 
     def detach(self) -> None:
-        """Restore ``libvirt.open``, end the fault, and release the calls that hang."""
+        """Count no more calls, end the fault, and release the calls that hang."""
         if self._libvirt_open is not None:
             libvirt.open = self._libvirt_open
             self._libvirt_open = None
@@ -63,10 +59,9 @@ class Calls:
             self._at, self._fault = at, fault
 
     def make(self, words: str, method: str, call: Callable[[], Any]) -> Any:
-        """Add ``words`` to ``made``, run ``call``, and return its result; a fault may change this.
+        """Add ``words`` to ``made``, run ``call``, and return its result.
 
-        A fault can delay the call, return an old or incomplete result, or raise an error. Calls of
-        methods of a returned libvirt object go through ``make``, too.
+        A fault can delay the call, return an old or incomplete result, or raise an error.
         """
         fault, released = self._noted(words)
         if fault is Fault.HANG:
@@ -129,7 +124,7 @@ def _broken() -> libvirt.libvirtError:
 
 
 def _missing() -> libvirt.libvirtError:
-    """Return the error that libvirt raises for a device that has gone since it was listed."""
+    """Return the error that libvirt raises for a device that is gone."""
     code, domain = libvirt.VIR_ERR_NO_NODE_DEVICE, libvirt.VIR_FROM_NODEDEV
     return _error(code, domain, "Node device not found: %s", "no node device with that name")
 

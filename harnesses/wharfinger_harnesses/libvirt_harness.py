@@ -1,8 +1,4 @@
-"""The libvirt driver's harness: libvirt's own test driver, with a host that a file describes.
-
-libvirt's test driver is a library in this process, without a daemon and hardware. It reads the
-file at each connection.
-"""
+"""The libvirt driver's harness: libvirt's own test driver, with a host that a file describes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -56,7 +52,6 @@ class LibvirtHarness(Harness):
         self._domains: Mapping[str, Sequence[str]] = {}
 
     def start(self) -> None:
-        """Begin to count the calls to libvirt, and write the file of the host."""
         self._calls.attach()
         self.reset()
 
@@ -64,14 +59,13 @@ class LibvirtHarness(Harness):
         self._calls.detach()
 
     def reset(self) -> None:
-        """Replace all GPUs but the first by two unused ones, and end all faults."""
+        """Replace all GPUs but the first by two unused ones."""
         self.expect()
         self._numbers = self._first.number
         self._gpus, self._removed, self._domains = {}, {}, {}
         self.grow(_GPUS)
 
     def configuration(self, instance: str) -> str:
-        """Return the driver's section, and the section of the one enabled mdev type."""
         return self._configuration(instance, NODE, self._path)
 
     def second_host(self, instance: str) -> str:
@@ -93,16 +87,13 @@ class LibvirtHarness(Harness):
         )
 
     def things(self) -> Sequence[str]:
-        """Return the provider names of the GPUs except the first."""
         return tuple(self._gpus)
 
     def add(self) -> str:
-        """Add a GPU at an address that had none since the reset; return its name."""
         self.grow(1)
         return list(self._gpus)[-1]
 
     def grow(self, count: int) -> None:
-        """Add ``count`` GPUs at once."""
         for _ in range(count):
             self._numbers += 1
             gpu = _gpu(self._numbers)
@@ -114,7 +105,6 @@ class LibvirtHarness(Harness):
         self._write()
 
     def put_back(self, thing: str) -> None:
-        """Add a removed GPU again at its address, with its mdevs."""
         self._gpus[thing] = self._removed.pop(thing)
         self._write()
 
@@ -126,7 +116,6 @@ class LibvirtHarness(Harness):
         self._hold(thing, OFFERED, 0)
 
     def expected(self) -> Mapping[str, Expected]:
-        """Return how many mdevs of the enabled type each GPU that is not busy can have."""
         return {
             thing: Expected({"VGPU": gpu.capacity}, frozenset({_TRAIT}))
             for thing, gpu in self._gpus.items()
@@ -134,7 +123,7 @@ class LibvirtHarness(Harness):
         }
 
     def change(self, thing: str) -> None:
-        """Increase the number of mdevs that a GPU can have, as an update of its driver may."""
+        """Increase the number of mdevs that a GPU can have."""
         gpu = self._gpus[thing]
         self._gpus[thing] = replace(gpu, capacity=gpu.capacity + _MORE)
         self._write()
@@ -150,8 +139,7 @@ class LibvirtHarness(Harness):
         """Break the calls to libvirt from now on, as ``Harness.expect`` describes.
 
         ERROR and DENIED raise as RAISE does. HALF, STALE and MISSING change only the XML of a
-        device or domain. For other calls, HALF and MISSING raise as RAISE does, and STALE has no
-        effect, since libvirt returns other answers whole.
+        device or domain. Other calls raise with HALF and MISSING, and ignore STALE.
         """
         self._calls.expect(at, fault)
 
@@ -165,8 +153,7 @@ class LibvirtHarness(Harness):
     def use_old_layout(self) -> OldLayout:
         """Create two domains with mdevs; return the layout that nova published before Stein.
 
-        One domain has an mdev on each of two GPUs, the other one has an mdev on the second GPU. In
-        the old layout, all vGPUs are inventory of the root.
+        In the old layout, all vGPUs are inventory of the root.
         """
         one, two = self.things()[:_GPUS]
         self._hold(one, OFFERED, 1)
@@ -210,7 +197,7 @@ class LibvirtHarness(Harness):
 
 
 def _gpu(number: int) -> Gpu:
-    """Return the GPU with this number. Every second GPU can have more mdevs than the others."""
+    """Return the GPU with this number. Every second GPU can have more mdevs."""
     return Gpu(number=number, capacity=CAPACITIES[OFFERED] + _MORE * (number % 2))
 
 

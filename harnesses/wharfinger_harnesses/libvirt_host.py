@@ -1,7 +1,4 @@
-"""The XML of a GPU host for libvirt's test driver: https://libvirt.org/drvtest.html.
-
-This module writes no files.
-"""
+"""The XML of a GPU host for libvirt's test driver: https://libvirt.org/drvtest.html."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -40,7 +37,7 @@ class Gpu:
 
     @property
     def mdevs(self) -> tuple[str, ...]:
-        """The uuids of the GPU's mdevs, which are the same in each run."""
+        """The uuids of the GPU's mdevs."""
         return tuple(
             str(uuid5(NAMESPACE_URL, f"{self.name}/{self.mdev_type}/{index}"))
             for index in range(self.count)

@@ -1,8 +1,4 @@
-"""A compute driver for nova: nova's fake driver, with the nodes that an HTTP service lists.
-
-The harness of the nova driver configures it, and runs the service. nova has to be installed to
-import this module.
-"""
+"""A compute driver for nova: nova's fake driver, with the nodes that an HTTP service lists."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -26,7 +22,7 @@ CONF.register_opts(
 
 
 class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
-    """nova's fake driver, with many nodes instead of one. Each has a child, and can be busy."""
+    """nova's fake driver, with many nodes instead of one. Each node has a child."""
 
     def __init__(self, virtapi: Any) -> None:
         super().__init__(virtapi)
@@ -56,7 +52,7 @@ class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
         return {node_uuid(name): name for name in self.get_available_nodes(refresh)}
 
     def get_available_resource(self, nodename: str) -> dict[str, Any]:
-        """Return a node's figures, with the number of CPUs in the list and a fixed uuid."""
+        """Return a node's figures, with the number of CPUs in the list."""
         resource: dict[str, Any] = super().get_available_resource(nodename)
         return resource | {"uuid": node_uuid(nodename), "vcpus": self._fleet[nodename]["vcpus"]}
 
@@ -65,8 +61,7 @@ class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
     ) -> None:
         """Describe a node and its child; move the ``allocations`` of CUSTOM_MAGIC to the child.
 
-        Fully reserve both if the node is busy. Raise ReshapeNeeded without ``allocations`` if the
-        root still has the child's inventory.
+        Raise ReshapeNeeded without ``allocations`` if the root still has the child's inventory.
         """
         node, child = self._fleet[nodename], f"{nodename}-magic"
         root = provider_tree.data(nodename)

@@ -1,7 +1,4 @@
-"""The nova driver's harness: nova's fake driver, with nodes that an HTTP service lists.
-
-nova imports the compute driver in ``nova_hardware``. This module does not need nova.
-"""
+"""The nova driver's harness: nova's fake driver, with nodes that an HTTP service lists."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -42,7 +39,7 @@ class NovaHarness(Harness):
         self._port = 0
 
     def start(self) -> None:
-        """Start the service and a proxy in front of it, and write nova's configuration."""
+        """Start the service and its proxy, and write nova's configuration."""
         self._open.callback(self._service.close)
         self._serve()
         self._proxy = Proxy(f"http://127.0.0.1:{self._port}")
@@ -69,7 +66,6 @@ class NovaHarness(Harness):
         self._port = server.server_port
 
     def configuration(self, instance: str) -> str:
-        """Return a section with the compute driver's class and nova's configuration file."""
         return f"""\
 [{instance}]
 compute_driver = wharfinger_harnesses.nova_hardware.FleetDriver
@@ -100,12 +96,11 @@ nova_config = {self.directory / "nova.conf"}
         self._write()
 
     def put_back(self, thing: str) -> None:
-        """Add a removed node to the list again, busy if it was busy."""
         self._nodes[thing] = self._removed.pop(thing)
         self._write()
 
     def make_busy(self, thing: str) -> None:
-        """Mark a node as busy in the list: the compute driver then reserves it and its child."""
+        """Mark a node as busy, so that the compute driver reserves it."""
         self._nodes[thing]["busy"] = True
         self._write()
 
@@ -114,17 +109,16 @@ nova_config = {self.directory / "nova.conf"}
         self._write()
 
     def change(self, thing: str) -> None:
-        """Add CPUs to a node, so that it has more than any node has had."""
+        """Add CPUs to a node."""
         self._nodes[thing]["vcpus"] += 1000
         self._write()
 
     def use(self, thing: str) -> None:
-        """Note in the list that a node has an instance. The compute driver ignores the note."""
+        """Give an instance to a node. The compute driver ignores it."""
         self._nodes[thing]["instances"] = 1
         self._write()
 
     def expected(self) -> Mapping[str, Expected]:
-        """Return the totals and the trait of each node that is not busy, without its child."""
         return {
             name: Expected(
                 {"VCPU": node["vcpus"], "MEMORY_MB": _MEMORY_MB, "DISK_GB": _DISK_GB},

@@ -1,4 +1,4 @@
-"""Common code of the fixtures for Ironic and Cyborg: configuration, API, database and log."""
+"""Common code of the fixtures for Ironic and Cyborg."""
 
 from collections.abc import Mapping
 from configparser import RawConfigParser
@@ -21,8 +21,8 @@ Options = Mapping[str, Mapping[str, Any]]
 class OpenStackService(PythonDaemon):
     """A service on 127.0.0.1, which starts with an empty database.
 
-    ``url`` is the URL that a service catalog would have. Each request of this object has
-    ``headers``, such as a token. Later ``options`` override earlier ones.
+    ``url`` is the URL of its API. Each request of this object has ``headers``. Later ``options``
+    override earlier ones.
     """
 
     #: The name of the service, which its files have, too.
@@ -55,7 +55,7 @@ class OpenStackService(PythonDaemon):
         self.url = f"{self.root}{self.mounted_at}"
 
     def serve(self, *arguments: str) -> None:
-        """Start the service, which takes seconds."""
+        """Start the service."""
         self.start_program(self.service_program, str(self.port), *arguments)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> requests.Response:
@@ -75,12 +75,12 @@ class OpenStackService(PythonDaemon):
         return answer.json() if answer.content else None
 
     def execute(self, statement: str, **parameters: Any) -> None:
-        """Execute an SQL statement directly in the service's database."""
+        """Execute an SQL statement in the service's database."""
         with self._engine.begin() as connection:
             connection.execute(text(statement), parameters)
 
     def log(self) -> str:
-        """Return the content of the service's log so far."""
+        """Return the content of the service's log."""
         with suppress(FileNotFoundError):
             return (self.directory / f"{self.name}.log").read_text(errors="replace")
         return ""
