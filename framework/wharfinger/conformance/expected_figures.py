@@ -28,7 +28,10 @@ def see_figures(subject: Subject, contents: Contents) -> None:
         raise NotShown(f"the harness expects things that do not exist: {', '.join(sorted(others))}")
     for thing, one in expected.items():
         if thing not in contents:
-            raise Violation(f"{thing} is not in Placement", f"a provider {thing}")
+            raise Violation(
+                f"the harness has thing {thing}, but Placement has no provider {thing}",
+                f"a provider {thing}",
+            )
         _see(contents[thing], one)
 
 

@@ -7,18 +7,18 @@ class Fault(StrEnum):
     """A fault of one call that a driver makes to its backend."""
 
     #: The connection is refused, or breaks.
-    RAISE = "raise"
+    RAISE = "a connection error"
     #: The call stays unanswered until the next ``Harness.expect``. Then the connection breaks.
-    HANG = "hang"
+    HANG = "no answer"
     #: The answer breaks off in its middle.
-    HALF = "half"
+    HALF = "half an answer"
     #: The backend answers with an error of its own kind, such as an HTTP status.
-    ERROR = "error"
+    ERROR = "an error answer"
     #: The backend denies access: the driver is not authorized to make this call.
-    DENIED = "denied"
+    DENIED = "a denial of access"
     #: The backend answers that it does not have the object or the list, such as HTTP 404.
-    MISSING = "missing"
+    MISSING = "a not-found answer"
     #: The call gets the last answer to the same request again. ``Harness.forget`` deletes these.
-    STALE = "stale answer"
+    STALE = "a stale answer"
     #: The backend executes the call at once. Its answer arrives at the next ``Harness.expect``.
-    LATE = "late answer"
+    LATE = "a late answer"

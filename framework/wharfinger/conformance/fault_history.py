@@ -118,7 +118,7 @@ class Case:
     then_next: bool = False
 
     def __str__(self) -> str:
-        return f"call {self.at} ({self.call}) of the step {self.name!r} meets {self.fault}"
+        return f"backend call {self.at} ({self.call}) of the step {self.name!r} gets {self.fault}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,7 +465,7 @@ class History:
         freed = self._freed_providers(now)
         for name in sorted(set(old).intersection(*all_the_while)):
             if name not in now:
-                raise self._violation(f"{name} is removed", f"{name} stays")
+                raise self._violation(f"provider {name} is removed", f"provider {name} stays")
             is_kept_busy = name not in freed and all(
                 is_reserved(one[name]) for one in (old, *all_the_while)
             )
@@ -473,7 +473,8 @@ class History:
             if is_kept_busy and Fault.STALE not in self._faults and not is_reserved(now[name]):
                 differences = difference({name: old[name]}, {name: now[name]})
                 raise self._violation(
-                    f"{name} is busy, and not reserved: {differences}", f"all of {name} reserved"
+                    f"{name} is busy, but not fully reserved: {differences}",
+                    f"all inventory of {name} reserved",
                 )
 
     def _is_as_or_early(self, expected: Contents) -> bool:
@@ -537,7 +538,7 @@ class History:
         return _alike(contents, dict(zip(self._things, self._reference.things, strict=False)))
 
     def _violation(self, found: str, expected: str) -> Violation:
-        cases = "; ".join(map(str, self.met)) or "no call meets a fault"
+        cases = "; ".join(map(str, self.met)) or "no call gets a fault"
         problem = f" ({self._problems[0]})" if self._problems else ""
         return Violation(f"{cases}: {found}{problem}", expected)
 

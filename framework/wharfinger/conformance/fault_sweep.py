@@ -106,7 +106,7 @@ class Breaking:
     def _lose_backend(self, publishing: Publishing, at: int, old: Contents) -> bool:
         hanging = Breaking(self._subject, Fault.HANG)
         attempt = hanging.attempt(publishing.cycle.sync, at, then=self._fault)
-        when = f"from call {at} ({attempt.call}) on every call meets {self._fault}"
+        when = f"from backend call {at} ({attempt.call}) on, every call gets {self._fault}"
         _see_none_gone(when, attempt)
         after = self._subject.placement.contents()
         if after != old:
@@ -134,10 +134,10 @@ class Breaking:
         running.join(_END)
         self._harness.expect()
         if running.is_alive():
-            found = (
-                f"call {at} hung, its connection broke, and {_END:g} s later the cycle still runs"
+            raise Violation(
+                f"backend call {at} got {self._fault}, and {_END:g} s later the cycle still runs",
+                f"an end of the cycle within {_END:g} s, with or without an error",
             )
-            raise Violation(found, "the end of the cycle, with or without an error")
         attempt.call = attempt.calls[at] if at < len(attempt.calls) else None
         return attempt
 
@@ -154,7 +154,7 @@ class Breaking:
             if can_be_busy(self._subject):
                 self._harness.make_busy(other)
             old = self._subject.placement.contents()  # other owners may publish a part of it
-            seen, at = self._each(publishing.cycle.sync, "call", old, at)
+            seen, at = self._each(publishing.cycle.sync, "backend call", old, at)
             new = publishing.settle()
             for one in seen:
                 see_old_or_new(new if one.is_well else old, one.contents, new, one.when)
@@ -171,7 +171,7 @@ class Breaking:
             publishing.restart()
             return publishing.cycle.sync()
 
-        for one in self._each(start, "call of a start", old)[0]:
+        for one in self._each(start, "backend call of a start", old)[0]:
             see_old_or_new(old, one.contents, old, one.when)
 
     def _each(
@@ -186,7 +186,7 @@ class Breaking:
         attempts: list[Attempt] = []
         for at in range(first, _MOST):
             attempt = self.attempt(cycle, at)
-            when = f"{kind} {at} ({attempt.call}) meets {self._fault}"
+            when = f"{kind} {at} ({attempt.call}) gets {self._fault}"
             _see_none_gone(when, attempt)
             after = self._subject.placement.contents()
             attempts.append(attempt)
@@ -229,16 +229,19 @@ def see_listing_raise_or_stay(
         after = describe(driver, live)
         if fault is Fault.MISSING and any(thing in after for thing in harness.things()):
             before = {name: one for name, one in before.items() if name in after}
-        when = f"call {at} ({text}) meets {fault}"
+        then = "the driver describes the nodes otherwise than without the fault"
     except Exception:
         harness.expect()
         after = {**before, **_remembered(driver, live, before)}
-        when = f"call {at} ({text}) has met {fault}. After the error, the driver describes"
+        then = "the driver raises, but then describes the nodes otherwise than before"
     finally:
         harness.expect()
     if after != before:
         differences = difference(as_contents(before), as_contents(after))
-        raise Violation(f"{when}: {differences}", "no difference, or an error")
+        raise Violation(
+            f"backend call {at} ({text}) gets {fault}, and {then}: {differences}",
+            "the same description as without the fault, or an error from the driver",
+        )
 
 
 def _remembered(
@@ -278,7 +281,10 @@ def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> N
 def _see_none_gone(when: str, attempt: Attempt) -> None:
     if attempt.gone:
         gone = ", ".join(attempt.gone)
-        raise Violation(f"{when}, and the driver no longer reports {gone}", "an error")
+        raise Violation(
+            f"{when}, and then the driver no longer reports providers {gone}",
+            "an error from the driver, or all providers",
+        )
 
 
 def _ends(cycle: Callable[[], CycleResult], attempt: Attempt) -> None:

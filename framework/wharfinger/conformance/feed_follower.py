@@ -47,8 +47,11 @@ class Follower:
         """
         names, following = driver_calls.changed_nodes(self._driver, mark)
         if self._uuids and (others := names - self.nodes):
-            found = f"the feed names nodes that do not exist: {', '.join(sorted(others))}"
-            raise Violation(found, "a feed that names only existing nodes")
+            raise Violation(
+                "changed_nodes names nodes that the last listing lacks: "
+                f"{', '.join(sorted(others))}",
+                "only nodes that get_available_nodes lists",
+            )
         return names, following
 
     def poll(self) -> frozenset[str]:

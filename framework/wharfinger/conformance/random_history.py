@@ -143,8 +143,8 @@ class History(RuleBasedStateMachine):
 
     def _fail_at(self, how: str) -> None:
         """Run a cycle with a fault; raise Violation if a tree is then only partly new."""
-        fault, at = how.split(" ")
-        self._tell(f"call {at} meets {fault}")
+        fault, at = how.rsplit(" ", 1)
+        self._tell(f"call {at} gets {fault}")
         old = self._subject.placement.contents()
         Breaking(self._subject, Fault(fault)).attempt(self._running.cycle.sync, int(at))
         middle = self._subject.placement.contents()

@@ -33,5 +33,5 @@ def test_driver_that_keeps_a_tag_without_its_answer_fails(examiner: Examiner) ->
     result = examined("tags-before-reading", "WHF-721", examiner)
 
     assert result.status is Status.FAILED, result
-    assert "meets half" in result.found
+    assert "gets half an answer" in result.found
     assert "of the step" in result.found

@@ -41,7 +41,8 @@ def added(subject: Subject) -> None:
             rest = {name: one for name, one in after.items() if name in others}
             if rest != others:
                 raise Violation(
-                    difference(others, rest), f"no change, since only {thing} was added"
+                    f"providers of other things changed: {difference(others, rest)}",
+                    f"no change of these providers, since only {thing} was added",
                 )
             see_as_expected(subject, after)
 
@@ -71,8 +72,10 @@ def removed(subject: Subject) -> None:
             harness.remove(name)
         after = publishing.settle()
         if left := [name for name in others if name in after]:
-            found = f"removed, but still in Placement: {', '.join(left)}"
-            raise Violation(found, "no providers of removed things")
+            raise Violation(
+                f"things were removed, but their providers stay in Placement: {', '.join(left)}",
+                "no providers of removed things",
+            )
 
 
 @rule(
@@ -130,8 +133,11 @@ def not_renumbered(subject: Subject) -> None:
                 for name in see_removed(before, after, gone, others):
                     other = with_each.setdefault(name, gone[0])
                     if other not in gone:
-                        found = f"{name} is removed with {gone[0]}, and also with {other}"
-                        raise Violation(found, "a provider that is removed with only one thing")
+                        raise Violation(
+                            f"provider {name} disappears when {gone[0]} is removed, and also when "
+                            f"{other} is removed",
+                            "a provider that disappears with only one thing",
+                        )
                 publishing.restart()
             for thing in gone:
                 harness.put_back(thing)
@@ -148,14 +154,20 @@ def see_removed(
 
     Return the names of other deleted providers, which belong to no thing of ``others``.
     """
-    removals = ", ".join(f"- {thing}" for thing in gone)
+    things = ", ".join(gone)
     its = {name for thing in gone for name in at_and_below(before, thing)}
     if its & after.keys():
-        raise Violation(difference(before, after), removals)
+        raise Violation(
+            f"{things} removed, and then: {difference(before, after)}",
+            f"all providers at and below {things} deleted",
+        )
     may_differ = concerned(before, after, *gone)
     kept = {name for thing in others for name in at_and_below(before, thing)}
     further = before.keys() - after.keys() - may_differ - kept
     may_differ |= further
     if without(before, may_differ) != without(after, may_differ):
-        raise Violation(difference(before, after), f"{removals}, and no other difference")
+        raise Violation(
+            f"{things} removed, and then: {difference(before, after)}",
+            f"only the providers of {things} deleted, and no change of other things' providers",
+        )
     return further

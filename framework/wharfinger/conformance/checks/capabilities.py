@@ -38,7 +38,11 @@ _NOBODYS: Final = "0d5cfdf0-7a3e-4c3c-9a86-3f5a7f6f7b11"
 def nests(subject: Subject) -> None:
     """Raise Violation if the driver describes no child provider with inventory or traits."""
     if not _children(subject):
-        raise Violation("no child provider with inventory or traits", "at least one")
+        raise Violation(
+            "the driver supports nested_providers, but describes no child provider with inventory "
+            "or traits",
+            "at least one child provider, or nested_providers declared as unsupported",
+        )
 
 
 @rule(
@@ -113,7 +117,10 @@ def refused(subject: Subject) -> None:
             raise Violation(f"{method} returns {shown(answer)}", "NotImplementedError")
     cleans = driver.capabilities.supports("cleans_after_release")
     if not cleans and driver.is_clean(_NOBODYS, datetime.now(UTC)):
-        raise Violation("is_clean returns True", "False, since cleans_after_release is unsupported")
+        raise Violation(
+            "is_clean returns True, but the driver declares cleans_after_release as unsupported",
+            "False from is_clean",
+        )
 
 
 @rule(
@@ -183,8 +190,11 @@ def programs_these(subject: Subject) -> None:
             uuid = provider_of(described, thing).uuid
             scope = {*driver.programming_scope(uuid)}
             if uuid not in scope or not scope <= known:
-                found = f"the programming scope of {thing} is {sorted(scope)}"
-                raise Violation(found, f"a scope with {uuid}, and only with described providers")
+                raise Violation(
+                    f"programming_scope of {thing} ({uuid}) returns {sorted(scope)}",
+                    f"the uuid {uuid} itself, and only uuids of providers that the driver "
+                    "describes",
+                )
             check_trait(driver.function_trait(uuid, harness.image(thing)[1]), thing)
 
 
@@ -234,8 +244,12 @@ def _see_not_begun(subject: Subject, at: int | None = None, asked: str | None = 
         calls = len(harness.calls)
         harness.expect()
         if refused and held_function(driver, uuid) == function:
-            found = f"program raises ProgrammingRefused, but {thing} has {function} now"
-            raise Violation(found, "another error than ProgrammingRefused, such as BackendError")
+            raise Violation(
+                f"program raises ProgrammingRefused, but {thing} now has the requested function "
+                f"{function}",
+                "ProgrammingRefused only if the device is unchanged, otherwise another error such "
+                "as BackendError",
+            )
     return calls
 
 
@@ -263,7 +277,10 @@ def cleans(subject: Subject) -> None:
         busy = f"{thing}, which is busy"
         for what, provider in ((busy, uuid), ("a provider that does not exist", _NOBODYS)):
             if _is_clean(driver, provider, since):
-                raise Violation(f"is_clean returns True for {what}", "False")
+                raise Violation(
+                    f"is_clean returns True for {what}",
+                    "False for a busy thing and for a provider that does not exist",
+                )
 
 
 @rule(
@@ -308,9 +325,11 @@ def _see_not_clean(driver: ComputeDriver, uuid: str, text: str) -> None:
     for later in _LATER:
         if _is_clean(driver, uuid, datetime.now(UTC) + later):
             raise Violation(
-                f"is_clean returns True for {text}, since a time {later} from now",
-                "False: the device cannot have been cleaned after that. If free things never have "
-                "to be cleaned, set the harness's attribute cleaning to unsupported(REASON)",
+                f"is_clean of {text} returns True for a cleaning after a time {later} in the "
+                "future",
+                "False, since no cleaning can have taken place after a future time. If free things "
+                "of the backend never have to be cleaned, set the harness's attribute cleaning to "
+                "unsupported(REASON)",
             )
 
 

@@ -91,8 +91,10 @@ def feeds(subject: Subject) -> None:
 
         def see(holds: Callable[[Contents], bool], what: str) -> None:
             if not _soon(lambda: polled(holds)):
-                text = difference(before, placement.contents())
-                raise Violation(text, f"after {_WITHIN:g} s of polls: {what}")
+                raise Violation(
+                    difference(before, placement.contents()),
+                    f"in Placement, after {_WITHIN:g} s of polls with changed_nodes: {what}",
+                )
 
         def is_free(now: Contents) -> bool:
             if now == before:
@@ -150,9 +152,11 @@ def _see_named_nodes_as_now(subject: Subject) -> None:
                 return now == expected  # noqa: B023
 
             if not _soon(is_as_expected):
-                text = f"{thing} is {what}, and a poll names {node}. Then the driver describes: "
                 raise Violation(
-                    text + difference(expected, now), "the description of a new instance"
+                    f"{thing} is {what}, and changed_nodes names node {node}; but the driver then "
+                    "describes other providers than a new driver instance: "
+                    f"{difference(expected, now)}",
+                    "the same description from both driver instances",
                 )
 
 
@@ -199,8 +203,11 @@ def feeds_again(subject: Subject) -> None:
             return first <= second
 
         if not first or not _soon(are_named_again):
-            found = f"the feed names {sorted(first)}, then {sorted(second)} for the same mark"
-            raise Violation(found, "the changed node, and the same nodes for the same mark")
+            raise Violation(
+                f"after a change, changed_nodes names {sorted(first)}, then {sorted(second)} for "
+                "the same mark",
+                "the changed node, and at least the same nodes when the mark is used again",
+            )
 
 
 @rule(
@@ -232,8 +239,10 @@ def feeds_what_is(subject: Subject) -> None:
         named: set[str] = set()
         _soon(has_asked)
         if gone := named - {node.name for node in listed(driver).nodes}:
-            found = f"the feed names nodes that are gone: {', '.join(sorted(gone))}"
-            raise Violation(found, "a feed that names only existing nodes")
+            raise Violation(
+                f"changed_nodes names nodes that are gone: {', '.join(sorted(gone))}",
+                "only nodes that get_available_nodes also lists",
+            )
 
 
 @rule(
@@ -282,7 +291,10 @@ def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> No
         return
     finally:
         harness.expect()
-    raise Violation(f"every call meets {fault}, and the feed returns {shown(answer)}", "an error")
+    raise Violation(
+        f"every backend call gets {fault}, and changed_nodes returns {shown(answer)}",
+        "an error from changed_nodes",
+    )
 
 
 def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) -> None:
@@ -299,7 +311,7 @@ def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) ->
         if len(harness.calls) <= at:
             missed = at
         harness.expect()
-        when = f"call {at} of a poll meets {fault}; "
+        when = f"backend call {at} of a poll gets {fault}; "
         _see_none_missing(follower, when)
         _see_changes(follower, changes, [thing], when)
         seen.append(thing)
@@ -313,16 +325,21 @@ def _see_none_missing(follower: Follower, when: str) -> None:
     except Exception:
         return
     if missing := follower.described.keys() - now.keys():
-        found = f"{when}then update_provider_tree leaves out {', '.join(sorted(missing))}"
-        raise Violation(found, "all providers of the node, or an error")
+        raise Violation(
+            f"{when}then update_provider_tree omits the providers {', '.join(sorted(missing))}",
+            "all providers of the node, or an error from update_provider_tree",
+        )
 
 
 def _see_none_forgotten(follower: Follower, changes: Changes, seen: Sequence[str]) -> None:
     now = follower.describe(follower.nodes)
     for thing in seen:
         if not changes.is_seen(thing, now[thing]):
-            found = f"update_provider_tree shows {thing} as before, after a poll of another change"
-            raise Violation(found, "the change of each thing, also after later polls")
+            raise Violation(
+                f"{thing} had changed; after a poll for the change of another thing, "
+                f"update_provider_tree describes {thing} as before its change",
+                "the present state of each thing, also after later polls",
+            )
 
 
 def _has_asked(subject: Subject, follower: Follower) -> bool:
@@ -393,9 +410,11 @@ def feeds_no_more(subject: Subject) -> None:
             named = _named_until(follower, changed)
             if len(named - changed) > most * len(changed):
                 those = " and ".join(sorted(changed))
-                text = f"only {those} of {len(follower.nodes)} nodes changed; the feed names "
-                expected = f"{those}, and at most {most * len(changed)} more"
-                raise Violation(text + ", ".join(sorted(named)), expected)
+                raise Violation(
+                    f"only {those} of {len(follower.nodes)} nodes changed, but changed_nodes names "
+                    f"{', '.join(sorted(named))}",
+                    f"{those}, and at most {most * len(changed)} other nodes",
+                )
 
 
 def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
@@ -468,7 +487,7 @@ def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:
             changes.make(early, described.get(early))
             change = partial(changes.make, late, described.get(late))
             calls = _poll_with_a_change(subject, follower, at, change)
-            when = f"a thing changes during call {at} of a poll; "
+            when = f"a thing changes during backend call {at} of a poll; "
             _see_changes(follower, changes, [early, late], when)
             if calls <= at:
                 return
@@ -553,9 +572,11 @@ def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str
     except WharfingerError:
         return
     if not is_named:
-        text = f"{when} the feed names {', '.join(sorted(named)) or 'nothing'}"
         missing = ", ".join(sorted({*expected} - named))
-        raise Violation(text, f"the feed also names {missing}, or raises")
+        raise Violation(
+            f"{when}, changed_nodes names only the nodes {', '.join(sorted(named)) or '(none)'}",
+            f"also the changed nodes {missing}, or an error from changed_nodes",
+        )
 
 
 @rule(
@@ -594,8 +615,11 @@ def feeds_all(subject: Subject) -> str:
         times = _times_of_polls(subject)
         if takes_quadratic_time(times):
             costs = ", ".join(f"{one:.0f}" for one in times[-3:])
-            text = f"processor times of three polls, each after twice as many changes: {costs}"
-            raise Violation(text, "a time that grows linearly")
+            raise Violation(
+                "processor times of three calls of changed_nodes, each after twice as many changes "
+                f"as the call before: {costs}",
+                "a time that grows linearly with the number of changes",
+            )
     return f"of {len(changed)} changes at once"
 
 
@@ -612,7 +636,7 @@ def _times_of_polls(subject: Subject) -> list[float]:
         follower.list_all()
         times = _times_while_changing(subject, thing, partial(driver.changed_nodes, follower.mark))
         changes.make(last, follower.described[last])
-        _see_changes(follower, changes, [last], f"{thing} has changed many times before: ")
+        _see_changes(follower, changes, [last], f"{thing} has changed many times before; ")
     return times
 
 
@@ -663,8 +687,10 @@ def feeds_cheaply(subject: Subject) -> str:
             if not listing <= Counter(subject.harness.calls):
                 return f"a listing takes {listing.total()} calls"
     text = ", ".join([*listing][:3])
-    found = f"each poll makes all calls of a listing: {text}"
-    raise Violation(found, "a poll that does not repeat all calls of a listing")
+    raise Violation(
+        f"each changed_nodes makes all backend calls of a complete listing, such as {text}",
+        "a changed_nodes that makes only some of these calls while the backend does not change",
+    )
 
 
 def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], when: str) -> None:
@@ -684,10 +710,12 @@ def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], wh
 
     if not _soon(are_seen):
         lost = unseen()
-        text = f"{when}polls do not show the change of {', '.join(lost[:3])}" + (
-            f" and {len(lost) - 3} more" * (len(lost) > 3)
+        more = f" and {len(lost) - 3} more" * (len(lost) > 3)
+        raise Violation(
+            f"{when}polls do not show the change of {', '.join(lost[:3])}{more}",
+            f"changed_nodes names each changed node within {_WITHIN:g} s, and update_provider_tree "
+            "then describes the change",
         )
-        raise Violation(text, f"polls that show all changes within {_WITHIN:g} s")
 
 
 def _see_quiet(follower: Follower) -> None:
@@ -707,8 +735,10 @@ def _see_quiet(follower: Follower) -> None:
             if len(named) > 3
             else ", ".join(sorted(named))
         )
-        found = f"the feed names unchanged nodes again and again: {text}"
-        raise Violation(found, f"a feed that names no node {_QUIET:g} s after a change")
+        raise Violation(
+            f"changed_nodes repeatedly names nodes that have not changed: {text}",
+            f"no node from changed_nodes when nothing has changed for {_QUIET:g} s",
+        )
 
 
 def _soon(holds: Callable[[], bool]) -> bool:

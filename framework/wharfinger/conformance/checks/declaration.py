@@ -46,7 +46,10 @@ def quiet(subject: Subject) -> None:
     if subject.has_harness:
         seen += subject.harness.calls
     if seen:
-        raise Violation(f"the constructor has side effects: {', '.join(seen)}", "no side effects")
+        raise Violation(
+            f"the constructor has side effects: {', '.join(seen)}",
+            "a constructor that only reads the configuration",
+        )
 
 
 @rule(
@@ -63,8 +66,10 @@ def options_listed(subject: Subject) -> None:
     others = {option.dest for option in (*FRAMEWORKS, *_of_plugins())}
     missing = registered - others - {*_listed(subject.name)}
     if missing:
-        found = f"no entry point lists the options {', '.join(sorted(missing))}"
-        raise Violation(found, "an entry point of the group oslo.config.opts that lists them")
+        raise Violation(
+            f"the driver's package does not list its options {', '.join(sorted(missing))}",
+            "an entry point of the group oslo.config.opts that lists all options of the driver",
+        )
 
 
 def _of_plugins() -> Iterator[cfg.Opt]:

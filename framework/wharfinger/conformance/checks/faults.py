@@ -40,9 +40,11 @@ def raises(subject: Subject) -> None:
         _see_raise(subject, driver, (Fault.RAISE,))
     unanswered = _unanswered(subject)
     if unanswered.names is not None and unanswered.calls == 1:
-        names = shown(unanswered.names)
-        found = f"the only call is never answered, and get_available_nodes returns {names}"
-        raise Violation(found, "an error from get_available_nodes")
+        raise Violation(
+            "the only backend call is never answered, and get_available_nodes returns "
+            f"{shown(unanswered.names)}",
+            "an error from get_available_nodes",
+        )
 
 
 def _see_raise(subject: Subject, driver: ComputeDriver, faults: Sequence[Fault]) -> None:
@@ -54,8 +56,10 @@ def _see_raise(subject: Subject, driver: ComputeDriver, faults: Sequence[Fault])
             continue
         finally:
             subject.harness.expect()
-        found = f"every call meets {fault}, and get_available_nodes returns {shown(names)}"
-        raise Violation(found, "an error from get_available_nodes")
+        raise Violation(
+            f"every backend call gets {fault}, and get_available_nodes returns {shown(names)}",
+            "an error from get_available_nodes",
+        )
 
 
 @dataclass(slots=True)
@@ -155,8 +159,11 @@ def gives_up(subject: Subject) -> None:
     """Let the first call of a listing hang; the listing must end within the harness's patience."""
     if not _unanswered(subject).has_ended:
         patience = subject.harness.patience
-        found = f"the first call hangs, and get_available_nodes has not ended after {patience:g} s"
-        raise Violation(found, "the end of the call within the harness's patience")
+        raise Violation(
+            "the first backend call is never answered, and get_available_nodes has not ended after "
+            f"{patience:g} s",
+            "an error after a time limit shorter than the harness's attribute patience",
+        )
 
 
 @rule(

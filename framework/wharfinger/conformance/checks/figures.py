@@ -68,10 +68,18 @@ def follows_changes(subject: Subject) -> None:
             after = publishing.settle()
             its = at_and_below(before, thing)
             if all(after.get(name) == before[name] for name in its):
-                raise Violation(difference(before, after), f"a change of a provider of {thing}")
+                raise Violation(
+                    f"a total or trait of {thing} changed in the backend; in Placement: "
+                    f"{difference(before, after)}",
+                    f"a change of a provider at or below {thing}",
+                )
             others = concerned(before, after, thing)
             if without(before, others) != without(after, others):
-                raise Violation(difference(before, after), f"no change besides that of {thing}")
+                raise Violation(
+                    f"only {thing} changed in the backend; in Placement: "
+                    f"{difference(before, after)}",
+                    f"a change of {thing} alone, apart from its ancestors and sharing providers",
+                )
             see_as_expected(subject, after)
         publishing.restart()
         see_nothing_done(subject, after, publishing.cycle.sync())
@@ -93,8 +101,9 @@ def _see_first_figures_again(subject: Subject) -> None:
         if _figures(found[name]) != _figures(expected[name]):
             both = ({name: one[name]} for one in (expected, found))
             raise Violation(
-                f"after a reset, the driver still describes old figures: {difference(*both)}",
-                "the figures that a new instance describes",
+                "after a reset of the backend, the driver still describes old inventories or "
+                f"traits: {difference(*both)}",
+                "the same as from a new driver instance",
             )
 
 

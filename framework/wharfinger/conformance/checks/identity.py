@@ -42,8 +42,10 @@ def differs_on_another_host(subject: Subject) -> None:
         with subject.driver_elsewhere(host, text) as driver:
             there = _uuids(subject, driver)
         if both := sorted(here.keys() & there.keys()):
-            found = f"both hosts have nodes or providers named {', '.join(both[:3])}"
-            raise Violation(found, "different names on each host")
+            raise Violation(
+                f"two hosts have nodes or providers of the same names: {', '.join(both[:3])}",
+                "names that differ from host to host",
+            )
         _see_others(here, there)
         return
     text = subject.harness.configuration(name)
@@ -70,8 +72,10 @@ def _see_others(here: dict[str, str], there: dict[str, str]) -> None:
     names = {uuid: name for name, uuid in here.items()}
     for name, uuid in sorted(there.items()):
         if name not in here and uuid in names:
-            found = f"{name} on another host has the uuid of {names[uuid]}, {uuid}"
-            raise Violation(found, "another uuid")
+            raise Violation(
+                f"{name} on another host has the same uuid as {names[uuid]} on this host: {uuid}",
+                "another uuid for each name",
+            )
 
 
 def _configurations(text: str, names: list[str]) -> Iterator[str]:

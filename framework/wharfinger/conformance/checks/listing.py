@@ -87,7 +87,8 @@ def errors_answer_nothing(subject: Subject) -> None:
             is_asked = what.startswith("node_is") or (what.startswith("provider_is") and calls)
             if answer is False and is_asked:
                 raise Violation(
-                    f"{what} returns False, but the backend has this node or device", "True"
+                    f"{what} returns False, but the backend has this node or device",
+                    "True while the backend has the node or device",
                 )
             # An answer from memory meets no fault.
             for fault, at in product(_FAULTS, [None, *range(calls)] if calls else []):
@@ -100,9 +101,11 @@ def errors_answer_nothing(subject: Subject) -> None:
                 finally:
                     harness.expect()
                 if has_asked and wrong(answer, at is None):
-                    which = "every call" if at is None else f"call {at}"
-                    text = f"{which} meets {fault}, and {what} returns {shown(answer)}"
-                    raise Violation(text, "an error")
+                    which = "every backend call" if at is None else f"backend call {at}"
+                    raise Violation(
+                        f"{which} gets {fault}, and {what} returns {shown(answer)}",
+                        "an error from the driver",
+                    )
 
 
 def _questions(

@@ -107,9 +107,11 @@ def each_for_itself(subject: Subject) -> None:
         busy.make_busy(thing)
         subject.harness.remove(other)
         if not is_reserved(found := publishing.settle()[thing]):
-            text = difference({}, {thing: found})
-            when = f"{thing} is busy, and {other} was removed"
-            raise Violation(f"{when}: {text}", f"all of {thing} reserved")
+            raise Violation(
+                f"{thing} is busy, and {other} was removed; then Placement has "
+                f"{difference({}, {thing: found})}",
+                f"all inventory of {thing} reserved",
+            )
         subject.harness.put_back(other)
         busy.make_free(thing)
         busy.see(f"{thing} is free, and {other} has returned")
@@ -160,8 +162,8 @@ def _see_never_free(publishing: Publishing, subject: Subject, thing: str) -> Non
     publishing.sync()
     found = subject.placement.contents().get(thing)
     if found is not None and found.inventories and not is_reserved(found):
-        text = difference({}, {thing: found})
         raise Violation(
-            f"{thing} was busy when it was added or put back, and is not reserved: {text}",
-            f"all inventory of {thing} reserved",
+            f"{thing} was busy when it was added or put back, but is not fully reserved: "
+            f"{difference({}, {thing: found})}",
+            f"all inventory of {thing} reserved from the first cycle on",
         )

@@ -56,8 +56,10 @@ def versions_declared(subject: Subject) -> None:
     with subject.driver() as driver:
         resources = [driver.get_available_resource(node.name) for node in listed(driver).nodes]
     for kind in sorted({kind for one in resources for kind in _kinds(one)} - declared.keys()):
-        found = f"the driver returns a {kind}, but object_versions has no version of it"
-        raise Violation(found, f"a version of it, such as {{{kind!r}: '1.0'}}")
+        raise Violation(
+            f"the driver returns a {kind}, but its object_versions has no version of {kind}",
+            f"an entry of object_versions such as {kind!r}: '1.0'",
+        )
 
 
 def _migration_away(host: str, node: str) -> Migration:
@@ -103,6 +105,7 @@ def _see_fields(resource: ComputeNode, declared: Any) -> None:
             for field in step.fields:
                 if field in resource:
                     raise Violation(
-                        f"a {resource.obj_name()} of the declared version {version} sets {field}",
-                        f"no {field}, or the declared version {step.version}",
+                        f"the driver's object_versions declares version {version} of "
+                        f"{resource.obj_name()}, but the driver sets the newer field {field}",
+                        f"{field} not set, or version {step.version} in object_versions",
                     )

@@ -24,14 +24,14 @@ for _id, _kind, _says, _because, _expected in (
         "handlers, the environment, the locale, the seed of random, and all other shared state. It "
         "does not change this state during a call either.",
         "The framework and all other drivers run in the same process, in other threads.",
-        "the same as before the call",
+        "the same state as before the call to the driver",
     ),
     (
         "WHF-812",
         Misuse.LOGGING,
         "The driver does not change logging and warnings. It configures only its own loggers.",
         "The operator configures which messages are logged, and where.",
-        "the same as before the call",
+        "the same state as before the call to the driver",
     ),
     (
         "WHF-813",
@@ -46,7 +46,7 @@ for _id, _kind, _says, _because, _expected in (
         Misuse.PRINT,
         "The driver writes nothing to the standard streams. It logs.",
         "Commands write their own output there, and other programs read it.",
-        "nothing",
+        "nothing written to standard output or standard error",
     ),
     (
         "WHF-815",
@@ -77,7 +77,7 @@ for _id, _kind, _says, _because, _expected in (
 )
 def leaves_the_process_always(subject: Subject) -> None:
     """Raise Violation if the driver has misused the process during an earlier rule."""
-    _see_none(subject, _ALWAYS, "the same as before the call")
+    _see_none(subject, _ALWAYS, "the same state as before the call to the driver")
 
 
 def _see_none(subject: Subject, kinds: Iterable[Misuse], expected: str) -> None:
@@ -86,7 +86,9 @@ def _see_none(subject: Subject, kinds: Iterable[Misuse], expected: str) -> None:
     ]
     if texts:
         more = f"; and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
-        raise Violation(f"misuse of the process: {'; '.join(texts[:_NAMED])}{more}", expected)
+        raise Violation(
+            f"the driver misuses its process: {'; '.join(texts[:_NAMED])}{more}", expected
+        )
 
 
 for _id, _leaks, _says, _because in (
@@ -118,7 +120,9 @@ for _id, _leaks, _says, _because in (
     def leaks_nothing(subject: Subject, kind: Kind = _leaks) -> None:
         """Raise Violation if repeated calls to the driver leak this resource."""
         if found := leaks(subject).get(kind):
-            raise Violation(found, "no growth, and no file left behind")
+            raise Violation(
+                found, "no growth when calls are repeated, and no file left behind by the driver"
+            )
 
 
 @rule(

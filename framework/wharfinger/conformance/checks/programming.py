@@ -49,13 +49,18 @@ def says_what_is_held(subject: Subject) -> None:
         with subject.driver() as second:
             uuid_of(subject, second, thing)
             # A backend may still report the function that it read before.
-            _see(f"{thing} has {function}; in a second instance", second, uuid, (function, before))
+            _see(
+                f"{thing} was programmed with {function}; in a second",
+                second,
+                uuid,
+                (function, before),
+            )
             another, other = subject.harness.image(thing)
             if other != function and _programs(second, uuid, another, other):
-                text = f"{thing}, after a second instance has loaded {other}; in the first"
+                text = f"the second driver instance has loaded {other} into {thing}; in the first"
                 _see(text, first, uuid, (other,))
                 if _programs(first, uuid, image, function):
-                    text = f"{thing}, after the first instance has loaded {function}; in the second"
+                    text = f"the first driver instance has loaded {function}; in the second"
                     _see(text, second, uuid, (function,))
             _see_no_echo(second, thing, uuid, image)
         subject.begin()
@@ -65,7 +70,9 @@ def says_what_is_held(subject: Subject) -> None:
             is_same = uuid_of(subject, third, thing) == uuid
             _, absent = subject.harness.image(thing)
             for driver in (first, third) if is_same else ():
-                _see_another(f"{thing}, after a reset", held_function(driver, uuid), absent)
+                _see_another(
+                    f"after a reset of the backend, {thing}", held_function(driver, uuid), absent
+                )
 
 
 @rule(
@@ -148,9 +155,9 @@ def says_nothing_unasked(subject: Subject) -> None:
             harness.expect()
             if calls and held is not UNKNOWN:
                 raise Violation(
-                    f"every call meets {fault}, first {calls[0]}, and current_function returns "
-                    f"{shown(held)}",
-                    "an error",
+                    f"each backend call of current_function gets {fault}, beginning with "
+                    f"{calls[0]}, but current_function returns {shown(held)}",
+                    "an error from current_function",
                 )
 
 
@@ -178,8 +185,11 @@ def keeps_names(subject: Subject) -> None:
             driver.program(uuid, *subject.harness.image(thing))
             after = as_contents(describe(driver, {**live, **before}))
             if renamed := _renamed(before, after):
-                text = f"{thing} was programmed: {difference(before, after)}"
-                raise Violation(text, f"{renamed.name} keeps its name and its uuid {renamed.uuid}")
+                raise Violation(
+                    f"when {thing} was programmed, a provider got another name or uuid: "
+                    f"{difference(before, after)}",
+                    f"provider {renamed.name} keeps its name and its uuid {renamed.uuid}",
+                )
             before = after
 
 
@@ -220,15 +230,21 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
         is_of_device = name != thing and uuid in scope
         is_known = UNKNOWN not in (held, expected)
         if is_known and held != expected and not is_of_device:
-            found = f"{thing} has got {function}: current_function of {name} returns {shown(held)}"
-            raise Violation(found, f"the function {shown(expected)}, or an error")
+            raise Violation(
+                f"{thing} was programmed with function {function}; then current_function of {name} "
+                f"returns {shown(held)}",
+                f"the function {shown(expected)} of {name}, or an error from current_function",
+            )
     old = before[thing]
     if isinstance(old, str):
         both = {driver.function_trait(uuids[thing], one) for one in (old, function)}
         traits = describe(driver, subject.placement.contents())[thing].provider.traits
         if len(both) > 1 and both <= traits:
-            found = f"{thing} has the traits of two functions: {', '.join(sorted(both))}"
-            raise Violation(found, "only the trait of the function that the device has")
+            raise Violation(
+                f"after programming, {thing} has the traits of its old and its new function: "
+                f"{', '.join(sorted(both))}",
+                "only the trait of the function that the device has now",
+            )
     return scope
 
 
@@ -237,9 +253,9 @@ def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> No
         held = held_function(driver, uuid)
         if held == NO_FUNCTION:
             raise Violation(
-                f"{thing} was programmed with a function that the image does not have, and "
-                f"current_function returns {held}",
-                "the function that the device has, or an error",
+                f"program of {thing} was called with {held}, a function that the image does not "
+                f"have, and current_function then returns {held}",
+                "the function that the device has, or an error from current_function",
             )
 
 
@@ -262,17 +278,20 @@ def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
     with subject.driver() as later:
         uuid_of(subject, later, thing)
         later_says = held_function(later, uuid)
-    text = f"{'every call' if at is None else f'call {at}'} of program met {fault}"
     if has_raised and says == function and later_says not in (function, UNKNOWN):
+        which = "each backend call" if at is None else f"backend call {at}"
         raise Violation(
-            f"{text}: current_function returns {shown(says)} in the instance that ran program, and "
-            f"{shown(later_says)} in a new driver instance",
-            "the same function in both, or an error",
+            f"{which} of program got {fault}, and program raised; then current_function returns "
+            f"{shown(says)} in this driver instance, and {shown(later_says)} in a new one",
+            "the same function in both instances, or an error from current_function",
         )
     is_unreached = at is None and fault is Fault.RAISE
     if has_raised and is_unreached and function in (says, later_says):
-        found = f"{text}: current_function returns {shown(function)}"
-        raise Violation(found, "the function from before, or an error")
+        raise Violation(
+            f"the backend was unreachable during program, but current_function then returns the "
+            f"requested function {shown(function)}",
+            "the function from before program, or an error from current_function",
+        )
     return calls
 
 
@@ -287,13 +306,16 @@ def _programs(driver: ComputeDriver, uuid: str, image: str, function: str) -> bo
 def _see(text: str, driver: ComputeDriver, uuid: str, right: Sequence[object]) -> None:
     held = held_function(driver, uuid)
     if held is not UNKNOWN and held not in right:
-        found = f"{text}: current_function returns {shown(held)}"
-        raise Violation(found, f"the function {right[0]}, or an error")
+        raise Violation(
+            f"{text} driver instance, current_function returns {shown(held)}",
+            f"the device's function {right[0]}, or an error from current_function",
+        )
 
 
 def _see_another(text: str, held: object, function: str) -> None:
     if held == function:
         raise Violation(
-            f"{text}: current_function returns {function}",
-            "another function: the harness has an image of it, so the device does not have it",
+            f"{text} does not have function {function}, since the harness offers an image with "
+            f"{function} for the device; but current_function returns {function}",
+            "the function that the device has, or an error from current_function",
         )

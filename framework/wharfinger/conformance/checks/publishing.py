@@ -68,8 +68,9 @@ def nodes_described(subject: Subject) -> None:
                     raise Violation(found, f"{field} {value}")
             if others := node.obj_what_changed() - _NODE:
                 raise Violation(
-                    f"the ComputeNode of {name} sets {', '.join(sorted(others))}",
-                    f"only {', '.join(sorted(_NODE))}",
+                    f"the ComputeNode of node {name} sets fields that are the framework's: "
+                    f"{', '.join(sorted(others))}",
+                    f"only the fields {', '.join(sorted(_NODE))}",
                 )
         trees: Mapping[str, DesiredProvider] = {}
         with suppress(Exception):  # another rule checks whether trees can be described
@@ -96,7 +97,10 @@ def well_formed(subject: Subject) -> None:
         except ReshapeNeeded:
             return  # another rule checks that
         if not any(one.stated for one in reported.values()):
-            raise Violation("no provider has inventory or traits", "at least one")
+            raise Violation(
+                "the driver describes no provider with inventory or traits",
+                "at least one provider with inventory or traits",
+            )
 
 
 @rule(
@@ -114,8 +118,10 @@ def untagged(subject: Subject) -> None:
             there = live[name].traits if name in live else frozenset()
             added = one.provider.traits - there
             if marks := {*owners(added), *filter(is_instance_trait, added)}:
-                found = f"the driver adds to {name} the traits {', '.join(sorted(marks))}"
-                raise Violation(found, "no trait of an owner or of a driver instance")
+                raise Violation(
+                    f"the driver adds these traits to provider {name}: {', '.join(sorted(marks))}",
+                    "no trait of an owner or of a driver instance, since the framework adds these",
+                )
 
 
 @rule(
@@ -134,15 +140,21 @@ def published(subject: Subject) -> None:
         reported = _stated(describe(publishing.driver, contents))
     for name, one in reported.items():
         if name not in contents:
-            raise Violation(f"{name} is not in Placement", f"a provider {name}")
+            raise Violation(
+                f"the driver describes provider {name}, but Placement then lacks {name}",
+                f"provider {name} in Placement",
+            )
         found = owners(contents[name].traits)
         if found != {owner}:
             text = f"{name} has the owner traits {', '.join(sorted(found)) or '(none)'}"
             raise Violation(text, f"only {owner}")
         missing = one.provider.inventories.keys() - contents[name].inventories.keys()
         if one.reported and missing:
-            text = f"in Placement, {name} lacks the classes {', '.join(sorted(missing))}"
-            raise Violation(text, "all classes that the driver describes")
+            raise Violation(
+                f"in Placement, provider {name} lacks the resource classes "
+                f"{', '.join(sorted(missing))}, which the driver describes",
+                "all resource classes that the driver describes",
+            )
 
 
 @rule(
@@ -164,8 +176,11 @@ def prefixed(subject: Subject) -> None:
                 name = one.provider.name
                 is_child = one.stated and one.provider.parent_uuid is not None
                 if is_child and not name.startswith(node.name):
-                    found = f"{name} is the name of a child in the tree of {node.name}"
-                    raise Violation(found, f"a name such as {node.name}_{name}")
+                    raise Violation(
+                        f"child provider {name} is in the tree of node {node.name}, but its name "
+                        "does not begin with that of the node",
+                        f"a name such as {node.name}_{name}",
+                    )
 
 
 @rule(
@@ -183,7 +198,8 @@ def bounded(subject: Subject) -> None:
             for kind, figures in one.provider.inventories.items():
                 if figures.allocation_ratio > 1 and figures.max_unit > figures.total:
                     raise Violation(
-                        f"{name} {kind}: total {figures.total}, max_unit {figures.max_unit}",
+                        f"provider {name} has an allocation_ratio above 1 for {kind}, and max_unit "
+                        f"{figures.max_unit} above the total {figures.total}",
                         f"max_unit at most {figures.total}",
                     )
 
@@ -205,9 +221,11 @@ def others_kept(subject: Subject) -> None:
         with subject.driver() as fresh:
             reported = _stated(describe(fresh, before))
         if touched := theirs & reported.keys():
-            text = ", ".join(sorted(touched))
-            found = f"the driver sets inventory or traits of {text}"
-            raise Violation(found, f"no change, since the owner is {_OTHERS_OWNER}")
+            raise Violation(
+                "the driver sets inventory or traits of another owner's providers: "
+                f"{', '.join(sorted(touched))}",
+                f"no inventory and traits for the providers of {_OTHERS_OWNER}",
+            )
         publishing.restart()
         publishing.sync()
         after = placement.contents()

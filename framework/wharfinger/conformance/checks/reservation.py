@@ -37,9 +37,16 @@ def reserved(subject: Subject) -> None:
             mine = after[name].inventories if name in after else {}
             kept = {kind: one.total for kind, one in before[name].inventories.items()}
             if {kind: one.total for kind, one in mine.items()} != kept:
-                raise Violation(difference(before, after), f"all of {name} kept, and reserved")
+                raise Violation(
+                    f"{thing} has become busy, and totals have changed: "
+                    f"{difference(before, after)}",
+                    f"all inventory of provider {name} kept, and reserved",
+                )
             if not all(one.is_fully_reserved for one in mine.values()):
-                raise Violation(difference(before, after), f"all of {name} reserved")
+                raise Violation(
+                    f"{thing} has become busy; then in Placement: {difference(before, after)}",
+                    f"all inventory of provider {name} reserved",
+                )
 
 
 @rule(
@@ -86,8 +93,11 @@ def reserved_at_first(subject: Subject) -> None:
         found = publishing.settle().get(thing)
     for kind, one in sorted(found.inventories.items()) if found else ():
         if not one.is_fully_reserved:
-            text = f"{thing} is busy, and {one.reserved} of {one.total} {kind} are reserved"
-            raise Violation(text, f"all inventory of {thing} reserved")
+            raise Violation(
+                f"{thing} was busy when the driver started, but only {one.reserved} of {one.total} "
+                f"{kind} are reserved",
+                f"all inventory of {thing} reserved",
+            )
 
 
 @rule(
@@ -110,8 +120,11 @@ def reasoned(subject: Subject) -> None:
         harness.make_busy(thing)
         one = describe(publishing.driver, live).get(thing)
         if one is None or not one.reservations:
-            found = f"{thing} is busy, and its description has no reservation with a reason"
-            raise Violation(found, "a call of reserve(name_or_uuid, reason)")
+            raise Violation(
+                f"{thing} is busy, but the driver describes {thing} without a reservation that has "
+                "a reason",
+                f"update_provider_tree calls provider_tree.reserve({thing!r}, reason)",
+            )
 
 
 @rule(
@@ -138,8 +151,11 @@ def reserved_for_as_long(subject: Subject) -> None:
         for _ in range(2):
             again = describe(publishing.driver, subject.placement.contents(), refresh=False)
             if thing not in again or not _is_reserved(again[thing]):
-                found = f"{thing} is busy, and not reserved when the driver describes it again"
-                raise Violation(found, f"all inventory of {thing} reserved")
+                raise Violation(
+                    f"{thing} is busy, but not reserved when the driver describes {thing} again "
+                    "without a new listing",
+                    f"all inventory of {thing} reserved in each description",
+                )
         subject.placement.add_trait(subject.placement.contents()[thing].uuid, _OTHERS)
         sound(cycle.drift())
         _see_reserved(subject, thing, "after another owner has added a trait, and a drift cycle")
@@ -207,8 +223,13 @@ def _is_reserved(one: DesiredProvider) -> bool:
 def _see_reserved(subject: Subject, thing: str, when: str) -> None:
     provider = subject.placement.contents().get(thing)
     if provider is None or not provider.inventories:
-        raise Violation(f"{when}: {thing} has no inventory", "all inventory kept and reserved")
+        raise Violation(
+            f"{when}, busy {thing} has no inventory in Placement",
+            f"all inventory of {thing} kept and reserved",
+        )
     for kind, one in sorted(provider.inventories.items()):
         if not one.is_fully_reserved:
-            found = f"{when}: {thing} {kind} {one.reserved} of {one.total} reserved"
-            raise Violation(found, f"all inventory of {thing} reserved")
+            raise Violation(
+                f"{when}, busy {thing} has only {one.reserved} of {one.total} {kind} reserved",
+                f"all inventory of {thing} reserved",
+            )

@@ -47,15 +47,23 @@ def conserved(subject: Subject) -> None:
     for consumer, amounts in layout.allocations.items():
         held = placement.allocated(consumer)
         if (elsewhere := held.pop(_ELSEWHERE, {})) != _OF_OTHERS:
-            found = f"consumer {consumer} has {elsewhere} of the provider of another program"
-            raise Violation(found, str(_OF_OTHERS))
+            raise Violation(
+                f"after the reshape, consumer {consumer} has {elsewhere} of the provider of "
+                "another program",
+                f"still {_OF_OTHERS}",
+            )
         if (sums := _sums(held)) != Counter(amounts):
-            found = f"consumer {consumer} has allocations of {dict(sums)}"
-            raise Violation(found, str(dict(amounts)))
+            raise Violation(
+                f"after the reshape, consumer {consumer} has allocations of {dict(sums)}",
+                f"still {dict(amounts)}",
+            )
     (root,) = (name for name, one in before.items() if one.uuid != _ELSEWHERE)
     if not layout.inventories.keys() - after[root].inventories.keys():
-        found = f"{root} still has all classes of the old layout: {difference(before, after)}"
-        raise Violation(found, "inventory that has moved to other providers")
+        raise Violation(
+            f"after the reshape, the root provider {root} still has all resource classes of the "
+            f"old layout: {difference(before, after)}",
+            f"inventory that has moved from {root} to other providers",
+        )
 
 
 @rule(
@@ -171,7 +179,10 @@ def moved_to_its_own(subject: Subject) -> None:
         }
         used = {thing: {**amounts} for thing, amounts in layout.uses.get(consumer, {}).items()}
         if held != used:
-            raise Violation(f"consumer {consumer} has {held} of the things", str(used))
+            raise Violation(
+                f"after the reshape, consumer {consumer} has allocations {held}",
+                f"{used}, the things that the consumer uses according to the harness",
+            )
 
 
 @rule(
@@ -286,5 +297,8 @@ def _see_moved_alike(consumer: str, moved: _Moved, again: _Moved) -> None:
         for kind, one in its.items()
     }
     if all(amount <= capacities.get(one, 0) for one, amount in used.items()):
-        found = f"consumer {consumer} has {before} after one reshape, and {after} after another"
-        raise Violation(found, "allocations of the same providers each time")
+        raise Violation(
+            f"reshapes with other consumers, or in another order, move the allocations of consumer "
+            f"{consumer} once to {before}, and once to {after}",
+            "allocations of the same providers in each reshape",
+        )

@@ -40,11 +40,16 @@ def in_memory(subject: Subject) -> None:
                 finally:
                     clock_shift.advance(-seconds)
         if harness.calls:
-            text = f"{len(harness.calls)} calls to the backend: {', '.join(harness.calls[:3])}"
-            raise Violation(text, "no calls to the backend")
+            raise Violation(
+                f"describing the nodes after a listing makes {len(harness.calls)} calls to the "
+                f"backend, such as {', '.join(harness.calls[:3])}",
+                "a description from memory, without calls to the backend",
+            )
         if seen:
-            text = f"describing the nodes has side effects: {', '.join(seen[:3])}"
-            raise Violation(text, "no side effects")
+            raise Violation(
+                f"describing the nodes after a listing has side effects: {', '.join(seen[:3])}",
+                "a description from memory, without side effects",
+            )
 
 
 @rule(
@@ -68,5 +73,8 @@ def apart(subject: Subject) -> None:
         describe(other, live)
         after = describe(one, live, refresh=False)
     if after != before:
-        text = difference(as_contents(before), as_contents(after))
-        raise Violation(f"the description of the first instance has changed: {text}", "no change")
+        raise Violation(
+            "a listing of a second driver instance has changed what the first one describes: "
+            f"{difference(as_contents(before), as_contents(after))}",
+            "no change until the first driver instance lists the nodes again",
+        )

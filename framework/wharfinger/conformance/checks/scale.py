@@ -73,7 +73,10 @@ def linear(subject: Subject) -> str:
         subject.begin()
         costs, refused = _costs(subject)
         if text := _growth(costs):
-            raise Violation(text, "a cost that grows linearly")
+            raise Violation(
+                f"the cost of a cycle grows faster than the number of things: {text}",
+                "a cost that grows linearly with the number of things",
+            )
     if refused and (not costs or costs[-1].things < _ENOUGH):
         raise Unproven(refused)
     return refused or (f"up to {costs[-1].things} things" if costs else "")
@@ -130,16 +133,17 @@ def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider])
     before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
     if after != before:
         raise Violation(
-            f"with {len(many)} things, the first ones differ: {difference(before, after)}",
-            "no difference from when there were few",
+            f"when the backend has {len(many)} things, the driver describes the first ones "
+            f"otherwise than before: {difference(before, after)}",
+            "the same description of these things as when there were few",
         )
     usual = {*map(_form, few.values())}
     for name, one in many.items():
         if _form(one) not in usual:
-            text = difference({}, {name: one.provider})
             raise Violation(
-                f"with {len(many)} things, one has another form: {text}",
-                "the resource classes, mode and reservation of one of the first things",
+                f"when the backend has {len(many)} things, the driver describes a new thing unlike "
+                f"each of the first ones: {difference({}, {name: one.provider})}",
+                "the same resource classes, mode and reservation as one of the first things",
             )
 
 

@@ -72,7 +72,11 @@ def _see_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
                 for its, others in ((one, other), (other, one))
             )
         if one != other:
-            raise Violation(f"{name}: first {one}, then {other}", "the same description each time")
+            raise Violation(
+                f"two descriptions of {name} differ without a change in the backend: {one}, then "
+                f"{other}",
+                "the same description each time",
+            )
 
 
 @rule(
@@ -114,8 +118,11 @@ def in_any_thread(subject: Subject) -> None:
     finally:
         in_thread(lambda: connection.__exit__(None, None, None))
     if as_contents(there) != as_contents(here):
-        text = difference(as_contents(here), as_contents(there))
-        raise Violation(f"the description differs in another thread: {text}", "no difference")
+        raise Violation(
+            "called in another thread, the driver describes the same backend differently: "
+            f"{difference(as_contents(here), as_contents(there))}",
+            "the same description in each thread",
+        )
 
 
 @rule(
@@ -147,15 +154,18 @@ def in_thread(call: Callable[[], T]) -> T:
 def see_nothing_done(subject: Subject, before: Contents, outcome: CycleResult) -> None:
     """Raise Violation if a cycle has a problem, a pending removal, or a write to Placement."""
     for problem in outcome.problems:
-        raise Violation(str(problem), "a cycle without a problem")
+        raise Violation(f"the cycle reports a problem: {problem}", "a cycle without a problem")
     after = subject.placement.contents()
     if after != before:
         raise Violation(difference(before, after), "no difference")
     for step in outcome.steps:
         raise Violation(
-            f"the cycle has sent {type(step).__name__} of {step.name}, which changed nothing",
-            "no writes",
+            f"the cycle has written to provider {step.name} ({type(step).__name__}), although the "
+            "write changed nothing",
+            "no write to Placement while the backend is unchanged",
         )
     for one in outcome.pending:
-        found = f"{one.name} will be removed: {one.reason}"
-        raise Violation(found, "no removal, since the backend still has it")
+        raise Violation(
+            f"the cycle plans to remove provider {one.name}: {one.reason}",
+            f"no removal, since the backend still has {one.name}",
+        )

@@ -20,7 +20,8 @@ def test_broken_should_rule_is_printed_and_does_not_fail_the_run(kit: Kit) -> No
         [
             "WHF-207 SHOULD: *",
             "expected: max_unit at most 3",
-            "found:    shelf CUSTOM_BOX: total 3, max_unit 6",
+            "found:    provider shelf has an allocation_ratio above 1 for CUSTOM_BOX, and max_unit "
+            "6 above the total 3",
             "again:    wharfinger conformance run generous *--rule WHF-207",
             "core: CONFORMS, extended: NOT ASKED",
         ]
@@ -37,8 +38,8 @@ def test_broken_must_rule_fails_the_run_and_its_command_shows_it_again(kit: Kit)
     at = next(at for at, line in enumerate(result.outlines) if line.startswith("WHF-204 MUST: "))
     four = result.outlines[at : at + 4]
     assert four[1:3] == [
-        "expected: no trait of an owner or of a driver instance",
-        "found:    the driver adds to shelf the traits OWNER_NOVA",
+        "expected: no trait of an owner or of a driver instance, since the framework adds these",
+        "found:    the driver adds these traits to provider shelf: OWNER_NOVA",
     ]
 
     assert four[3] == (
@@ -131,7 +132,8 @@ def test_known_failure_is_no_failure(kit: Kit) -> None:
     result.stdout.fnmatch_lines(
         [
             "WHF-204 MUST: *",
-            "found:    the | firmware\\ntags (the driver adds to shelf the traits OWNER_NOVA)",
+            "found:    the | firmware\\ntags (the driver adds these traits to provider shelf: "
+            "OWNER_NOVA)",
             "*1 xfailed*",
         ]
     )
