@@ -33,9 +33,9 @@ class Proxy:
     - RAISE resets the connection.
     - HANG resets the connection at the next ``expect``.
     - ERROR, DENIED and MISSING answer 503, 401 and 404, with the body ``{}``.
-    - HALF returns the first half of the backend's answer, with a matching Content-Length. If the
-      answer has no body, it resets the connection.
-    - STALE returns the earlier answer to the same GET or HEAD request. Other calls pass.
+    - HALF passes the call on, and returns the first half of the answer's body. If the answer has no
+      body, it resets the connection.
+    - STALE repeats the last answer to the same GET or HEAD request. A call without one passes.
     - LATE passes the call on, and returns the answer at the next ``expect``.
 
     If the backend is down, the proxy resets the connection. It answers 411 to a chunked request

@@ -657,12 +657,13 @@ def try_faults(
 def try_cases(
     subject: Subject, make: Make, queues: list[list[Case]], *, seconds: float, apart: int
 ) -> str:
-    """Play the history repeatedly with the cases of ``queues``; return their number as text.
+    """Play the history repeatedly with cases of ``queues``; return as text how many were tried.
 
     ``queues`` has the cases of each step. In one play, every ``apart``-th step meets a case:
     ``apart`` is at least two, for late answers three. Start no further play after about
-    ``seconds``. With ``Subject.thorough``, play every case alone, without a limit. Raise the
-    Violation of the first play that breaks the rule. Raise NotShown if there is no case.
+    ``seconds``. With ``Subject.thorough``, play every case alone, without a limit. If a play breaks
+    the rule, play its cases alone, so that the Violation names the right one. Raise NotShown if
+    there is no case.
     """
     count = sum(map(len, queues))
     if not count:

@@ -49,7 +49,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The contents of Placement during or after an attempt; ``when`` describes the moment."""
+    """The contents of Placement at one moment; ``when`` describes the moment."""
 
     when: str
     contents: Contents
@@ -90,7 +90,7 @@ class Breaking:
             raise NotShown(f"the harness injects {self._fault}, but no cycle shows an effect")
 
     def lasting(self) -> None:
-        """Run cycles in which every call from one call on fails: from another one each time.
+        """Run a cycle for each of its calls, in which this call and all later ones fail.
 
         Raise Violation if Placement changes, or the driver reports a provider as gone. Raise
         NotShown if a cycle makes no calls.
@@ -116,7 +116,7 @@ class Breaking:
     def attempt(
         self, cycle: Callable[[], CycleResult], at: int, then: Fault | None = None
     ) -> Attempt:
-        """Run a cycle whose call ``at`` meets the fault; return the result, even if it raises.
+        """Run a cycle whose call ``at`` meets the fault; return the result, even after an error.
 
         After a call that hangs, later calls meet the fault ``then``. Raise Violation if the cycle
         does not end.
@@ -247,10 +247,7 @@ def see_listing_raise_or_stay(
 def _remembered(
     driver: ComputeDriver, live: Contents, before: Mapping[str, DesiredProvider]
 ) -> dict[str, DesiredProvider]:
-    """Return the providers that the driver describes without a new listing.
-
-    Leave out nodes for which the driver raises.
-    """
+    """Return the providers that the driver describes without a new listing."""
     known = {**live, **as_contents(before)}
     found: dict[str, DesiredProvider] = {}
     for root, its in trees(known).items():

@@ -1,7 +1,7 @@
 """The harness that a driver's author supplies: a backend that the kit can change and break.
 
-The kit finds it by its entry point in the group ``wharfinger.conformance_harness``, which has the
-driver's name.
+The kit finds it by the entry point with the driver's name in the group
+``wharfinger.conformance_harness``.
 """
 
 import abc
@@ -198,9 +198,9 @@ class Harness(abc.ABC):
     def use(self, thing: str) -> None:
         """Let a consumer, such as an instance of nova, use a part of a thing.
 
-        The totals of the thing stay, and the thing is not busy. The kit has allocated a part of it
-        in Placement before. Without this method, the kit does not find a driver that publishes only
-        the unused part.
+        The totals of the thing stay, and the thing is not busy. Before this call, the kit has
+        allocated a part of it in Placement. Without this method, the kit does not find a driver
+        that publishes only the unused part.
         """
         raise NotImplementedError
 

@@ -82,7 +82,7 @@ class IdleObserver:
             looking.join()
 
     def take(self) -> set[str]:
-        """Return the lines, such as "driver.py:12", with two or more waits since the last call."""
+        """Return and forget the lines with two or more waits, such as "driver.py:12"."""
         waits, self._waits = self._waits, Counter()
         return {where for where, times in waits.items() if times >= _TIMES}
 

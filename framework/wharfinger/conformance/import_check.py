@@ -1,7 +1,6 @@
 """Import a driver in a new process, and find the side effects of the import.
 
-The libraries of the driver are imported first, so their side effects do not count. Run as a
-program, the module prints the side effects as a JSON list.
+The libraries of the driver are imported first, so their side effects do not count.
 """
 
 import json

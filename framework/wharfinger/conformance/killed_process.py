@@ -1,8 +1,4 @@
-"""A driver that publishes from another process, which the kit can kill.
-
-Run as a program, the module forks a process with a driver for each line of JSON on its standard
-input.
-"""
+"""A driver that publishes from another process, which the kit can kill."""
 
 import json
 import os

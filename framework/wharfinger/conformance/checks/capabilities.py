@@ -100,7 +100,7 @@ def _on_roots(contents: Contents) -> Contents:
 def refused(subject: Subject) -> None:
     """Call the methods of each unsupported capability; they must raise NotImplementedError.
 
-    ``is_clean`` must return False.
+    If ``cleans_after_release`` is unsupported, ``is_clean`` must return False.
     """
     driver = subject.load().driver
     calls: dict[str, Callable[[], object]] = {

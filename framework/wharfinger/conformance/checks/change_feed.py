@@ -498,7 +498,7 @@ def _poll_with_a_change(
 ) -> int:
     """Poll, and make a change while the answer to the call ``at`` is delayed.
 
-    Return the number of calls. If the poll makes fewer calls, make the change after it.
+    Return the number of calls.
     """
     harness = subject.harness
 

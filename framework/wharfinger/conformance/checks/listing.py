@@ -113,8 +113,7 @@ def _questions(
 ) -> Iterator[tuple[str, Callable[[], object], Callable[[object, bool], bool]]]:
     """Yield questions about a thing: a text, the call to the driver, and a test of its answer.
 
-    The test takes the answer, and whether every call has failed. It returns whether the answer is
-    wrong.
+    The test takes the answer and whether every call has failed; True means a wrong answer.
     """
     thing = subject.harness.things()[0]
     if thing not in described:

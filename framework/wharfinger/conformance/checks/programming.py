@@ -37,7 +37,7 @@ _MOST: Final = 20
 def says_what_is_held(subject: Subject) -> None:
     """Program a thing with two driver instances in turn, and ask the other one for the function.
 
-    It must return a function that the device has, or raise.
+    It must return the function that the device has, or raise.
     """
     thing = subject.harness.things()[0]
     with subject.driver() as first:
@@ -260,9 +260,9 @@ def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> No
 
 
 def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
-    """Program after a reset while call ``at`` fails (None: every call); return how many there are.
+    """Program while call ``at`` fails, or every call if None; return the number of calls.
 
-    Raise Violation as ``says_no_failure`` does.
+    Reset the backend before. Raise Violation as ``says_no_failure`` does.
     """
     subject.begin()
     harness = subject.harness

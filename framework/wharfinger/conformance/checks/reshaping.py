@@ -129,10 +129,7 @@ def _sync_with_failing_call(subject: Subject, publishing: Publishing, at: int) -
 
 
 def _publish_old(subject: Subject, publishing: Publishing, layout: OldLayout) -> None:
-    """Create the node's provider in its old layout, with the allocations of the consumers.
-
-    Each consumer also gets an allocation of another program's provider.
-    """
+    """Create the node's provider in its old layout, with the allocations of the consumers."""
     if not any(sum(amounts.values()) for amounts in layout.allocations.values()):
         raise NotShown("the harness's old layout has no allocations")
     (node, *_) = listed(publishing.driver).nodes

@@ -127,8 +127,7 @@ def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, Desired
 def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider]) -> None:
     """Raise Violation if the driver describes things differently when there are more of them.
 
-    ``few`` has the descriptions from when there were few. A new thing must have the form of one of
-    these.
+    ``few`` has the descriptions from when there were few.
     """
     before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
     if after != before:
