@@ -41,7 +41,8 @@ class ProviderAdopt(ObjectCommand):
         parser.add_argument(
             "--dry-run",
             action="store_true",
-            help="print the plan and write nothing; exits with 2 if there is a change to write",
+            help="print the changes that would be written, and write nothing; exits with 2 if "
+            "there are changes",
         )
         return parser
 

@@ -60,9 +60,10 @@ class WharfingerApp(App):
             "--config-dir",
             action="append",
             metavar="DIR",
-            help="A directory of *.conf files, read in the order of their names (repeatable). "
-            "Default, unless --config-file is set: the first wharfinger.conf.d in ~/.wharfinger, "
-            "~, /etc/wharfinger and /etc.",
+            help="A directory of *.conf files (repeatable). They are read after the files of "
+            "--config-file, in the order of their names; the last file takes precedence. Default, "
+            "unless --config-file is set: the first wharfinger.conf.d in ~/.wharfinger, ~, "
+            "/etc/wharfinger and /etc.",
         )
         return parser
 

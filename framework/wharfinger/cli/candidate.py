@@ -41,14 +41,15 @@ class _CandidateCommand(ObjectCommand):
             "--device-profile",
             metavar="NAME",
             type=text(),
-            help="request the devices of this device profile; [accelerator] configures where "
-            "profiles are read",
+            help="request the devices of this device profile. Section [accelerator] of the "
+            "configuration says whether profiles are read from Cyborg or from a file",
         )
         options.add_options(parser)
         parser.add_argument(
             "--no-filters",
             action="store_true",
-            help="list all candidates of Placement, of any owner, without request filters",
+            help="do not apply the configured request filters: candidates may have resources of "
+            "any owner",
         )
         return parser
 
@@ -85,8 +86,9 @@ class _CandidateCommand(ObjectCommand):
             flavor = find_flavor(self.objects, parsed_args.flavor)
             if parsed_args.device_profile is not None and DEVICE_PROFILE in flavor.extra_specs:
                 self._parser.error(
-                    f"argument --device-profile: flavor {printable(flavor.name)} already has the "
-                    f"device profile {shown(flavor.extra_specs[DEVICE_PROFILE])}: omit the argument"
+                    f"argument --device-profile: flavor {printable(flavor.name)} already requests "
+                    f"the device profile {shown(flavor.extra_specs[DEVICE_PROFILE])}: omit "
+                    "--device-profile"
                 )
             request = from_flavor(flavor, profile)
             self._of_flavor = requested_names.of_flavor(flavor, request)
@@ -234,8 +236,8 @@ class CandidateExplain(_CandidateCommand):
             return self.objects if is_there else None
         except StateError as error:
             self.app.LOG.warning(
-                "The database cannot be read, so all reservations are shown as those of other "
-                "programs: %s",
+                "The database cannot be read, so the explanation shows reservations by Wharfinger "
+                "as those of other programs: %s",
                 error,
             )
             return None

@@ -12,12 +12,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="wharfinger-agent-check")
     parser.add_argument("--config-file", required=True)
     parser.add_argument(
-        "--config-name", required=True, help="name of the configuration in messages"
+        "--config-name", required=True, help="the name that messages give to the configuration"
     )
     parser.add_argument(
-        "--answer", type=int, required=True, help="file descriptor to which problems are written"
+        "--answer",
+        type=int,
+        required=True,
+        help="the file descriptor to which the found problems are written",
     )
-    parser.add_argument("--parent", type=int, required=True, help="process id of the agent")
+    parser.add_argument(
+        "--parent",
+        type=int,
+        required=True,
+        help="the process id of the agent; the check ends when the agent ends",
+    )
     arguments = parser.parse_args(argv)
     parent_process.end_with(arguments.parent)
     return _check(arguments)

@@ -27,14 +27,15 @@ class ConformanceRun(WharfingerCommand):
             "name",
             metavar="NAME",
             type=driver_name,
-            help="a driver: the name of an entry point of wharfinger.drivers",
+            help="the driver to check: its name in the entry point group wharfinger.drivers",
         )
         parser.add_argument(
             "--rule",
             metavar="ID",
             action="append",
             type=rule_id,
-            help="only this rule (repeatable); default: all rules of the profile",
+            help="check only the rule with this id, such as WHF-505 (repeatable); default: all "
+            "rules of --profile",
         )
         add_options(parser.add_argument)
         return parser
@@ -90,5 +91,6 @@ def _check_installed() -> None:
     for name in ("hypothesis", "placement", "webob"):
         if find_spec(name) is None:
             raise CommandFailed(
-                reason=f"the conformance kit needs {name}: pip install 'wharfinger[conformance]'"
+                reason=f"the conformance kit needs the Python package {name}, which is not "
+                "installed. Run: pip install 'wharfinger[conformance]'"
             )

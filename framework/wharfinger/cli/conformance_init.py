@@ -19,13 +19,14 @@ class ConformanceInit(WharfingerCommand):
             "name",
             metavar="NAME",
             type=_name,
-            help="the driver's name, which configurations and commands will use",
+            help="the name of the new driver, also in configurations and commands",
         )
         parser.add_argument(
             "--directory",
             metavar="DIR",
             type=Path,
-            help="a directory that is empty or missing; default: wharfinger-NAME",
+            help="the directory for the package, which must be empty or missing; default: "
+            "wharfinger-NAME",
         )
         return parser
 

@@ -18,7 +18,9 @@ class ProviderDetach(ObjectCommand):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("provider", metavar="PROVIDER", help="the provider, by name or uuid")
+        parser.add_argument(
+            "provider", metavar="PROVIDER", help="the child provider to detach, by name or uuid"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 class _DeviceCommand(ObjectCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("provider", metavar="PROVIDER", help="the provider, by name or uuid")
+        parser.add_argument(
+            "provider", metavar="PROVIDER", help="the provider of the device, by name or uuid"
+        )
         return parser
 
     @contextmanager
@@ -62,10 +64,16 @@ class _DeviceCommand(ObjectCommand):
         for where, name in publishers:
             if where == host:
                 return driver_instance_loader.load(self.conf, name).driver
-        others = "; ".join(f"instance {name} on host {where} does" for where, name in publishers)
+        others = "; ".join(f"instance {name} on host {where}" for where, name in publishers)
         raise CommandFailed(
-            reason=f"{full_name(provider)}: no driver instance of this host ({host}) publishes it"
-            f"{f': {others}. Run the command there.' if others else '. Let one publish it first.'}"
+            reason=f"no driver instance of this host ({host}) publishes provider "
+            f"{full_name(provider)}. "
+            + (
+                f"Run the command on the host of its publisher: {others}."
+                if others
+                else "Let a driver instance publish the provider first: configure the driver "
+                "instance, and run `wharfinger sync`."
+            )
         )
 
 
@@ -79,22 +87,27 @@ class DeviceProgram(_DeviceCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--image", metavar="UUID", type=uuid, required=True, help="the image to load"
+            "--image",
+            metavar="UUID",
+            type=uuid,
+            required=True,
+            help="the uuid of the image to load",
         )
         parser.add_argument(
             "--function",
             metavar="ID",
             type=text(),
-            help="the function of the image; its trait CUSTOM_FPGA_FUNCTION_ID_* replaces the "
-            "former function trait of the provider. Default: the function that the driver "
-            "reports, if any",
+            help="the id of the image's function. Its trait CUSTOM_FPGA_FUNCTION_ID_* replaces "
+            "the former function trait of the provider. Default: the function that the driver "
+            "reports after the programming, if any",
         )
         parser.add_argument(
             "--wait-for-idle",
             metavar="SECONDS",
             type=seconds,
             default=0.0,
-            help="wait up to this time until the device has no allocations; default: do not wait",
+            help="wait up to this many seconds until the device has no allocations, then fail. "
+            "Default: fail at once if the device has allocations",
         )
         return parser
 
@@ -149,7 +162,7 @@ class DeviceJobs(ObjectLister):
         parser.add_argument(
             "--unfinished",
             action="store_true",
-            help="only jobs in progress and jobs that the operator has to resolve",
+            help="only jobs in progress, and jobs to resolve with `wharfinger device resolve`",
         )
         return parser
 
@@ -207,19 +220,20 @@ class DeviceResolve(_DeviceCommand):
         outcome.add_argument(
             "--programmed",
             action="store_true",
-            help="state that the device has the image of the job",
+            help="report that the device now has the image of the job",
         )
         outcome.add_argument(
             "--unchanged",
             action="store_true",
-            help="state that the device still has its image from before the job",
+            help="report that the device still has the image from before the job",
         )
         parser.add_argument(
             "--function",
             metavar="ID",
             type=text(),
-            help="only with --programmed, and on the host that publishes the device: the id of the "
-            "image's function; default: the function that the job has recorded",
+            help="the id of the image's function. Only with --programmed, and only on the host "
+            "that publishes the device. Default: the function that was given when the job was "
+            "started, if any",
         )
         return parser
 
@@ -228,7 +242,9 @@ class DeviceResolve(_DeviceCommand):
         from wharfinger.scheduling import provider_details
 
         if parsed_args.function and not parsed_args.programmed:
-            raise CommandFailed(reason="--function requires --programmed")
+            raise CommandFailed(
+                reason="--function can only be used with --programmed, not with --unchanged"
+            )
         name = parsed_args.provider
         provider: ProviderSummary | None = None
         try:

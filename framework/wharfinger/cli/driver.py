@@ -56,8 +56,8 @@ class DriverCheck(WharfingerCommand, Lister):
         parser.add_argument(
             "name",
             metavar="NAME",
-            help="an installed driver; or an enabled driver instance, whose configuration is "
-            "checked, too",
+            help="the name of an installed driver; or of an enabled driver instance, whose "
+            "configuration is then checked, too",
         )
         return parser
 

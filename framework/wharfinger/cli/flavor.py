@@ -41,14 +41,18 @@ class FlavorCreate(ObjectShow):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "name", metavar="NAME", type=_name, help="the unique name of the flavor"
+            "name",
+            metavar="NAME",
+            type=_name,
+            help="the name of the new flavor; no other flavor may have this name",
         )
         parser.add_argument(
             "--id",
             metavar="ID",
             type=_id,
             default=_AUTO,
-            help="the unique id of the flavor; default: auto, which creates a uuid",
+            help="the id of the new flavor; no other flavor may have this id. Default: auto, for "
+            "a new uuid",
         )
         parser.add_argument(
             "--vcpus", metavar="N", type=number(1), default=1, help="number of CPUs; default: 1"
@@ -74,20 +78,22 @@ class FlavorCreate(ObjectShow):
             metavar="FACTOR",
             type=_factor,
             default=1.0,
-            help="the factor for the network bandwidth of instances; default: 1.0",
+            help="the factor for the network bandwidth of instances; stored, but not used by "
+            "Wharfinger. Default: 1.0",
         )
         access = parser.add_mutually_exclusive_group()
         access.add_argument(
             "--public",
             action="store_true",
             default=True,
-            help="all projects may use the flavor; the default",
+            help="record that all projects may use the flavor; the default",
         )
         access.add_argument(
             "--private",
             dest="public",
             action="store_false",
-            help="not all projects may use the flavor",
+            help="record that not all projects may use the flavor; Wharfinger does not check "
+            "projects",
         )
         parser.add_argument("--description", metavar="TEXT", type=text(65535), help="a description")
         parser.add_argument(
@@ -138,7 +144,8 @@ class FlavorCreate(ObjectShow):
             except ObjectNotFound:
                 continue
             return CommandFailed(
-                reason=f"a flavor with the {kind} {value} already exists: choose another {kind}"
+                reason=f"no flavor was created: a flavor with the {kind} {value} already exists. "
+                f"Choose another {kind}"
             )
         return None
 
@@ -170,9 +177,10 @@ class FlavorShow(ObjectShow):
             "--for",
             dest="program",
             choices=["nova"],
-            help="the program that uses the flavor. Prints the `openstack flavor set` command "
-            "after which nova takes no provider of another owner for it; in formats other than "
-            "table, only the extra specs. Refuses a flavor that extra specs cannot protect",
+            help="print the `openstack flavor set` command for nova's flavor of the same name. "
+            "The extra specs of this command keep nova from providers of other owners. Formats "
+            "other than table print only the extra specs. A flavor that extra specs cannot "
+            "protect is refused",
         )
         return parser
 

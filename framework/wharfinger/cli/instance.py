@@ -140,8 +140,9 @@ class InstanceClaim(_InstanceShower):
             "--uuid",
             metavar="UUID",
             type=uuid,
-            help="uuid of the instance. If it has a complete claim already, nothing changes; an "
-            "interrupted claim is completed. Default: a new uuid",
+            help="the uuid of the instance. If the instance exists and its claim was interrupted, "
+            "the claim is completed. If its claim is complete, nothing changes. Default: a new "
+            "uuid",
         )
         for name in ("project", "user"):
             parser.add_argument(
@@ -149,7 +150,7 @@ class InstanceClaim(_InstanceShower):
                 metavar="ID",
                 type=text(),
                 default=_OPERATOR,
-                help=f"{name} of the instance; default: %(default)s",
+                help=f"the id of the {name} of the instance; default: %(default)s",
             )
         return parser
 
@@ -174,7 +175,7 @@ class InstanceList(ObjectLister):
                 f"--{name}",
                 metavar=name.upper(),
                 type=text(),
-                help=f"only instances on {name.upper()}",
+                help=f"only instances on the {name} with this name",
             )
         return parser
 
@@ -239,8 +240,8 @@ class InstanceRepair(InstanceCommand):
         parser.add_argument(
             "--release",
             action="store_true",
-            help="release the instance instead of repairing it; providers that have to be cleaned "
-            "stay reserved until they are clean",
+            help="do not restore the allocation, but release the instance. Providers that have to "
+            "be cleaned stay reserved until they are clean",
         )
         return parser
 
@@ -265,9 +266,12 @@ class _MoveStarter(_InstanceShower):
 
         migration = self.moves.start(instance, **more)
         self.app.LOG.warning(
-            "Migration %s holds the former resources on node %s until you confirm or revert it.",
+            "Migration %s still holds the former resources on node %s. To release them, run "
+            "`wharfinger instance confirm %s`; to return to them, `wharfinger instance revert %s`.",
             migration.uuid,
             printable(migration.source_node),
+            instance,
+            instance,
         )
         return self.with_allocations(Instance.get_by_uuid(self.objects, instance))
 
@@ -382,7 +386,7 @@ def _node_condition(context: "Context", node: str | None) -> "Suits":
 
 
 def _takes_instance(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("instance", metavar="UUID", type=uuid, help="the instance's uuid")
+    parser.add_argument("instance", metavar="UUID", type=uuid, help="the uuid of the instance")
     return parser
 
 
@@ -392,7 +396,7 @@ def _takes_flavor(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         metavar="FLAVOR",
         type=text(),
         required=True,
-        help="the flavor to claim, by id or name",
+        help="the flavor whose resources are claimed, by id or name",
     )
     return parser
 

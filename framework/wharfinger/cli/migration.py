@@ -17,30 +17,39 @@ class MigrationList(ObjectLister):
 
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--host", metavar="HOST", type=text(), help="only moves from or to HOST"
+            "--host",
+            metavar="HOST",
+            type=text(),
+            help="only migrations from or to the host with this name",
         )
         parser.add_argument(
-            "--node", metavar="NODE", type=text(), help="only moves from or to NODE"
+            "--node",
+            metavar="NODE",
+            type=text(),
+            help="only migrations from or to the node with this name",
         )
         parser.add_argument(
-            "--instance", metavar="UUID", type=uuid, help="only moves of this instance"
+            "--instance",
+            metavar="UUID",
+            type=uuid,
+            help="only migrations of the instance with this uuid",
         )
         parser.add_argument(
             "--status",
             choices=tuple(MIGRATION_STATUSES),
             metavar="STATUS",
-            help=f"only moves with this status: {', '.join(MIGRATION_STATUSES)}",
+            help=f"only migrations with this status: {', '.join(MIGRATION_STATUSES)}",
         )
         parser.add_argument(
             "--type",
             choices=MIGRATION_TYPES,
             metavar="TYPE",
-            help=f"only moves of this type: {', '.join(MIGRATION_TYPES)}",
+            help=f"only migrations of this type: {', '.join(MIGRATION_TYPES)}",
         )
         parser.add_argument(
             "--in-progress",
             action="store_true",
-            help="only moves that hold resources on both nodes",
+            help="only migrations that have not ended, and hold resources on both nodes",
         )
         return parser
 
@@ -82,7 +91,12 @@ class MigrationShow(ObjectShow):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("migration", metavar="UUID", type=uuid, help="the uuid of the move")
+        parser.add_argument(
+            "migration",
+            metavar="UUID",
+            type=uuid,
+            help="the uuid of the migration, as in `wharfinger migration list`",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:

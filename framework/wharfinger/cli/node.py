@@ -26,16 +26,22 @@ class NodeList(ObjectLister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--host", metavar="HOST", type=text(), help="only nodes that HOST publishes"
+            "--host",
+            metavar="HOST",
+            type=text(),
+            help="only nodes that the driver instances of this host publish",
         )
         parser.add_argument(
             "--driver",
             metavar="INSTANCE",
             type=text(64),
-            help="only nodes of this driver instance",
+            help="only nodes that the driver instance with this name publishes",
         )
         parser.add_argument(
-            "--owner", metavar="TRAIT", type=owner, help="only nodes with this owner trait"
+            "--owner",
+            metavar="TRAIT",
+            type=owner,
+            help="only nodes of driver instances with this owner trait",
         )
         return parser
 
@@ -74,7 +80,7 @@ class NodeShow(ObjectShow):
             "node",
             metavar="NODE",
             type=text(),
-            help="the node: its uuid, or its name if only one node has it",
+            help="the node, by uuid; or by name, if only one node has this name",
         )
         return parser
 

@@ -128,7 +128,8 @@ def as_uuid(name: str) -> str | None:
 def ambiguous(kind: str, name: str, those: Iterable[str]) -> WharfingerError:
     """Return the error for a name that several objects have; ``those`` describes the objects."""
     return CommandFailed(
-        reason=f"several objects of kind {kind} are named {name}: use {' or '.join(those)}"
+        reason=f"there are several objects of kind {kind} with the name {name}. Name one by its "
+        f"uuid: {' or '.join(those)}"
     )
 
 

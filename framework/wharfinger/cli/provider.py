@@ -98,7 +98,9 @@ class ProviderShow(WharfingerCommand, ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("provider", metavar="PROVIDER", help="the provider, by name or uuid")
+        parser.add_argument(
+            "provider", metavar="PROVIDER", help="the provider to show, by name or uuid"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -129,13 +131,12 @@ class ProviderTreeCommand(ObjectCommand):
             "provider",
             metavar="PROVIDER",
             nargs="?",
-            help="only the tree of this provider, by name or uuid; default: all trees",
+            help="draw only the tree that this provider is in, by name or uuid; default: all trees",
         )
         parser.add_argument(
             "--inventory",
             action="store_true",
-            help="also show inventories, and the resource classes that other programs have fully "
-            "reserved",
+            help="also show inventories, and which of them other programs have fully reserved",
         )
         parser.add_argument("--traits", action="store_true", help="also show traits")
         parser.add_argument("--usage", action="store_true", help="also show usages")
@@ -175,7 +176,10 @@ class ProviderTreeCommand(ObjectCommand):
         for drawing in drawings:
             console.print(drawing)
         if not providers:
-            self.app.LOG.warning("There are no resource providers in Placement.")
+            self.app.LOG.warning(
+                "Placement has no resource providers. `wharfinger sync` "
+                "publishes those of the enabled driver instances."
+            )
 
     def _with_reservations(self, providers: "list[Details]") -> "list[Details]":
         """Add the reservations to the providers.
@@ -189,5 +193,8 @@ class ProviderTreeCommand(ObjectCommand):
             is_empty = look(self.conf).schema.current is None
             return provider_details.with_reservations(None if is_empty else self.objects, providers)
         except (ObjectError, StateError) as error:
-            self.app.LOG.warning("Reservations are not shown: %s", error)
+            self.app.LOG.warning(
+                "The reservations cannot be read from the database, so they are not shown: %s",
+                error,
+            )
             return providers

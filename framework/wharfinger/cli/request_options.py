@@ -42,7 +42,8 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         type=_suffix,
         action=_Group,
         default=argparse.SUPPRESS,
-        help="start a group with this suffix, such as 1 or _GPU",
+        help="start a group with this suffix, such as 1 or _GPU; the options that follow describe "
+        "the group",
     )
     add = partial(groups.add_argument, default=argparse.SUPPRESS)
     add(
@@ -50,7 +51,7 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="CLASS=AMOUNT",
         type=_resource,
         action=_Resource,
-        help=f"a requested resource, such as VGPU=1 ({_REPEATABLE})",
+        help=f"a resource class and the requested amount, such as VGPU=1 ({_REPEATABLE})",
     )
     add(
         "--required",
@@ -58,8 +59,8 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="TRAITS",
         type=required,
         action=_OfGroup,
-        help="traits that the group's provider must have. If several providers serve the group "
-        f"without a suffix, each trait is required of at least one of them: {SYNTAX}",
+        help="traits that the provider of the group must have. In the group without a suffix, it "
+        f"is enough if one of several providers has a trait. {SYNTAX}",
     )
     add(
         "--forbidden",
@@ -74,15 +75,15 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="AGG[,AGG]",
         type=_aggregates,
         action=_OfGroup,
-        help="the group's providers must be in one of these aggregates, by uuid "
-        f"({_REPEATABLE}; all conditions apply)",
+        help="uuids of aggregates: each provider of the group must be in at least one of them "
+        f"({_REPEATABLE}; then in at least one of each list)",
     )
     add(
         "--not-member-of",
         metavar="AGG[,AGG]",
         type=_aggregates,
         action=_OfGroup,
-        help=f"the group's providers must not be in any of these aggregates ({_REPEATABLE})",
+        help=f"uuids of aggregates: no provider of the group may be in any of them ({_REPEATABLE})",
     )
     add(
         "--in-tree",
@@ -96,8 +97,8 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar=f"TRAIT|{_NO_OWNER}",
         type=_owner,
         action=_Once,
-        help="the owner of the group's resources; none: providers without an owner trait, as for "
-        "network ports. Default: the owner trait in --required, or else OWNER_NOVA",
+        help="the owner trait of the providers of the group; none: only providers without an "
+        "owner trait. Default: the owner trait in --required, or else OWNER_NOVA",
     )
 
 
@@ -105,8 +106,8 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--group-policy",
         choices=("none", "isolate"),
-        help="whether one provider may serve several groups with suffixes (none) or not "
-        "(isolate); default: the policy of the flavor, or else none",
+        help="none: one provider may serve several groups with suffixes. isolate: a provider "
+        "serves at most one of these groups. Default: the policy of the flavor, or else none",
     )
     group.add_argument(
         "--same-subtree",
@@ -114,8 +115,8 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
         type=_suffixes,
         action="append",
         default=[],
-        help="the provider of one of these groups must be an ancestor of the providers of the "
-        f"other groups ({_REPEATABLE})",
+        help="suffixes of groups: the provider of one of these groups must be an ancestor of the "
+        f"providers of the others, or the same provider ({_REPEATABLE})",
     )
     group.add_argument(
         "--root-required",
@@ -123,13 +124,14 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
         type=required,
         action="append",
         default=[],
-        help=f"traits of the root of the tree: T1,T2 (both), !T (not that one) ({_REPEATABLE})",
+        help="traits of the root provider of the tree: T1,T2 (has both) or !T (does not have T) "
+        f"({_REPEATABLE})",
     )
     group.add_argument(
         "--limit",
         metavar="N",
         type=number(1),
-        help=f"the largest number of candidates to return; default: {LIMIT}",
+        help=f"list at most this number of candidates; default: {LIMIT}",
     )
 
 

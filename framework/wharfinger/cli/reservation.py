@@ -92,10 +92,13 @@ class ReservationList(ObjectLister):
             "--provider",
             metavar="PROVIDER",
             type=text(),
-            help="only reservations of this provider, by name or uuid",
+            help="list only reservations of this provider, by name or uuid",
         )
         parser.add_argument(
-            "--holder", metavar="HOLDER", type=text(511), help="only reservations of this holder"
+            "--holder",
+            metavar="HOLDER",
+            type=text(511),
+            help="list only reservations of this holder",
         )
         return parser
 
@@ -135,14 +138,19 @@ class ProviderReserve(ObjectCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = _takes_provider(super().get_parser(prog_name))
         parser.add_argument(
-            "--reason", metavar="TEXT", type=text(), required=True, help="the reason, for operators"
+            "--reason",
+            metavar="TEXT",
+            type=text(),
+            required=True,
+            help="why the provider is reserved; shown to other operators",
         )
         parser.add_argument(
             "--until",
             metavar="WHEN",
             type=_end,
-            help="the expected end: a time in ISO 8601, in UTC unless it has a zone, or a time "
-            "span from now, such as 90m, 2h or 3d; it is shown, but does not end the reservation",
+            help="when the reservation is expected to end; shown to other operators. The "
+            "reservation does not end by itself at that time. A time in ISO 8601, in UTC unless "
+            "it has a UTC offset; or a time span from now, such as 90m, 2h or 3d",
         )
         return parser
 
@@ -169,8 +177,9 @@ class ProviderReserve(ObjectCommand):
             if not _stored(self, provider.uuid, holder):
                 raise
             raise CommandFailed(
-                reason=f"{full_name(provider)}: the reservation is stored, but not all of it is in "
-                f"Placement. The next cycle (`wharfinger sync`) writes it. {error}"
+                reason=f"provider {full_name(provider)}: the reservation is stored in the "
+                "database, but could not be written completely to Placement. The next cycle of "
+                f"the agent, or `wharfinger sync`, writes the rest. {error}"
             ) from error
         end = reservations.moment(held.expected_end)
         until = f", until {end}" if end else ""
@@ -182,9 +191,9 @@ class ProviderReserve(ObjectCommand):
         for one in _stored(self, provider.uuid, holder):
             since, reason = values(one, "since", "reason")
             raise CommandFailed(
-                reason=f"{full_name(provider)}: {holder} has reserved it already, since "
-                f"{reservations.moment(since)}: {reason}. Release it first "
-                f"(`{_release_command(provider, holder)}`), or use another --holder."
+                reason=f"provider {full_name(provider)} already has a reservation of the holder "
+                f"{holder}, since {reservations.moment(since)} ({reason}). End that reservation "
+                f"first with `{_release_command(provider, holder)}`, or use another --holder."
             )
 
 
@@ -202,8 +211,8 @@ class ProviderRelease(ObjectCommand):
         which_one.add_argument(
             "--foreign",
             action="store_true",
-            help="end the full reservation that another program has written to Placement; a driver "
-            "instance must publish the provider",
+            help="end the full reservation that another program has written to Placement. Refused "
+            "if no driver instance publishes the provider",
         )
         return parser
 
@@ -231,8 +240,9 @@ class ProviderRelease(ObjectCommand):
             if _stored(self, provider.uuid, holder):
                 raise
             raise CommandFailed(
-                reason=f"{full_name(provider)}: the reservation has ended, but Placement may still "
-                f"have it. The next cycle (`wharfinger sync`) ends it there. {error}"
+                reason=f"provider {full_name(provider)}: the reservation has ended in the "
+                "database, but the provider may still be fully reserved in Placement. The next "
+                f"cycle of the agent, or `wharfinger sync`, updates Placement. {error}"
             ) from error
         self._print(provider, left)
 
@@ -259,13 +269,15 @@ class ProviderRelease(ObjectCommand):
             }
         )
         there = (
-            f"It is reserved by {', '.join(holders)}. A reservation of a driver ends when the "
-            "driver no longer reports it."
+            f"It has reservations of: {', '.join(holders)}. End one of these with --holder. A "
+            "driver's reservation ends only when the driver no longer reports the reservation."
             if holders
-            else "It has no reservation."
+            else "It has no reservation at all. To end a reservation that another program has "
+            "written, use --foreign."
         )
         return CommandFailed(
-            reason=f"{full_name(provider)}: there is no reservation by {holder}. {there}"
+            reason=f"provider {full_name(provider)} has no reservation of the holder {holder}. "
+            f"{there}"
         )
 
 
@@ -281,8 +293,8 @@ def _takes_holder(parser: argparse._ActionsContainer) -> None:
         metavar="NAME",
         type=text(),
         default=_OPERATOR,
-        help="the holder of the reservation; each holder can reserve a provider once; default: "
-        "%(default)s",
+        help="the name of the person or program that holds the reservation. A provider can have "
+        "one reservation of each holder. Default: %(default)s",
     )
 
 
@@ -291,9 +303,9 @@ def _refuse_jobs(holder: str) -> None:
 
     if holder == JOB_HOLDER:
         raise CommandFailed(
-            reason=f"--holder {holder} is reserved for jobs that program devices. List them with "
-            "`wharfinger device jobs`; end the reservation of an interrupted job with `wharfinger "
-            "device resolve`."
+            reason=f"only jobs that program devices may use --holder {holder}. To reserve a "
+            "provider, use another holder. To end the reservation of an interrupted job, run "
+            "`wharfinger device resolve`; `wharfinger device jobs` lists the jobs."
         )
 
 

@@ -44,9 +44,14 @@ class ServiceList(ObjectLister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("--host", metavar="HOST", type=text(), help="only services on HOST")
         parser.add_argument(
-            "--binary", metavar="BINARY", type=text(), help="only services of the program BINARY"
+            "--host", metavar="HOST", type=text(), help="only services on the host with this name"
+        )
+        parser.add_argument(
+            "--binary",
+            metavar="BINARY",
+            type=text(),
+            help="only services with this binary; the agents have the binary wharfinger",
         )
         return parser
 
@@ -109,7 +114,7 @@ class ServiceDisable(ObjectCommand):
             "--reason",
             metavar="TEXT",
             type=text(),
-            help="why the service is disabled; default: no reason",
+            help="why the service is disabled; shown to other operators. Default: no reason",
         )
         return parser
 
@@ -146,8 +151,8 @@ class ServiceDelete(ObjectCommand):
         parser.add_argument(
             "--force",
             action="store_true",
-            help="delete the service even if it is up; if it still runs, its next report creates "
-            "it again, enabled",
+            help="delete the service even if it is up. If its agent still runs, the next report "
+            "of the agent creates the service again, enabled",
         )
         return parser
 
@@ -156,8 +161,9 @@ class ServiceDelete(ObjectCommand):
         down_time = self.down_time
         if not parsed_args.force and service.is_up(down_time):
             raise CommandFailed(
-                reason=f"{_name(service)} is up, and its next report would create it again: stop "
-                "it first, or use --force"
+                reason=f"service {_name(service)} was not deleted: it is up, and its next report "
+                "would create it again. Stop its agent and wait until the service is down, or use "
+                "--force."
             )
         service.destroy()
         _print(service, "deleted")
@@ -168,7 +174,7 @@ def _takes_service(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         "service",
         metavar="SERVICE",
         type=text(511),
-        help="the service: its uuid, or HOST or HOST/BINARY if only one service has it",
+        help="the service, by uuid or HOST/BINARY; or by HOST, if only one service is on this host",
     )
     return parser
 

@@ -34,27 +34,31 @@ class Sync(ObjectCommand):
         parser.add_argument(
             "--dry-run",
             action="store_true",
-            help="print the plan and write nothing; exits with 2 if there is a change to write",
+            help="print the changes that would be written, and write nothing; exits with 2 if "
+            "there are changes",
         )
         parser.add_argument(
             "--driver",
             metavar="INSTANCE",
             action="append",
-            help="only this driver instance (repeatable); default: all enabled instances",
+            help="sync only the driver instance with this name (repeatable); default: all enabled "
+            "instances",
         )
         parser.add_argument(
             "--removal-delay",
             metavar="SECONDS",
             type=seconds,
-            help="delete a provider only if two complete lists of the driver, at least this many "
-            "seconds apart, both lack its device or node; default: as configured",
+            help="the removal delay in seconds: a provider is deleted only if two complete lists "
+            "of the driver, at least this far apart, both lack its device or node. Default: "
+            "option removal_delay of the driver instance",
         )
         parser.add_argument(
             "--allow-mass-removal",
             action="store_true",
-            help="delete providers even if more than four, and more than a fifth of those of an "
-            "instance, are missing at once. Providers with allocations are fully reserved and "
-            "kept. The removal delay still applies",
+            help="delete the missing providers of a driver instance also if they are more than "
+            "four, and more than a fifth of its providers. Without this option, no missing "
+            "provider is deleted then. Missing providers with allocations are kept, fully "
+            "reserved. The removal delay still applies",
         )
         parser.add_argument(
             "-f", "--format", choices=("text", "json"), default="text", help="default: text"
@@ -112,7 +116,9 @@ class Sync(ObjectCommand):
             service_record.begin(self.objects, default.host)
         except WharfingerError as error:
             # Each instance reports an error of the database, and so does the report at the end.
-            self.app.LOG.debug("The service cannot be reported as up: %s", error)
+            self.app.LOG.debug(
+                "The service of this host cannot be reported as up in the database: %s", error
+            )
 
     @contextmanager
     def _reporting(self, default: "DefaultSection", dry_run: bool) -> Iterator[Callable[[], None]]:
@@ -185,7 +191,11 @@ class Sync(ObjectCommand):
             return CycleResult(steps=tuple(taken), problems=(error,))
         except Exception as error:
             # An unexpected error of one instance must not stop the others.
-            self.app.LOG.debug("unexpected error of driver instance %s", name, exc_info=True)
+            self.app.LOG.debug(
+                "the cycle of driver instance %s ended with an unexpected error",
+                name,
+                exc_info=True,
+            )
             reason = f"{type(error).__name__}: {error}. This is a bug; --debug shows the traceback."
             return CycleResult(steps=tuple(taken), problems=(CommandFailed(reason=reason),))
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 #: The syntax of ``--required``, for help texts.
 SYNTAX: Final = (
-    "a trait, or as in the Placement API: T1,T2 (both), in:T1,T2 (one or both), !T (not that one); "
-    "repeatable, all conditions apply"
+    "T (has this trait), T1,T2 (has both), in:T1,T2 (has at least one) or !T (does not have T), "
+    "as in the Placement API; repeatable, all conditions apply"
 )
 #: Options that have another name than the key in an error.
 _OPTIONS: Final = {"resources": "resource", "suffix": "group"}

@@ -330,10 +330,13 @@ def _parser() -> argparse.ArgumentParser:
         "--config-file",
         action="append",
         metavar="FILE",
-        help="a configuration file, as for wharfinger",
+        help="a configuration file (repeatable), as --config-file of the command wharfinger",
     )
     parser.add_argument(
-        "--config-dir", action="append", metavar="DIR", help="a directory of *.conf files"
+        "--config-dir",
+        action="append",
+        metavar="DIR",
+        help="a directory of *.conf files (repeatable), as --config-dir of the command wharfinger",
     )
     upgrade = parser.add_subparsers(metavar="upgrade", required=True).add_parser("upgrade")
     upgrade.add_argument("check", choices=("check",), help="check that an upgrade is possible")

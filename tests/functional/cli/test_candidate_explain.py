@@ -143,7 +143,7 @@ def test_explain_without_filters_needs_no_database(hosts: Program) -> None:
     done = run(hosts, *GPU, "--no-filters", "-f", "json")
 
     assert done.code == 0
-    assert done.err.startswith("The database cannot be read, so all reservations are shown as")
+    assert done.err.startswith("The database cannot be read, so the explanation shows reservations")
     assert steps(done.json()["parts"][0])["fitting"] == 4
 
 

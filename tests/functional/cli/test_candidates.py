@@ -443,7 +443,7 @@ def test_flavor_with_device_profile_includes_its_groups(hosts: Program, kept: Ke
     ]
     wrong_usage(
         run(hosts, "--flavor", "gpu", "--device-profile", "gold"),
-        "argument --device-profile: flavor gpu already has the device profile 'gold': omit the",
+        "argument --device-profile: flavor gpu already requests the device profile 'gold'",
     )
 
 

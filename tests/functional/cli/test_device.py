@@ -90,9 +90,12 @@ def test_program_of_unprogrammable_device_fails(
     for name in ("no-such-device", samples.uuid("gone")):
         failed(program(name), name)
         failed(device(published, "resolve", name, "--unchanged"), name)
-    failed(program("theirs"), "Let one publish it first.")
+    failed(program("theirs"), "Let a driver instance publish the provider first")
     kept.write("provider_records", {"host": "elsewhere"}, provider_uuid=gpu.uuid)
-    failed(program(GPU), "instance gpus on host elsewhere does", "Run the command there.")
+    failed(
+        program(GPU),
+        "Run the command on the host of its publisher: instance gpus on host elsewhere.",
+    )
 
     assert figures(client, gpu) == FIGURES
     assert listed(published) == []
@@ -171,7 +174,7 @@ def test_resolve_with_function_sets_its_trait(
         done = device(published, "resolve", GPU, "--programmed", f"--function={function}")
         failed(done, "needs a letter from A to Z or a digit")
     done = device(published, "resolve", GPU, "--unchanged", "--function", "x")
-    failed(done, "--function requires --programmed")
+    failed(done, "--function can only be used with --programmed")
     assert figures(client, gpu) == FULL
     assert kept.row("device_jobs")["state"] == "unknown"
 

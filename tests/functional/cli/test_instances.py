@@ -130,8 +130,9 @@ def test_confirm_repeated_has_one_effect(program: Program, kept: KeptInFile) -> 
     assert begun.code == 0
     [migration] = MigrationList.get_by_filters(kept.context)
     assert begun.err == (
-        f"Migration {migration.uuid} holds the former resources on node {HOST} until you "
-        "confirm or revert it.\n"
+        f"Migration {migration.uuid} still holds the former resources on node {HOST}. To "
+        f"release them, run `wharfinger instance confirm {uuid}`; to return to them, `wharfinger "
+        f"instance revert {uuid}`.\n"
     )
     assert held() == {uuid: LARGE, migration.uuid: SMALL}
     assert (begun.json()["status"], begun.json()["flavor"]) == ("resize finished", "small")

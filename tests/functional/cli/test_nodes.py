@@ -214,7 +214,7 @@ def test_name_of_no_node_or_of_several_is_refused(program: Program, kept: KeptIn
         failed(inprocess.run(program, "node", "show", name), told)
     failed(
         inprocess.run(program, "node", "show", "same"),
-        "several objects of kind node are named same",
+        "several objects of kind node with the name same",
         f"{samples.uuid('node 1')} (host a, driver instance metal)",
         f"{samples.uuid('node 2')} (host b, driver instance metal)",
     )

@@ -274,7 +274,7 @@ def test_provider_tree_without_a_database_is_drawn(published: Program) -> None:
 
     assert drawn.code == 0
     assert drawn.out == TREE.replace("VGPU 0/8", "VGPU 0/8  fully reserved")
-    assert "Reservations are not shown: state in " in drawn.err
+    assert "so they are not shown: state in " in drawn.err
     assert "file is not a database" in drawn.err
     assert "Traceback" not in drawn.err
     assert not {"reservations", "reserved_by_others"} & root["children"][0].keys()

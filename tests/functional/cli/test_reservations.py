@@ -185,7 +185,7 @@ def test_reservation_after_its_expected_end_stays(
     published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     told = " ".join(inprocess.run(published, "help", "provider", "reserve").out.split())
-    assert "does not end the reservation" in told
+    assert "does not end by itself" in told
     reserve(published, "--until", "1h")
     kept.write("reservations", {"expected_end": datetime(2020, 1, 1)})
 
@@ -207,12 +207,14 @@ def test_second_reservation_of_the_same_holder_shows_the_first(
 
     failed(
         reserve(published, *night, "--until", "2h"),
-        "night shift has reserved it already, since 2026-01-02T03:04:05+00:00: disk is loud.",
+        "the holder night shift, since 2026-01-02T03:04:05+00:00 (disk is loud).",
         f"`wharfinger provider release {GPU} --holder 'night shift'`",
     )
     for column in ("reason", "since"):
         spoil(kept, "reservations", column, "", "id = 1")
-        failed(reserve(published, *night), "night shift has reserved it already", "?")
+        failed(
+            reserve(published, *night), "already has a reservation of the holder night shift", "?"
+        )
     assert len(kept.rows("reservations")) == 1
 
 
@@ -253,7 +255,7 @@ def test_reserve_during_an_outage_is_written_by_the_next_cycle(
         assert listed(program) == []
 
         placement.expect(fills, FAULTS["503"])
-        failed(reserve(program), "is stored", "The next cycle (`wharfinger sync`) writes it", "503")
+        failed(reserve(program), "is stored", "writes the rest", "503")
         assert placement.struck == 1
         assert figures(client, gpu) == FREE
         assert [row["Provider"] for row in listed(program)] == [GPU]
@@ -285,7 +287,7 @@ def test_provider_stays_reserved_until_the_last_holder_releases(
     published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     which = f"{GPU} ({gpu.uuid})"
-    failed(release(published), "no reservation by operator.", "It has no reservation.")
+    failed(release(published), "no reservation of the holder operator.", "no reservation at all.")
     reserve(published)
     reserve(published, "--holder", "night shift")
 
@@ -296,9 +298,9 @@ def test_provider_stays_reserved_until_the_last_holder_releases(
     reports(kept, gpu, "cleaning")
     failed(
         release(published),
-        f"{which}: there is no reservation by operator.",
-        f"It is reserved by {DRIVER}, night shift.",
-        "ends when the driver no longer reports it",
+        f"provider {which} has no reservation of the holder operator.",
+        f"It has reservations of: {DRIVER}, night shift.",
+        "ends only when the driver no longer reports the reservation",
     )
 
     second = release(published, "--holder", "night shift")

@@ -196,7 +196,7 @@ def test_name_of_no_service_or_of_several_is_refused(program: Program, kept: Kep
 
     for verb in ("show", "disable", "enable", "delete"):
         several = [f"a/{one.binary} ({one.uuid})" for one in services]
-        failed(run(program, verb, "a"), "several objects of kind service are named a", *several)
+        failed(run(program, verb, "a"), "several objects of kind service with the name a", *several)
         failed(run(program, verb, "b/c"), "several objects", "b/c/d (")
         for name in ("host-9", "a/other", samples.uuid("service 9")):
             failed(run(program, verb, name), f"there is no Service {name}")
@@ -241,7 +241,7 @@ def test_delete_of_service_that_may_be_up_requires_force(
 ) -> None:
     if is_known:
         service.report()
-        told = ["is up", "stop it first"]
+        told = ["is up", "Stop its agent"]
     else:
         damage_times(kept)
         told = ["last_seen_up has no value"]

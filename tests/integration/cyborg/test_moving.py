@@ -153,7 +153,7 @@ def test_program_shows_the_moves(lab: TwoOwners, desk: Desk) -> None:
     moved = lab.run("instance", "resize", uuid, "--flavor", "c", "-f", "json")
 
     assert moved.code == 0, moved.err
-    assert "until you confirm or revert it" in moved.err
+    assert f"`wharfinger instance confirm {uuid}`" in moved.err
     assert moved.json()["status"] == "resize finished"
     its = [(one["consumer"], one["provider"]) for one in moved.json()["allocations"]]
     assert sorted(its) == [
