@@ -1,8 +1,8 @@
 """Allocations of instances: claims, moves and releases.
 
-Placement decides which consumer gets the last free unit. The rows of instances and migrations store
-the state of each operation: if a process dies between two steps, the next process finishes or
-undoes the operation. This package does not publish providers, or start and stop instances.
+The rows of instances and migrations store the state of each operation: if a process dies between
+two steps, the next process finishes or undoes the operation. This package does not publish
+providers, or start and stop instances.
 """
 
 from wharfinger.allocations.candidate_attempts import FlavorSearch

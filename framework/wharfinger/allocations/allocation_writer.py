@@ -1,8 +1,4 @@
-"""Read, replace and delete the allocations of consumers in Placement.
-
-All allocations are written here, except by the reshapes of plans and by the reshapes that allocate
-from reserved providers.
-"""
+"""Read, replace and delete the allocations of consumers in Placement."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -69,7 +65,7 @@ class Consumers(AllocationWrites):
     def body(
         self, instance: Instance, *changes: tuple[Consumer, Allocations]
     ) -> dict[str, dict[str, Any]]:
-        """Return the body of a request that replaces allocations, with the arguments of ``set``."""
+        """Return the body of the request that ``set`` sends."""
         return {
             consumer.uuid: {
                 "allocations": {
@@ -89,8 +85,7 @@ class Consumers(AllocationWrites):
     def note_left(self, uuid: str) -> None:
         """Note that Placement has a consumer without allocations, which has generation 0.
 
-        Placement (16, as observed) keeps a new consumer if it refuses its allocations with 400,
-        since a provider was deleted. No answer shows that.
+        Placement (16, as observed) keeps a new consumer when it answers 400 to its allocations.
         """
         self._left.add(uuid)
 
@@ -108,14 +103,14 @@ def amounts_of(allocations: Iterable[Mapping[str, int]]) -> Counter[str]:
 def was_refused(error: PlacementError) -> bool:
     """Return whether Placement has refused the content of a request: 400, or 409.
 
-    A new read does not help then. ConcurrentUpdate, a 409 after which it helps, does not count.
+    ConcurrentUpdate does not count: a new read helps after it.
     """
     statuses = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
     return error.status in statuses and not isinstance(error, ConcurrentUpdate)
 
 
 def is_unsure(error: WharfingerError) -> bool:
-    """Return whether, despite an error, Placement has perhaps written allocations or still may."""
+    """Return whether Placement may have written allocations, or still may, despite an error."""
     return (
         isinstance(error, PlacementError)
         and error.request.partition(" (")[0] in {"POST /allocations", "POST /reshaper"}

@@ -58,14 +58,14 @@ def anywhere(_node: ComputeNode) -> bool:
 
 
 def place_of(node: ComputeNode) -> tuple[str, str]:
-    """Return the service host and the name of a node, by which instances name their place."""
+    """Return the service host and the name of a node."""
     return node.host, node.hypervisor_hostname
 
 
 def nodes_of(context: Context, roots: Iterable[str]) -> list[ComputeNode]:
-    """Return the nodes with these root uuids whose root, or a child below it, we publish.
+    """Return the nodes with these root uuids, also those whose root another program publishes.
 
-    Raises ObjectError, StateError.
+    Raises ObjectError and StateError.
     """
     wanted = sorted(roots)
     rows = ComputeNodeList.get_by_filters(context, uuid=wanted) if wanted else ()
@@ -88,7 +88,7 @@ class Places(RequestFilter):
         self.elsewhere: Final[dict[str, None]] = {}
 
     def node(self, candidate: Candidate) -> ComputeNode | None:
-        """Return the node of a candidate; None if the candidate has no node, or several nodes."""
+        """Return the node of a candidate; None if the candidate is not on exactly one node."""
         roots = _roots(candidate)
         if not roots <= self._nodes.keys():
             trees = {one.root_provider_uuid for one in candidate.providers.values()}
@@ -101,7 +101,7 @@ class Places(RequestFilter):
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
         """Return the place of a candidate as text if it is on no suitable node, else None.
 
-        Also add the place to ``elsewhere``.
+        The place is added to ``elsewhere``.
         """
         node = self.node(candidate)
         if node is not None and self._suits(node):
@@ -135,8 +135,8 @@ class FlavorSearch:
     def fits(self, flavor: Flavor, allocations: Allocations) -> bool:
         """Return whether allocations have in total exactly the amounts that a flavor requests.
 
-        Also return False if a provider has owner traits, but not that of an owner in the request.
-        Raises DeviceProfileError, InvalidRequest, PlacementError.
+        Allocations from a provider of another owner do not fit. Raises DeviceProfileError,
+        InvalidRequest and PlacementError.
         """
         groups = self._request(flavor).groups
         if amounts_of(allocations.values()) != amounts_of(group.resources for group in groups):
@@ -153,11 +153,12 @@ class FlavorSearch:
     ) -> Choice:
         """Claim a free candidate for a flavor; return its allocations and its node.
 
-        ``claim`` allocates a candidate; if that is no longer free, the next candidate is tried.
-        ``consumer`` is the consumer of the instance, as read. Raises NoCandidates if no candidate
-        is free, or if other consumers have taken all candidates; ConcurrentUpdate if the
-        ``consumer`` has changed since it was read; AllocationRefused if the flavor is disabled; and
-        InvalidRequest, DeviceProfileError, RequestFilterError.
+        ``claim`` allocates a candidate. If the candidate is no longer free, the next one is tried.
+        ``consumer`` is the consumer of the instance, as read.
+
+        Raises NoCandidates if no candidate is free. Raises ConcurrentUpdate if the ``consumer`` has
+        changed since it was read. Raises AllocationRefused if the flavor is disabled. Also raises
+        InvalidRequest, DeviceProfileError and RequestFilterError.
         """
         if flavor.disabled:
             raise AllocationRefused(
@@ -192,10 +193,7 @@ class FlavorSearch:
         raise _none(consumer, flavor, "", gone)
 
     def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], str]:
-        """Return the free candidates with their nodes, in Placement's order.
-
-        Also return the reason for an empty result. Raises the same errors as ``take``.
-        """
+        """Return the free candidates with their nodes, and the reason for an empty result."""
         client = self.surroundings.placement
         places = Places(self.surroundings.objects, suits)
         request = self._request(flavor)

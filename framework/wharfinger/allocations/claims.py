@@ -92,17 +92,16 @@ class Claimed:
 
 
 class AllocationClaims:
-    """Claims, releases and repairs the allocations of instances.
+    """Claims, releases and repairs the allocations of instances; safe for several threads.
 
-    Safe for several threads. Methods raise PlacementError, ObjectError and StateError. To complete
-    an operation after such an error, call the method again.
+    Methods raise PlacementError, ObjectError and StateError. To complete an operation after such an
+    error, call the method again.
     """
 
     def __init__(self, search: FlavorSearch, down_time: timedelta = timedelta(seconds=60)) -> None:
-        """Set after which time without a save the process that claims an instance counts as dead.
+        """A process that has not saved its claim of an instance for ``down_time`` counts as dead.
 
-        A claiming process saves its ``Instance`` from time to time. If the last save is older than
-        ``down_time``, another process may claim, repair or release the instance.
+        Then another process may claim, repair or release the instance.
         """
         self._client: Final = search.surroundings.placement
         self._context: Final = search.surroundings.objects
@@ -124,10 +123,12 @@ class AllocationClaims:
         """Allocate the resources of a flavor to an instance, on a node that ``suits``.
 
         Return the instance with its allocations. Without a ``uuid``, create a new instance. If the
-        instance exists and is claimed, change nothing; if its claim was interrupted, complete the
-        claim. Raises NoCandidates, InvalidRequest, DeviceProfileError and RequestFilterError, after
-        which a new instance does not exist; and AllocationRefused, for example if the instance has
-        another flavor, project or user, or is being released, or if another consumer has the uuid.
+        instance is already claimed, change nothing. If its claim was interrupted, complete the
+        claim.
+
+        Raises NoCandidates, InvalidRequest, DeviceProfileError and RequestFilterError, after which
+        a new instance does not exist. Raises AllocationRefused, for example if the instance has
+        another flavor, project or user, or is being released.
         """
         # Read the consumer before the row: an instance has a row before it has allocations.
         held = (
@@ -173,8 +174,8 @@ class AllocationClaims:
     def release(self, uuid: str) -> tuple[Reservation, ...]:
         """Delete an instance, its allocations, and the allocations of its moves.
 
-        Before, reserve the providers that are cleaned afterwards; return these reservations. Raises
-        ObjectNotFound, and AllocationRefused while the instance is being claimed.
+        Return the reservations of the providers that are cleaned afterwards. Raises ObjectNotFound,
+        and AllocationRefused while the instance is being claimed.
         """
         uuid = names.check_uuid(uuid, "instance")
         instance = Instance.get_by_uuid(self._context, uuid)
@@ -209,9 +210,8 @@ class AllocationClaims:
     def repair(self, uuid: str) -> Claimed:
         """Restore the allocation of an instance after another program has deleted the allocation.
 
-        The providers stay fully reserved until the allocation is complete. If the instance has its
-        allocation, only end their reservations. Raises ObjectNotFound; and AllocationRefused if the
-        allocation cannot be restored: then the instance is unchanged.
+        The reservations for the lost allocation end. Raises ObjectNotFound. Raises
+        AllocationRefused if the allocation cannot be restored: then the instance is unchanged.
         """
         uuid = names.check_uuid(uuid, "instance")
         held = self._consumers.get(uuid)
@@ -263,9 +263,7 @@ class AllocationClaims:
     def _allocate_again(self, instance: Instance, held: Consumer, wanted: Allocations) -> Consumer:
         """Restore the allocations ``wanted`` of an instance, and return its consumer.
 
-        ``held`` is the consumer, which may have allocations of an interrupted attempt. After an
-        error, delete all, unless Placement may still allocate. If Placement refuses an allocation,
-        raise AllocationRefused.
+        Raise AllocationRefused if Placement refuses an allocation.
         """
         uuid = instance.uuid
         lost = {one.provider_uuid: one for one in self.reservations.lost(uuid)}
@@ -335,10 +333,7 @@ class AllocationClaims:
             raise ClaimedAnew(instance=instance.uuid)
 
     def _release_late(self, uuid: str) -> None:
-        """Release allocations that Placement may have written after the release of an instance.
-
-        Raises ClaimedAnew if the instance exists again, and is not being released.
-        """
+        """Release allocations that Placement may have written after the release of an instance."""
 
         def check() -> None:
             with suppress(ObjectNotFound):
@@ -395,10 +390,7 @@ class AllocationClaims:
             )
 
     def _add(self, wanted: Instance) -> bool:
-        """Store an instance; return False if the same instance is stored already.
-
-        Raises AllocationRefused if the stored instance has another flavor, project or user.
-        """
+        """Store an instance; return False if the same instance is stored already."""
         try:
             wanted.create()
         except ObjectExists:

@@ -1,7 +1,4 @@
-"""Release the allocations of a consumer.
-
-Providers that their drivers clean after a release are reserved before the allocations are deleted.
-"""
+"""Release the allocations of a consumer."""
 
 from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
@@ -25,13 +22,12 @@ def release_allocations(
 ) -> tuple[Reservation, ...]:
     """Delete the allocations of a consumer; first reserve the providers that are then cleaned.
 
-    Return the new reservations. A cycle ends each when the driver has reported the end of the
-    cleaning, or that none is needed. Providers in ``kept`` (uuids) are not cleaned: another
-    consumer has them for the same instance. Providers in ``lost`` are cleaned although the consumer
-    no longer has allocations from them. After the allocations were read, ``check`` is called, and
-    may raise an error to end the release. If the allocations change meanwhile, they are not
-    deleted. Raises PlacementError, ObjectError and StateError; to complete a failed release, call
-    this again.
+    Return the new reservations. Providers in ``kept`` (uuids) are not cleaned. Providers in
+    ``lost`` are cleaned although the consumer no longer has allocations from them. ``check`` may
+    raise an error to end the release before anything is written.
+
+    Raises PlacementError, ObjectError and StateError. To complete a failed release, call this
+    again.
     """
     held = client.get_allocations(consumer_uuid)
     check()

@@ -1,9 +1,7 @@
 """Moves of instances to another flavor or node, or to resources of another owner.
 
 During a move, the resources at both ends are allocated. The consumer with the migration's uuid has
-the former allocations, and the instance has the new ones. One request makes this exchange. If two
-processes send such a request at once, Placement refuses the second one because of the consumer
-generations. When a move is confirmed or reverted, another process may have done some steps already.
+the former allocations, and the instance has the new ones.
 """
 
 from collections.abc import Iterable
@@ -75,11 +73,11 @@ Ended = tuple[Migration, tuple[Reservation, ...]]
 
 
 class Moves:
-    """Starts, confirms and reverts moves of instances.
+    """Starts, confirms and reverts moves of instances; safe for several threads.
 
-    Safe for several threads. Methods raise PlacementError, ObjectError and StateError. After such
-    an error, call ``confirm`` or ``revert`` again to complete it. ``start`` undoes itself and can
-    be called again; if undoing fails, too, the move has to be recovered first (``recover``).
+    Methods raise PlacementError, ObjectError and StateError. After such an error, call ``confirm``
+    or ``revert`` again to complete it. ``start`` undoes itself and can be called again. If undoing
+    fails, too, the move has to be recovered first (``recover``).
     """
 
     def __init__(self, search: FlavorSearch, down_time: timedelta = timedelta(seconds=60)) -> None:
@@ -97,8 +95,9 @@ class Moves:
     ) -> Migration:
         """Start a move: allocate the new resources of an instance, beside its present ones.
 
-        With a ``flavor``, resize to any node that ``suits``, possibly the same node; without one,
+        With a ``flavor``, resize to any node that ``suits``, possibly the same node. Without one,
         migrate to another such node. Return the migration, which waits for a confirm or revert.
+
         Raises NoCandidates, InvalidRequest, DeviceProfileError, RequestFilterError and
         AllocationRefused; then the instance is unchanged.
         """
@@ -137,9 +136,8 @@ class Moves:
     def confirm(self, instance_uuid: str) -> Ended:
         """Keep an instance at the destination of its move, and release the former allocations.
 
-        Before, reserve the providers that are cleaned afterwards. Return the migration and these
-        reservations. If the move is already confirmed, change nothing. Raises AllocationRefused,
-        ObjectNotFound.
+        Return the migration, and the reservations of the providers that are cleaned afterwards. If
+        the move is already confirmed, change nothing. Raises AllocationRefused and ObjectNotFound.
         """
         return self._confirm(self._move_of(instance_uuid, "confirmed").uuid)
 
@@ -155,11 +153,7 @@ class Moves:
         return self._revert(migration.uuid)
 
     def interrupted(self) -> list[Migration]:
-        """Return the moves to ``recover``: their process has died, or their instance is gone.
-
-        If the instance exists, leave out moves that wait for a confirm or revert, and moves of
-        other services: a live migration or a disk copy may take long.
-        """
+        """Return the moves to ``recover``: their process has died, or their instance is gone."""
         moves = list(MigrationList.get_by_filters(self._context, status=IN_PROGRESS))
         wanted = sorted({one.instance_uuid for one in moves})
         found = InstanceList.get_by_filters(self._context, uuid=wanted) if wanted else ()
@@ -260,9 +254,8 @@ class Moves:
     def _move_of(self, instance_uuid: str, *ended: str) -> Migration:
         """Return the move in progress of an instance, or else its last move.
 
-        Failed moves are left out unless "failed" is in ``ended``. Raises AllocationRefused if the
-        move in progress belongs to another service, or if the status of the last move is not in
-        ``ended``.
+        Raise AllocationRefused if another service moves the instance, or if the status of the last
+        move is not in ``ended``.
         """
         instance_uuid = Instance.get_by_uuid(self._context, instance_uuid).uuid
         moves = list(MigrationList.get_by_filters(self._context, instance_uuid=instance_uuid))
@@ -344,9 +337,7 @@ class Moves:
     ) -> None:
         """Restore the former allocations; raise AllocationRefused if Placement refuses them.
 
-        ``had`` is the consumer of the migration, with the former allocations, and ``has`` the
-        consumer of the instance. After a refusal, the move waits again for a confirm or revert, if
-        the node of the new allocations is known.
+        ``had`` is the consumer of the migration, and ``has`` the consumer of the instance.
         """
         lost = [one for one in has.allocations if one not in had.allocations]
         self._reservations.before_release(instance.uuid, lost)
@@ -371,9 +362,7 @@ class Moves:
     def _check_back(self, instance: Instance, migration: Migration, has: Consumer) -> None:
         """Raise AllocationRefused if a reverted instance lacks its former allocations.
 
-        Another program may have deleted them. If both ends of the move are on one node, the amounts
-        show to which flavor the allocations of the instance (``has``) belong. After the error, the
-        move waits again for a confirm or revert.
+        Another program may have deleted them.
         """
         source = (migration.source_compute, migration.source_node)
         if source == (migration.dest_compute, migration.dest_node):

@@ -23,18 +23,14 @@ _R = TypeVar("_R")
 
 
 def with_retries(work: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a method to retry after concurrent changes, and to wait for claims in progress.
-
-    The two have separate limits, after which the error is raised: a wait for a claim does not count
-    as an attempt.
-    """
+    """Decorate a method to retry after concurrent changes, and to wait for claims in progress."""
     when_saved = retry_on(ClaimedAnew, ConcurrentSave, ConcurrentUpdate, wait=_WAIT)
     while_claimed = retry_on(BeingClaimed, attempts=20, wait=_WAIT)
     return when_saved(while_claimed(work))
 
 
 def refuse_released(instance: Instance) -> None:
-    """Raise AllocationRefused for an instance whose release was started."""
+    """Raise AllocationRefused if the release of an instance was started."""
     if instance.known("task_state") == "releasing":
         raise AllocationRefused(
             instance=instance.uuid,

@@ -1,7 +1,7 @@
 """Programming of devices.
 
 ``program`` reserves a device and loads an image into it. If the process dies meanwhile, the device
-stays reserved. Then the operator reports which image the device has, and ``resolve`` ends the job.
+stays reserved until ``resolve`` is called.
 """
 
 from wharfinger.jobs.device_programming import program

@@ -63,15 +63,14 @@ def program(
     """Load an image into a device, which stays reserved meanwhile; return the finished job.
 
     The driver has to publish the device on this host, and to have a snapshot of its backend.
-    ``image`` is a uuid. ``function`` is the function of the image. If it is None, and the driver
-    does not know the function either, the provider gets no function trait. The job waits up to
-    ``wait_for_idle`` seconds until the device has no allocations. If the job does not report for
-    ``down_time``, it counts as interrupted.
+    ``image`` is a uuid. ``function`` is the function of the image; None if the driver reports it.
+    The job waits up to ``wait_for_idle`` seconds until the device has no allocations. If the job
+    does not report for ``down_time``, it counts as interrupted.
 
     Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused or ProgrammingFailed if
-    the device is unchanged and free again; JobUnresolved if it stays reserved until ``resolve`` is
-    called, or if that was done meanwhile; PlacementError, ObjectError or StateError if the image
-    was not loaded.
+    the device is unchanged and free again. Raises JobUnresolved if the device stays reserved until
+    ``resolve`` is called. Raises PlacementError, ObjectError or StateError if the image was not
+    loaded.
     """
     declared = driver.capabilities.programming
     if declared is None or not declared.supported:
@@ -107,10 +106,9 @@ def _enter(
     scope: Sequence[str],
     wanted: Mapping[str, str | None],
 ) -> DeviceJob:
-    """Store and return the new job. It replaces the finished job of this provider.
+    """Store and return the new job, which replaces the finished job of this provider.
 
-    Raise JobRefused if another job of the device is unfinished, unreadable or stored at the same
-    time, or if a job still reserves the device.
+    Raise JobRefused if another job of the device is not finished.
     """
     jobs = [one for one in DeviceJobList.get_by_filters(context) if _is_about(one, scope)]
     held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=JOB_HOLDER)
@@ -274,8 +272,7 @@ class _Work:
     def _load(self, before: _Known | None) -> None:
         """Let the driver load the image, and keep the device reserved meanwhile.
 
-        If the driver fails and the device is unchanged, give up the job, and raise the error of the
-        driver. After another failure or an interrupt, raise JobUnresolved.
+        After a failure, raise the driver's error if the device is unchanged, else JobUnresolved.
         """
         job, errors = self.job, list[BaseException]()
 
@@ -324,10 +321,7 @@ class _Work:
             raise self._unresolved(problem) from failure
 
     def _finish(self) -> None:
-        """Store the new function of the device in the job and in Placement; release the device.
-
-        If that fails, or the function is not that of the image, raise JobUnresolved.
-        """
+        """Store the new function of the device in the job and in Placement; release the device."""
         job, known = self.job, self._function()
         trait = job.trait
         try:
@@ -361,11 +355,7 @@ class _Work:
             self._release()
 
     def _release(self) -> None:
-        """End the reservations of this job.
-
-        Report to the operator, as step "released", whether each provider is free. Raise
-        JobUnresolved if a reservation is still there.
-        """
+        """End the reservations of this job, and report whether each provider is free."""
         lines: list[str] = []
         for uuid, one in self.taken.items():
             try:
@@ -415,10 +405,7 @@ class _Work:
             ) from error
 
     def _unresolved(self, problem: str) -> JobUnresolved:
-        """Store that the outcome of the job is unknown; return the error to raise.
-
-        Store nothing if another process has resolved the job. If storing fails, log a warning.
-        """
+        """Store that the outcome of the job is unknown; return the error to raise."""
         if self.is_ours:
             try:
                 self._save(state="unknown", problem=problem)

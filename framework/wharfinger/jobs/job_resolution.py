@@ -47,12 +47,14 @@ def resolve(
 
     ``provider_uuid`` is the uuid of any provider of the device. ``programmed`` is whether the
     device has the image of the job; otherwise the device is unchanged. ``trait`` is the function
-    trait of the image; None: the trait in the job. Return the reasons why the device is still
-    reserved; empty if it is free. If the device no longer exists, delete the job and return None.
+    trait of the image; None: the trait in the job.
+
+    Return the reasons why the device is still reserved; empty if it is free. If the device no
+    longer exists, delete the job and return None.
 
     Raises JobRefused if there is nothing to resolve, if the process of the job has reported within
-    ``down_time``, or if the function trait cannot be set because no driver instance publishes a
-    provider of the device; PlacementError, ObjectError and StateError.
+    ``down_time``, or if the function trait cannot be set. Raises PlacementError, ObjectError and
+    StateError.
     """
     job = _find(context, provider_uuid)
     subject = {"provider": job.provider_name if job else provider_uuid}
@@ -109,7 +111,7 @@ def _note_held(
 ) -> None:
     """Set the function trait of all providers of a device, and note it in the job.
 
-    If a provider is no longer published by any driver instance, raise JobRefused and write nothing.
+    Raise JobRefused, and write nothing, if one of the providers is no longer published.
     """
     owners = {one.uuid: ownership.owners(client.get_traits(one.uuid).traits) for one in scope}
     for one in scope:

@@ -1,4 +1,1 @@
-"""Placement: a typed client, the requests that write, a reader of trees, and the embedded service.
-
-This package does not use versioned objects or the database.
-"""
+"""Placement: a typed client, requests that write, a reader of trees, and the embedded service."""

@@ -1,7 +1,4 @@
-"""The requests that write allocations.
-
-``wharfinger.allocations.allocation_writer`` decides what is written and when.
-"""
+"""The requests that write allocations."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,10 +16,9 @@ class AllocationWrites:
     def set_allocations(self, allocations: Mapping[str, Mapping[str, Any]]) -> None:
         """Replace all allocations of one or more consumers in one request, all or nothing.
 
-        ``allocations`` are by consumer uuid, in the form that ``PlacementClient.get_allocations``
-        returns, but with a ``consumer_type``, which is not sent to a server without consumer types.
-        The generation of a new consumer is None. Raises ConcurrentUpdate if a generation is no
-        longer current. Needs microversion 1.28.
+        ``allocations`` are by consumer uuid, in the form of ``PlacementClient.get_allocations``,
+        with a ``consumer_type``. The generation of a new consumer is None. Raises ConcurrentUpdate
+        if a generation is no longer current. Needs microversion 1.28.
         """
         self._client.require(Feature.CONSUMER_GENERATION, "writing allocations")
         if self._client.microversion < Feature.CONSUMER_TYPES.value:
@@ -32,10 +28,9 @@ class AllocationWrites:
     def delete_allocations(self, consumer_uuid: str, held: Mapping[str, Any] | None = None) -> None:
         """Delete all allocations of a consumer.
 
-        ``held`` is an earlier answer of ``PlacementClient.get_allocations``: raises
-        ConcurrentUpdate if the allocations have been written since. Without ``held``, and on
-        servers without consumer generations (before microversion 1.28), this deletes whatever
-        allocations the consumer has.
+        ``held`` is an earlier answer of ``PlacementClient.get_allocations``. Raises
+        ConcurrentUpdate if the allocations have been written since. Without ``held``, or before
+        microversion 1.28, nothing is checked.
         """
         client = self._client
         if held is None or client.microversion < Feature.CONSUMER_GENERATION.value:

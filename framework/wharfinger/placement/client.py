@@ -1,7 +1,4 @@
-"""A typed client of the Placement API: transport, choice of the microversion, and reads.
-
-Each read is one method. ``provider_writes`` and ``allocation_writes`` have the writes.
-"""
+"""A typed client of the Placement API: transport, choice of the microversion, and reads."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -34,9 +31,8 @@ Answer = TypeVar("Answer")
 class PlacementClient:
     """A client of one Placement service; safe for several threads.
 
-    Requests use the newest microversion that both the server and this client know, or ``newest`` if
-    that is older. The first request finds it out. Every method raises PlacementError; with the
-    embedded Placement also StateError, if its database fails.
+    Requests use the newest microversion that both the server and this client know. Methods raise
+    PlacementError; with the embedded Placement also StateError, if its database fails.
     """
 
     def __init__(self, adapter: Adapter, connections: int = 1) -> None:
@@ -76,9 +72,9 @@ class PlacementClient:
         """Return the providers that match all filters.
 
         ``in_tree`` is the uuid of any provider of a tree. ``required`` and ``member_of`` are
-        conditions on traits and aggregates in the syntax of the API ("T1,!T2", "in:A1,A2").
-        ``resources`` are amounts, by class, that have to be free. Raises MicroversionUnsupported if
-        the server lacks a feature that these conditions need.
+        conditions in the syntax of the API ("T1,!T2", "in:A1,A2"). ``resources`` are amounts, by
+        class, that have to be free. Raises MicroversionUnsupported if the server lacks a needed
+        feature.
         """
         one_each = {"in_tree": in_tree, "name": name, "uuid": uuid}
         filters = [(key, value) for key, value in one_each.items() if value is not None]
@@ -122,8 +118,7 @@ class PlacementClient:
     def get_allocation_candidates(self, wanted: Query) -> model.AllocationCandidates:
         """Return the allocation candidates for a query in the syntax of the API.
 
-        Needs microversion 1.29, and the features in the query. If the server does not support named
-        request groups, the groups get numbers instead.
+        Needs microversion 1.29, and the features in the query.
         """
         for feature in query_features.candidate_features(wanted):
             self.require(feature, f"allocation candidates for {query_features.encoded(wanted)}")
@@ -161,7 +156,7 @@ class PlacementClient:
     ) -> Answer:
         """Send a request, and return the answer, decoded as ``kind``.
 
-        The microversion is at most ``newest``. An error names the ``subject``, if there is one.
+        The microversion is at most ``newest``. Errors name the ``subject``.
         """
         request, answer = self._request(method, path, body, newest, subject)
         try:
@@ -180,7 +175,7 @@ class PlacementClient:
     ) -> None:
         """Send a request as ``send`` does; return nothing.
 
-        Raise UnexpectedAnswer for a status below 400 other than 201 and 204.
+        Raises UnexpectedAnswer for a status below 400 other than 201 and 204.
         """
         request, answer = self._request(method, path, body, newest, subject)
         if answer.status_code not in (HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):

@@ -1,8 +1,6 @@
 """The real Placement service inside this process, on SQLite.
 
-A process can have only one Placement, since it keeps its database and its policy in module globals.
-It is mounted as a transport below keystoneauth, so the client and the answers are the same as with
-a Placement service over HTTP.
+It is mounted as a transport below keystoneauth. So the answers are the same as over HTTP.
 """
 
 import io
@@ -41,7 +39,7 @@ _SQLITE_ERROR: Final = re.compile(r"\(sqlite3\.\w+\) (.*?)\s*(?:\[SQL: |\(Backgr
 
 
 def check_installed() -> None:
-    """Raise ConfigurationError if the extra "embedded" is not installed; import nothing."""
+    """Raise ConfigurationError if the extra "embedded" is not installed."""
     specs = {distribution: find_spec(module) for module, distribution in _EXTRA.items()}
     # A directory without a package has a spec, but no origin.
     missing = [name for name, spec in specs.items() if spec is None or spec.origin is None]
@@ -53,11 +51,13 @@ def check_installed() -> None:
 class EmbeddedPlacement:
     """Placement on a SQLite file, with its schema, standard traits and resource classes.
 
-    ``adapter`` is for PlacementClient; its ``transport`` sends requests to ``application``,
-    Placement's WSGI application. ``engine`` reads and changes the database without the API. Safe
-    for several threads, and for several processes with the same file. Raises ConfigurationError if
-    openstack-placement is not installed, if this process already has an embedded Placement, or if
-    the file cannot be used. Raises StateError if the file is a link or belongs to another user.
+    ``adapter`` is for PlacementClient. ``application`` is Placement's WSGI application. ``engine``
+    reads and changes the database without the API. Safe for several threads, and for several
+    processes with the same file.
+
+    Raises ConfigurationError if openstack-placement is not installed, if this process already has
+    an embedded Placement, or if the file cannot be used. Raises StateError if the file is a link or
+    belongs to another user.
     """
 
     _started: Path | None = None

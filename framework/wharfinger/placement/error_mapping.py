@@ -69,7 +69,7 @@ def unexpected(
 
 
 def from_keystoneauth(request: str, error: Exception) -> PlacementError:
-    """Return the exception for a request for which keystoneauth raised an error."""
+    """Return the exception for an error that keystoneauth has raised."""
     if isinstance(error, HttpError):  # the answer of Keystone
         status, detail = error.http_status, f"Keystone: {error}"
         if status in _KEYSTONE_REFUSES:
@@ -92,8 +92,7 @@ def refused(
 ) -> PermissionRefused:
     """Return the exception for credentials that are refused or lack a role.
 
-    ``answered`` is the request id in Placement's answer. The remedy names the role that Placement's
-    default policy requires.
+    ``answered`` is the request id in Placement's answer.
     """
     remedy = "Check the credentials in [placement]."
     if status == HTTPStatus.FORBIDDEN:

@@ -18,8 +18,8 @@ class Microversion(NamedTuple):
 class Feature(Enum):
     """A feature that some supported servers lack, with the first microversion that has it.
 
-    If the server lacks the feature, the client refuses a request that needs it, unless a comment
-    names a fallback. The source is the version history of the Placement API.
+    The client refuses requests that need a missing feature, unless a comment names a fallback. The
+    source is the version history of the Placement API.
     """
 
     #: Without it, two writers of a consumer's allocations overwrite each other.
@@ -53,7 +53,7 @@ HIGHEST: Final = Microversion(1, 39)
 
 
 def without_types(allocations: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the allocations, which are by consumer uuid, without their consumer types."""
+    """Return allocations, by consumer uuid, without their consumer types."""
     return {
         consumer: {key: value for key, value in written.items() if key != "consumer_type"}
         for consumer, written in allocations.items()

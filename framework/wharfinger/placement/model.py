@@ -1,4 +1,4 @@
-"""Placement's answers, with the fields that we read. Decoding ignores other fields."""
+"""Placement's answers, with the fields that we read."""
 
 from functools import cache
 from typing import Any, Final
@@ -97,7 +97,7 @@ class Version(Struct, frozen=True):
 
 
 class Error(Struct, frozen=True):
-    """An error in an answer with status 400 or above; the code is there from microversion 1.23."""
+    """An error in an answer with status 400 or above."""
 
     detail: str = ""
     code: str = ""

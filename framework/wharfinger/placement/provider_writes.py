@@ -1,7 +1,4 @@
-"""The requests that write resource providers, traits and resource classes.
-
-``wharfinger.reconcile.apply`` decides what is written and when.
-"""
+"""The requests that write resource providers, traits and resource classes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -32,10 +29,10 @@ _UNKNOWN: Final = (
 
 
 class ProviderWrites:
-    """Writes providers, traits and resource classes. Safe for several threads.
+    """Writes providers, traits and resource classes; safe for several threads.
 
-    Methods raise PlacementError. The ``generation`` of a provider is the one that the caller has
-    read: if it is no longer current, methods raise ConcurrentUpdate and write nothing.
+    Methods raise PlacementError. If a ``generation`` is no longer current, they raise
+    ConcurrentUpdate and write nothing.
     """
 
     def __init__(self, client: PlacementClient) -> None:
@@ -47,10 +44,7 @@ class ProviderWrites:
     def create_provider(
         self, uuid: str, name: str, parent_uuid: str | None
     ) -> model.ProviderSummary:
-        """Create and return a provider without inventories, traits and aggregates.
-
-        Without ``parent_uuid`` it is a root.
-        """
+        """Create and return a provider; without ``parent_uuid``, create a root."""
         body = {"uuid": uuid, "name": name, "parent_provider_uuid": parent_uuid}
         return self._client.send(
             "POST", "/resource_providers", body, model.ProviderSummary, subject=name
@@ -89,11 +83,9 @@ class ProviderWrites:
     ) -> None:
         """Replace inventories and allocations in one request, all or nothing.
 
-        ``inventories`` are by provider uuid, each with the provider's generation. Placement refuses
-        the request if a generation is no longer current. ``allocations`` have the form that
-        ``PlacementClient.get_allocations`` returns. Their consumer types are sent if all have one,
-        and if the server knows consumer types. An error names the ``subject``. Needs microversion
-        1.30 and the service role.
+        ``inventories`` are by provider uuid, each with the provider's generation. ``allocations``
+        have the form of ``PlacementClient.get_allocations``. Needs microversion 1.30 and the
+        service role.
         """
         is_typed = self._client.microversion >= Feature.CONSUMER_TYPES.value and all(
             "consumer_type" in written for written in allocations.values()
@@ -116,10 +108,8 @@ class ProviderWrites:
     ) -> dict[str, PlacementError]:
         """Create missing custom traits and classes; return an error for each name that is missing.
 
-        Those are names that Placement refuses to create, and standard traits that it lacks. Unknown
-        standard classes are not checked: Placement refuses them in writes. Names that exist are
-        remembered. Raises PlacementUnavailable, PermissionRefused, and any PlacementError of the
-        list of standard traits.
+        Standard traits are looked up, standard classes are not. Raises PlacementError if Placement
+        is unavailable or refuses permission.
         """
         new_traits = set(traits) - self._traits
         new_classes = set(filter(os_resource_classes.is_custom, classes)) - self._classes

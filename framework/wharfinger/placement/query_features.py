@@ -1,4 +1,4 @@
-"""Queries for providers and allocation candidates, and the API features that they need. Pure.
+"""Queries for providers and allocation candidates, and the API features that they need.
 
 A query is a sequence of keys and values, in the syntax of the Placement API. A key may occur
 several times.
@@ -23,7 +23,7 @@ _NUMBER: Final = re.compile(r"[1-9][0-9]*\Z")
 
 
 def encoded(query: Query) -> str:
-    """Return the query part of a URL; ``:``, ``,`` and ``!`` stay readable for errors and logs."""
+    """Return the query part of a URL; ``:``, ``,`` and ``!`` stay readable."""
     return urlencode(query, safe=":,!")
 
 
@@ -50,10 +50,7 @@ def candidate_features(query: Query) -> Iterator[Feature]:
 
 
 def numbered(query: Query) -> Query:
-    """Return the query with numbers in place of the names of granular groups.
-
-    Groups that have a number as their name keep it.
-    """
+    """Return the query with numbers in place of the names of granular groups."""
     split = [(_GRANULAR.match(key), key, value) for key, value in query]
     suffixes = dict.fromkeys(match[2] for match, _key, _value in split if match)
     free = (str(number) for number in count(1) if str(number) not in suffixes)

@@ -1,4 +1,4 @@
-"""Make the keystoneauth adapter for Placement that the configuration describes."""
+"""Make the keystoneauth adapter for the configured Placement."""
 
 from keystoneauth1.adapter import Adapter
 from oslo_config import cfg
@@ -8,10 +8,7 @@ from wharfinger.conf.placement import GROUP
 
 
 def check(conf: cfg.ConfigOpts) -> None:
-    """Raise ConfigurationError for a fault that can be found without sending a request.
-
-    For the embedded Placement, check only that it is installed; do not import or start it.
-    """
+    """Raise ConfigurationError for a fault that can be found without sending a request."""
     if PlacementSection.read(conf).embedded:
         from wharfinger.placement.embedded import check_installed  # noqa: PLC0415
 
@@ -21,7 +18,7 @@ def check(conf: cfg.ConfigOpts) -> None:
 
 
 def make_adapter(conf: cfg.ConfigOpts) -> Adapter:
-    """Return the adapter for the configured Placement; start it if it is the embedded one.
+    """Return the adapter for the configured Placement; start Placement if it is embedded.
 
     Raises ConfigurationError, and StateError for the file of the embedded Placement.
     """

@@ -1,4 +1,4 @@
-"""Conditions on traits: the parameter ``required`` of queries. Pure."""
+"""Conditions on traits: the parameter ``required`` of queries."""
 
 import re
 from collections.abc import Iterable
@@ -23,7 +23,8 @@ class TraitConditions:
     """Conditions on the traits of a provider.
 
     A provider meets them if it has all traits of ``required``, at least one trait of each set in
-    ``any_of``, and no trait of ``forbidden``. A set of one trait becomes a part of ``required``.
+    ``any_of``, and no trait of ``forbidden``.
+
     Raises InvalidRequest for an empty set, for texts that cannot be traits, and for conditions that
     no provider can meet.
     """
@@ -98,10 +99,7 @@ class TraitConditions:
         return self.required.union(*self.any_of)
 
     def values(self) -> tuple[str, ...]:
-        """Return the values of the ``required`` parameters of a query, in the syntax of the API.
-
-        Without ``any_of`` there is at most one value, which all servers accept.
-        """
+        """Return the values of the ``required`` parameters of a query, in the syntax of the API."""
         forbidden = (f"{_FORBIDDEN}{trait}" for trait in sorted(self.forbidden))
         plain = ",".join([*sorted(self.required), *forbidden])
         choices = (ANY_OF + ",".join(sorted(one)) for one in sorted(self.any_of, key=sorted))
@@ -113,10 +111,7 @@ NO_CONDITIONS: Final = TraitConditions()
 
 
 def check_name(trait: str) -> str:
-    """Return the text if it has the form of a trait name, else raise InvalidRequest.
-
-    Do not check whether the trait exists: Placement's os-traits may be newer than ours.
-    """
+    """Return the text if it has the form of a trait name, else raise InvalidRequest."""
     if trait == "":
         problem = "a trait is missing: name one."
     elif ANY_OF in trait:

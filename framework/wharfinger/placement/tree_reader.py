@@ -55,12 +55,10 @@ class PlacementReader:
     ) -> Reading:
         """Read the providers in the trees of the driver instance.
 
-        ``roots`` has the expected uuid of each root by name; the root in Placement may have another
-        uuid. ``records`` are by provider uuid. ``believed`` are uuids of roots: in their trees,
-        providers of other owners count as unchanged, and are not read. ``named`` are uuids of
-        providers to look up, too, since they may lack our instance trait; those in other trees are
-        left out. If nothing has changed, this takes one request. Raises PlacementError if a list
-        fails, or if Placement is unavailable or refuses permission.
+        ``roots`` has the expected uuid of each root by name. ``records`` are by provider uuid. In
+        the trees of ``believed`` roots (uuids), providers of other owners count as unchanged.
+        Providers in ``named`` (uuids) are looked up even if they lack our instance trait. Raises
+        PlacementError.
         """
         ours = {uuid for uuid, record in records.items() if record.is_ours}
         found = self._list(roots, {records[uuid].root_uuid for uuid in ours})
@@ -110,11 +108,7 @@ class PlacementReader:
         }
 
     def unseen_parents(self, root: str, live: Collection[str]) -> frozenset[str]:
-        """Return the uuids of the parents of all providers in a root's tree that ``live`` lacks.
-
-        ``live`` has the uuids of the providers that were read. It may lack children of other
-        owners, which do not have our instance trait.
-        """
+        """Return the parents of the providers in a root's tree that ``live`` (uuids) lacks."""
         return frozenset(
             provider.parent_provider_uuid
             for provider in self._client.list_providers(in_tree=root)
@@ -142,9 +136,8 @@ class PlacementReader:
     ) -> None:
         """Add to ``found`` the trees of the roots whose names it lacks: by uuid, else by name.
 
-        ``own`` are the uuids of providers that we have created: if ``found`` has such a root, its
-        node was renamed, and it is not looked up. Another program may have renamed its root, and
-        created a new root with the old name, so such a root is looked up by name.
+        ``own`` are the uuids of providers that we have created. Another program may have renamed
+        its root, and created a new root with the old name.
         """
         listed = {provider.name for provider in found.values()}
         missing = {

@@ -1,4 +1,4 @@
-"""The trait COMPUTE_STATUS_DISABLED of the roots of a disabled service, as in nova. Pure."""
+"""The trait COMPUTE_STATUS_DISABLED of the roots of a disabled service, as in nova."""
 
 from dataclasses import replace
 from typing import Final
@@ -25,8 +25,8 @@ def with_status(root: Provider, *, disabled: bool) -> Provider:
 def desired_from_record(live: Provider, record: Record, *, disabled: bool) -> DesiredProvider:
     """Return the desired state of a provider whose driver was not called.
 
-    That is its present state (see ``own_view``), with the mode and the reservations in its record.
-    With ``disabled``, add the trait COMPUTE_STATUS_DISABLED; otherwise the traits stay.
+    That is the present state, with the mode and the reservations in the record. With ``disabled``,
+    the trait COMPUTE_STATUS_DISABLED is added.
     """
     mine = own_view(live, record)
     return DesiredProvider(

@@ -1,4 +1,4 @@
-"""Function traits, which show what function a programmable device has. Pure.
+"""Function traits, which show what function a programmable device has.
 
 They have the same names as in Cyborg, so that Cyborg's device profiles can request them.
 """
@@ -22,9 +22,8 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Z0-9]+")
 def function_trait(function: str, vendor: str = "") -> str:
     """Return the trait for a function: in capitals, with "_" in place of other characters.
 
-    A uuid loses its dashes. ``vendor`` becomes a prefix, since vendors may use the same names.
-    Raises InvalidName without a letter (A to Z) or digit in the function, or if the trait is too
-    long.
+    A uuid loses its dashes. ``vendor`` becomes a prefix. Raises InvalidName if the function has no
+    letter (A to Z) or digit, or if the trait is too long.
     """
     named = function.replace("-", "") if is_uuid_like(function) else function
     words = [_NOT_IN_NAMES.sub("_", word.upper()).strip("_") for word in (vendor, named)]
@@ -59,12 +58,10 @@ class HeldFunction:
 def reported_since(
     wanted: DesiredProvider, live: Provider | None, record: Record, held: HeldFunction
 ) -> frozenset[str]:
-    """Return the traits of other functions that the device has got since the job programmed it.
+    """Return traits of other functions that the device has got since the job programmed it.
 
-    On a provider of ours, these are the traits that another program has set in Placement, and those
-    that the driver reports, except the traits of earlier functions: such a report is outdated. On
-    an overlaid provider, these are the traits in Placement, except the traits of earlier functions
-    that this instance has set.
+    The driver or another program has set these traits. An outdated report of an earlier function
+    does not count.
     """
     known = {held.trait} if held.trait else set[str]()
     newer = function_traits(live.traits) - known if live else frozenset[str]()
@@ -79,9 +76,8 @@ def with_function(
 ) -> DesiredProvider:
     """Return a device's desired provider with the trait of the function that a job has loaded.
 
-    If that function is ``superseded``, return the provider without its trait. In both cases, the
-    result lacks the traits of earlier functions; but on an overlaid provider, traits that this
-    instance has not set stay.
+    Traits of earlier functions are removed. If the loaded function is ``superseded``, its trait is
+    removed, too.
     """
     mine = wanted.provider
     known = {held.trait} if held.trait else set[str]()
@@ -102,11 +98,9 @@ def with_functions(
 ) -> tuple[Mapping[str, DesiredProvider], frozenset[str]]:
     """Return the desired providers with function traits, and the uuids whose jobs are superseded.
 
-    ``functions`` are the functions that jobs have loaded. All mappings are by provider uuid. The
-    trait of such a function is left out if a provider of the device has got another function since
-    the job, or if the device was replaced: its new provider lacks ``our_trait``, the trait of the
-    driver instance. The job is superseded, too, unless each new trait is that of an earlier
-    function.
+    ``functions`` are the functions that jobs have loaded, by provider uuid. A job is superseded if
+    the device has got another function since, or was replaced. ``our_trait`` is the trait of the
+    driver instance.
     """
     mine = {
         uuid: held
@@ -136,10 +130,9 @@ def with_functions(
 def with_claims(
     records: Mapping[str, Record], held: Mapping[str, HeldFunction]
 ) -> Mapping[str, Record]:
-    """Return the records; the ``applied`` of a record gets the function trait that a job has set.
+    """Return the records with the function traits that jobs have set.
 
-    So the planner removes this trait when it is no longer desired. A record without ``applied``
-    stays as it is.
+    So the planner removes such a trait when the trait is no longer desired.
     """
     claimed = {
         uuid: replace(record, applied=replace(applied, traits=applied.traits | {function.trait}))

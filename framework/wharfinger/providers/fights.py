@@ -1,4 +1,4 @@
-"""Fights: another program repeatedly undoes what a driver instance writes. Pure.
+"""Fights: another program repeatedly undoes what a driver instance writes.
 
 The record of a provider counts how often each value was undone.
 """
@@ -24,9 +24,8 @@ def note_undone(
 ) -> Mapping[str, Undone]:
     """Return the values that another program has undone, with new counts, for the record.
 
-    A value is undone if our last write left it, ``after`` has the same value, and Placement has
-    another one now. A count ends when ``after`` lacks the value, or when a full cycle finds the
-    value in Placement, unless a drift cycle or poll has found it undone since the last full cycle.
+    A value is undone if our last write left the value, ``after`` has it, and Placement has another
+    one now.
     """
     left = record.live
     if left is None or (left is live and not record.undone):
@@ -55,8 +54,7 @@ def fights(record: Record) -> dict[str, Undone]:
 def waits(remembered: Record, live: Provider, after: Provider) -> bool:
     """Return whether a write of a provider has to wait for the next full cycle, due to a fight.
 
-    A write that adds a full reservation or COMPUTE_STATUS_DISABLED does not wait: it keeps new
-    allocations away.
+    A write that adds a full reservation or COMPUTE_STATUS_DISABLED does not wait.
     """
     reserves = any(
         one.is_fully_reserved and not live.inventories[name].is_fully_reserved

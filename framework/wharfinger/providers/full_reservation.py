@@ -1,7 +1,4 @@
-"""Full reservation: with ``reserved == total``, an inventory stays published without free units.
-
-These pure functions compute the figures. Other modules decide whether a provider is reserved.
-"""
+"""Figures of a full reservation: with ``reserved == total``, an inventory has no free units."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -14,9 +11,9 @@ _Value = TypeVar("_Value")
 
 
 def reserve_fully(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
-    """Return the same inventories with ``reserved == total`` in every class.
+    """Return the inventories with ``reserved == total`` in every class.
 
-    Placement accepts this from microversion 1.26, also for a provider with allocations.
+    Placement accepts this from microversion 1.26.
     """
     return {
         name: replace(inventory, reserved=inventory.total)
@@ -35,8 +32,7 @@ def foreign(live: Mapping[str, Inventory], record: Record) -> frozenset[str]:
 def releasable(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
     """Return the ``reserved`` figures that end another program's full reservation, by class.
 
-    These are the figures that the driver reported last. Classes that we do not publish are left
-    out.
+    These are the figures that the driver reported last.
     """
     ours = record.applied.inventories if record.applied else {}
     return {name: ours[name].reserved for name in foreign(live, record) & ours.keys()}
@@ -50,10 +46,8 @@ def release_command(uuid: str) -> str:
 def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
     """Return the ``reserved`` figures to restore after our reservation, by class.
 
-    For a fully reserved class, and for one that our reshape has left as it is, this is the figure
-    in the record, or the live figure if the record has none. For any other class, it is the live
-    figure: another program has written it since. Classes that another program has fully reserved
-    are left out.
+    For a fully reserved class, the figure in the record counts, else the figure in ``live``.
+    Classes that another program has fully reserved are left out.
     """
     others, left = foreign(live, record), record.left
     return {
@@ -68,8 +62,7 @@ def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int
 def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventory]:
     """Return the inventories with the restored ``reserved`` figures.
 
-    If the total has shrunk below such a figure, ``reserved`` becomes the total. Classes that
-    another program has fully reserved stay as they are.
+    Classes that another program has fully reserved stay as they are.
     """
     figures = own_reserved(live, record)
     return {
@@ -91,10 +84,7 @@ def disputed(records: Collection[Record]) -> frozenset[str]:
 
 
 def without(record: Record, classes: Collection[str]) -> Record:
-    """Return the record as if this instance had never written these classes.
-
-    So a full reservation of such a class counts as another program's, and is not released.
-    """
+    """Return the record as if this instance had never written these classes."""
 
     def kept(values: Mapping[str, _Value]) -> dict[str, _Value]:
         return {name: value for name, value in values.items() if name not in classes}

@@ -19,10 +19,10 @@ class Inventory:
     """Inventory of one resource class of a provider, in units of the class.
 
     The fields, defaults and limits are those of the Placement API. ``reserved`` may equal
-    ``total``: such an inventory stays published without free units (microversion 1.26).
+    ``total``: then no unit is free (microversion 1.26).
 
-    Raises InvalidInventory for values that Placement cannot store. Values that contradict each
-    other do not raise, since Placement stores them, too: see ``check``.
+    Raises InvalidInventory for values that Placement cannot store. ``check`` finds values that
+    contradict each other.
     """
 
     total: int
@@ -51,10 +51,7 @@ class Inventory:
             object.__setattr__(self, "allocation_ratio", exact)
 
     def check(self) -> Self:
-        """Return this inventory; raise InvalidInventory if its figures contradict each other.
-
-        Only for inventories from drivers: other programs may write such figures to Placement.
-        """
+        """Return this inventory; raise InvalidInventory if its figures contradict each other."""
         if self.reserved > self.total:
             raise _invalid(f"reserved {self.reserved} is more than total {self.total}")
         if self.min_unit > self.max_unit:
@@ -108,9 +105,8 @@ def check_inventories(
 ) -> dict[str, Inventory]:
     """Return the valid inventories of a provider by resource class; plain dicts are converted.
 
-    ``there`` are the provider's present inventories, which another program may have written: an
-    inventory that is equal to the present one may contradict itself. Raises InvalidInventory or
-    InvalidName with the provider (``where``) and the class.
+    An inventory that is equal to the present one (``there``) may contradict itself. Raises
+    InvalidInventory or InvalidName with the provider (``where``) and the class.
     """
     if not isinstance(inventories, Mapping):
         raise InvalidInventory(

@@ -1,7 +1,6 @@
 """Checks of names of traits, resource classes, providers and aggregates.
 
-They report a driver's mistake when the driver makes it, before a part of the tree is written. The
-argument ``where`` names the provider in errors.
+The argument ``where`` names the provider in errors.
 """
 
 import re
@@ -73,7 +72,7 @@ def check_aggregates(aggregates: Iterable[str], where: str = "") -> frozenset[st
 
 
 def several(names: Iterable[str], kind: str) -> frozenset[str]:
-    """Return names as a set; raise InvalidName for a text or dict, or if they cannot form a set."""
+    """Return names as a set; raise InvalidName if they are not a list or set of names."""
     try:
         if not isinstance(names, str | bytes | Mapping):
             return frozenset(map(plain, names))

@@ -1,8 +1,7 @@
-"""Ownership of providers. Pure.
+"""Ownership of providers.
 
 Every published provider has exactly one owner trait. A provider with the trait of another owner is
-never written. Our owner trait does not prove that a provider is ours: other programs may publish
-with the same trait.
+never written.
 """
 
 import re
@@ -73,12 +72,12 @@ def check_owner(name: str) -> str:
 
 
 def instance_trait(instance: str) -> str:
-    """Return the trait of a driver instance (instance trait), which all its providers have."""
+    """Return the trait of a driver instance, which all its providers have."""
     return check_trait(os_traits.normalize_name(f"wharfinger_{instance}"))
 
 
 def is_instance_trait(trait: str) -> bool:
-    """Return whether a trait is the instance trait of any driver instance."""
+    """Return whether a trait is that of a driver instance."""
     return trait.startswith(_INSTANCE_PREFIX)
 
 
@@ -90,11 +89,8 @@ def owners(traits: Iterable[str]) -> frozenset[str]:
 def standing(provider: Provider, publisher: Publisher, record: Record) -> Standing:
     """Return the relation of a provider to a driver instance with this record of the provider.
 
-    Without another owner's trait, a provider is OURS if it has our instance trait, or if the record
-    shows that we have written it. If the record only shows that we intended to write it, it is OURS
-    as long as it is new and empty. Otherwise it is UNPROVEN. With another owner's trait, it is
-    FOREIGN; but if we set that trait, and the provider has our instance trait, it is
-    OURS_FORMER_OWNER.
+    A provider without another owner's trait is OURS if it has our instance trait, or if the record
+    shows that we have written it.
     """
     found, mark = owners(provider.traits), instance_trait(publisher.instance)
     if not found <= {publisher.owner}:
@@ -112,9 +108,7 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
 def is_published(traits: Collection[str], record: Record) -> bool:
     """Return whether any driver instance publishes the provider with these traits.
 
-    Such a provider has an instance trait, or ``record`` (by one driver instance, or empty) shows
-    that the instance has written it. But if that instance has not set one of its owner traits,
-    another program has: return False.
+    ``record`` is by one driver instance, or empty.
     """
     if record.applied is None and not any(map(is_instance_trait, traits)):
         return False
@@ -132,12 +126,7 @@ def has_fallen(known: Provider | None, live: Provider) -> bool:
 
 
 def without_lost(record: Record, live: Provider | None, publisher: Publisher) -> Record:
-    """Return the record without its claims if another program has created the provider anew.
-
-    Generations never fall. A provider with a lower generation than we know was deleted and created
-    again with the same uuid; by another program if it lacks our instance trait. Return any other
-    record as it is, also the record of an overlaid provider.
-    """
+    """Return the record, without its claims if another program has created the provider anew."""
     if (
         live is None
         or not has_fallen(record.live, live)
@@ -163,7 +152,7 @@ def adopts(
     """Return whether a driver instance adopts a provider that it did not create.
 
     The configuration or the operator must allow the adoption, the provider must not have the trait
-    of another owner or instance, and ``obstacles`` (see there for ``dropped``) must find none.
+    of another owner or instance, and ``obstacles`` must find none.
     """
     return (
         (publisher.adopts_matching or live.uuid in publisher.adopts)
@@ -191,10 +180,7 @@ def is_others(live: Provider, publisher: Publisher, record: Record) -> bool:
 def is_adoption(
     publisher: Publisher, live: Provider, wanted: DesiredProvider, record: Record
 ) -> bool:
-    """Return whether the driver wants as its own a provider that another program created.
-
-    That is a provider whose standing is UNPROVEN, or that this instance has only overlaid so far.
-    """
+    """Return whether the driver wants to own a provider that is UNPROVEN, or overlaid so far."""
     if wanted.mode is not PublishingMode.OWN:
         return False
     found = standing(live, publisher, record)
@@ -204,12 +190,8 @@ def is_adoption(
 def explains_reserved(live: Provider, wanted: DesiredProvider, *, is_allocated: bool) -> bool:
     """Return whether an adopted provider's full reservation may end: its reason is known.
 
-    Either our driver has a reason for the reservation now, or nova's IronicDriver has written it. A
-    provider of IronicDriver is a root with CUSTOM_ classes of total 1, and has OWNER_NOVA, or an
-    allocation: an old nova sets no owner trait. IronicDriver sets ``reserved`` of each node in each
-    period, and reserves nodes that are in use, in maintenance or in cleaning. So an operator's
-    figure cannot survive there. On other providers, an operator may have set ``reserved``: for
-    example, nova keeps such a figure on PCI devices.
+    Either our driver has a reason, or nova's IronicDriver has reserved the provider. IronicDriver
+    sets ``reserved`` of its nodes in each period, so an operator's figure cannot survive there.
     """
     is_bare_metal = live.parent_uuid is None and all(
         name.startswith(orc.CUSTOM_NAMESPACE) and inventory.total == 1
@@ -225,8 +207,7 @@ def obstacles(
     """Yield the reasons why a provider cannot be adopted, as texts.
 
     Its uuid, name, parent and resource classes have to be those that the driver reports. Classes
-    that the driver has just moved to another provider (``dropped``) do not count. A root with VCPU
-    cannot be adopted: only nova publishes such roots.
+    that the driver has moved to another provider (``dropped``) do not count.
     """
     mine = wanted.provider
     reported = mine.inventories if wanted.reported else {}

@@ -1,7 +1,4 @@
-"""A plan: the steps that turn the present state of Placement into the desired state.
-
-A plan is data only.
-"""
+"""A plan: the steps that turn the present state of Placement into the desired state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -53,7 +50,7 @@ class CreateProvider(Step):
     parent_uuid: str | None
 
     def result(self, provider: Provider | None) -> Provider:
-        """Return the new provider; the argument is ignored."""
+        """Return the new provider."""
         return Provider(
             uuid=self.uuid, name=self.name, root_uuid=self.root_uuid, parent_uuid=self.parent_uuid
         )
@@ -89,7 +86,7 @@ class UpdateProvider(_Change):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTraits(_Change):
-    """Replace a provider's traits. For a new provider, this also sets the owner trait."""
+    """Replace a provider's traits."""
 
     verb = "set traits"
     attribute = "traits"
@@ -99,7 +96,7 @@ class SetTraits(_Change):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAggregates(_Change):
-    """Replace the aggregates that a provider is in."""
+    """Replace a provider's aggregates."""
 
     verb = "set aggregates"
     attribute = "aggregates"
@@ -149,12 +146,12 @@ class Reshape(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteProvider(Step):
-    """Delete a provider and its inventories; it has no allocations and no children."""
+    """Delete a provider that has no allocations and no children."""
 
     verb = "delete"
 
     def result(self, provider: Provider | None) -> None:
-        """Return None, since the provider no longer exists."""
+        """Return None."""
         return
 
 
@@ -169,7 +166,7 @@ class PendingRemoval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignReservation:
-    """A full reservation by another program, which plans keep. ``name`` is the provider's."""
+    """A full reservation by another program, which plans keep."""
 
     uuid: str
     name: str
@@ -181,10 +178,7 @@ class ForeignReservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreePlan:
-    """Plan of one tree.
-
-    If a provider moves from one tree to another, the two trees have one plan.
-    """
+    """Plan of one tree, or of two trees between which a provider moves."""
 
     #: The root of the tree; of two trees, the root of the tree to which a provider moves.
     root_uuid: str
@@ -205,7 +199,7 @@ class TreePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Plan of one reconcile cycle: the plans of its trees, which are independent of each other."""
+    """Plan of one reconcile cycle."""
 
     trees: tuple[TreePlan, ...] = ()
     #: Pending removals and errors that belong to no planned tree.
@@ -219,7 +213,7 @@ class Plan:
 
     @property
     def pending(self) -> tuple[PendingRemoval, ...]:
-        """Return all removals that wait, also those of no planned tree."""
+        """Return all removals that wait."""
         return (*self.orphans, *(one for tree in self.trees for one in tree.pending))
 
     @property
@@ -229,5 +223,5 @@ class Plan:
 
     @property
     def problems(self) -> tuple[WharfingerError, ...]:
-        """Return all errors, of the cycle and of its trees."""
+        """Return all errors of the cycle and of its trees."""
         return (*self.errors, *(one for tree in self.trees for one in tree.problems))

@@ -71,7 +71,7 @@ class PlanFacts:
 class TreeDraft:
     """The steps of one tree, its new records, and the facts that decide on them.
 
-    Mappings are by provider uuid, and sets contain such uuids, unless a comment says otherwise.
+    Mappings and sets are by provider uuid.
     """
 
     facts: PlanFacts
@@ -106,14 +106,13 @@ class TreeDraft:
         return self.known.get(uuid, NO_RECORD)
 
     def stays_root(self, uuid: str) -> bool:
-        """Return whether this is a detached child that Placement has: it stays a root for now."""
+        """Return whether a provider is a detached child that stays a root for now."""
         return uuid in self.facts.detached and uuid in self.live
 
     def proven(self, uuid: str) -> Record:
-        """Return the record of a provider, without its claims if the standing is UNPROVEN.
+        """Return our record of a provider, without its claims if the provider is UNPROVEN.
 
-        The claims are ``applied`` and ``intended``. The record of a provider that we only overlay,
-        or that Placement lacks, keeps them.
+        The claims are ``applied`` and ``intended``.
         """
         record, live = self.record(uuid), self.live.get(uuid)
         if live is None or record.mode is not PublishingMode.OWN:
@@ -130,9 +129,9 @@ class TreeDraft:
         return self.standing(live) in (Standing.OURS, Standing.OURS_FORMER_OWNER)
 
     def change(self, before: Provider | None, after: Provider, record: Record) -> None:
-        """Store a provider's new record, and add the steps from ``before`` to ``after``, if any.
+        """Store a provider's new record, and add the steps from ``before`` to ``after``.
 
-        If ``before`` is None, create the provider.
+        If ``before`` is None, the provider is created.
         """
         self.records[after.uuid] = record
         if before == after:
@@ -155,10 +154,7 @@ class TreeDraft:
             )
 
     def note_missing(self, uuid: str, record: Record) -> None:
-        """Note that another program has to create a provider again, and keep our record of it.
-
-        ``record.absence`` has the time since which the provider is missing.
-        """
+        """Note that another program has to create a provider again, and keep our record of it."""
         self.missing.add(uuid)
         live = record.live and replace(record.live, generation=None, inventories={})
         self.records[uuid] = replace(record, live=live)
@@ -169,11 +165,7 @@ class TreeDraft:
             self.foreign.append(found)
 
     def leave(self, uuid: str) -> None:
-        """Plan no change of a provider, and store its present state in our record.
-
-        The record keeps what we have set, unless the standing is UNPROVEN. Do nothing if Placement
-        lacks the provider.
-        """
+        """Plan no change of a provider, and store its present state in our record."""
         if uuid in self.live:
             record, live = self.proven(uuid), self.live[uuid]
             self.records[uuid] = replace(_seen(record, live), absence=None)
@@ -181,8 +173,7 @@ class TreeDraft:
     def keep_absent(self, live: Provider, absence: Absence | None, reason: str = "") -> None:
         """Keep an absent provider, and store its ``absence``.
 
-        Reserve it fully if there is a ``reason``, which becomes the only reason in its record; or
-        if it is ours and has a stored reservation.
+        With a ``reason``, the provider is fully reserved for this reason.
         """
         known, after = self.record(live.uuid), live
         record = replace(_seen(known, live), absence=absence)
@@ -198,10 +189,7 @@ class TreeDraft:
         self.change(live, after, record)
 
     def waiting(self, live: Provider, planned: Record) -> Record:
-        """Return the record to store while the write of a provider waits for a later cycle.
-
-        Only its reservations and undone values are those of the ``planned`` record.
-        """
+        """Return the record to store while the write of a provider waits for a later cycle."""
         return replace(
             _seen(self.record(live.uuid), live),
             reservations=planned.reservations,
@@ -212,7 +200,7 @@ class TreeDraft:
 
 
 def foreign_reservation(provider: Provider, record: Record) -> ForeignReservation | None:
-    """Return another program's full reservation of a provider, None without one."""
+    """Return another program's full reservation of a provider, or None."""
     classes = full_reservation.foreign(provider.inventories, record)
     if not classes:
         return None

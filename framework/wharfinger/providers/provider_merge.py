@@ -16,8 +16,7 @@ from wharfinger.providers.provider_record import Record
 def own_view(live: Provider, record: Record) -> Provider:
     """Return a provider in Placement as its driver knows it: without our full reservation.
 
-    Unless the provider is overlaid, the result has the name that we gave it, even if another
-    program has renamed it since.
+    A provider that this instance creates has the name that we gave it.
     """
     if record.own_reserved:
         live = replace(live, inventories=full_reservation.release(live.inventories, record))
@@ -34,10 +33,10 @@ def merge(
     record: Record,
     dropped: Collection[str] = frozenset(),
 ) -> tuple[Provider, Record]:
-    """Return a provider as the plan shall leave it, and its record for that state.
+    """Return a provider as the plan shall leave it, and its new record.
 
-    ``live`` is the provider in Placement, None if it does not exist. ``dropped`` are classes that
-    the driver has moved to another provider: they are removed even if another program has set them.
+    ``live`` is the provider in Placement, or None. Classes in ``dropped`` are removed: the driver
+    has moved them to another provider.
     """
     mine, publisher = wanted.provider, facts.publisher
     is_own = wanted.mode is PublishingMode.OWN

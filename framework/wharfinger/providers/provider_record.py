@@ -1,7 +1,6 @@
 """Record of a provider, which a driver instance stores between cycles.
 
-The record shows which values this instance has set, so that the diff keeps values of other
-programs. It is also a cache of Placement: so an unchanged cycle takes one request.
+The record shows which values this instance has set, so that plans keep values of other programs.
 """
 
 from collections.abc import Mapping
@@ -16,10 +15,7 @@ from wharfinger.providers.provider import Provider, PublishingMode
 
 @dataclass(frozen=True, slots=True)
 class Uptime:
-    """A moment, in seconds since the boot with this id (CLOCK_BOOTTIME).
-
-    Durations are measured by the uptime: the wall clock may jump.
-    """
+    """A moment, in seconds since the boot with this id (CLOCK_BOOTTIME)."""
 
     boot_id: str
     seconds: float
@@ -37,8 +33,7 @@ class Absence:
     def seconds_until(self, now: Uptime | None) -> float | None:
         """Return for how many seconds the provider has been absent, until ``now``.
 
-        Return None if the moments cannot be compared: they belong to different boots, one is
-        unknown, or ``now`` is earlier (a machine or database was restored).
+        Return None if the moments cannot be compared, for example after a reboot.
         """
         first = self.uptime
         if first is None or now is None or first.boot_id != now.boot_id:
@@ -118,7 +113,7 @@ class Record:
 
     @property
     def root_uuid(self) -> str | None:
-        """Return the root of the provider's tree, as last read from Placement, or as written."""
+        """Return the root of the provider's tree, or None if it is unknown."""
         known = self.live or self.applied or self.intended
         return known.root_uuid if known else None
 

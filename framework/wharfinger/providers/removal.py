@@ -1,8 +1,7 @@
-"""Removal of providers that their backend no longer has: conditions, and reasons to wait.
+"""Removal of providers that their backend no longer has.
 
-A provider is removed only if two complete listings, at least ``removal_delay`` apart, lack the
-provider; the driver does not have it either when asked for it alone; it has no allocations and no
-children; and our records have it.
+A provider is removed only if two complete listings, at least ``removal_delay`` apart, lack it, and
+the driver does not have it when asked. It must have no allocations and no children.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,18 +30,15 @@ class RemovalPolicy:
     allow_mass: bool = False
 
     def allows(self, gone: int, providers: int) -> bool:
-        """Return whether one cycle may remove or reserve ``gone`` of an instance's ``providers``.
+        """Return whether one cycle may remove or reserve ``gone`` of ``providers`` (numbers).
 
-        Both are numbers. Up to four, and up to a fifth of all, are always allowed.
+        Up to four, and up to a fifth of all, are always allowed.
         """
         return self.allow_mass or gone <= _FEW or gone * _FRACTION <= providers
 
 
 def orphan(uuid: str, name: str) -> PendingRemoval:
-    """Return a report on a provider that has our trait, but is neither desired nor recorded.
-
-    No cycle removes such a provider.
-    """
+    """Return a report on a provider that has our trait, but is neither desired nor recorded."""
     return PendingRemoval(
         uuid=uuid,
         name=name,
@@ -54,8 +50,8 @@ def orphan(uuid: str, name: str) -> PendingRemoval:
 def remove(draft: TreeDraft) -> None:
     """Plan the removal of absent providers, children first, or note why a removal waits.
 
-    Without a complete listing, all absent providers stay, and nothing is noted. Call this after the
-    desired providers are planned: when a child moves away, its former parent can be removed.
+    Without a complete listing, all absent providers stay. Call this after the desired providers are
+    planned: when a child moves away, its former parent can be removed.
     """
     facts = draft.facts
     children = _children(draft) if draft.absent else {}
@@ -101,12 +97,7 @@ def remove(draft: TreeDraft) -> None:
 
 
 def _replaced(draft: TreeDraft) -> Iterator[str]:
-    """Yield the uuids of absent children that other providers of the tree probably replace.
-
-    An inventory of another provider grows in a resource class of the child: the device may have a
-    new name, for example. Such a child is reserved before the inventory grows, so that no resource
-    is offered twice.
-    """
+    """Yield the uuids of absent children that other providers of the tree probably replace."""
     grown = frozenset[str]().union(*(step.grown for step in draft.inventories))
     for uuid, live in draft.absent.items():
         if (
@@ -139,11 +130,7 @@ def _not_ours(draft: TreeDraft, live: Provider) -> str:
 
 
 def _counted(absence: Absence | None, facts: PlanFacts) -> tuple[Absence, str]:
-    """Return the absence of a provider that is not removed yet, and why the removal waits.
-
-    If the present uptime is unknown, the absence stays as it was recorded. If the recorded uptime
-    cannot be compared with the present one, for example after a reboot, the absence begins again.
-    """
+    """Return the absence of a provider that is not removed yet, and why the removal waits."""
     if facts.uptime is None:
         return absence or Absence(facts.now), (
             "kept, since the duration of its absence cannot be measured: the boot id "

@@ -1,7 +1,7 @@
-"""Reshapes: one request moves inventories and allocations between providers of a tree. Pure.
+"""Reshapes: one request moves inventories and allocations between providers of a tree.
 
-Placement checks every allocation of each consumer in POST /reshaper against the inventories after
-the request, even allocations that do not move. This was read in Placement's source and tested.
+Placement checks every allocation of each consumer in POST /reshaper, even allocations that do not
+move. This was read in Placement's source and tested.
 """
 
 from collections import Counter
@@ -35,10 +35,8 @@ class AllocationChange:
     def dropped(self, draft: TreeDraft) -> dict[str, frozenset[str]]:
         """Return the classes that the driver has moved to other providers, by old provider uuid.
 
-        They are removed even if another program has set them, since otherwise both providers would
-        offer them. A class has moved if allocations of it have moved, or if it has no allocations
-        and another provider of the tree offers it. Only providers whose inventories the driver has
-        set are keys.
+        A class has moved if allocations of it have moved, or if it is unused and another provider
+        of the tree offers it.
         """
         own = [
             one for one in draft.desired.values() if one.stated and one.mode is PublishingMode.OWN
@@ -61,10 +59,9 @@ class AllocationChange:
     def steps(self, draft: TreeDraft) -> list[Step]:
         """Return one Reshape, and the steps that set figures which the Reshape cannot set.
 
-        If nothing changes, return no step. Placement refuses a reshape that leaves a class with
-        less capacity than is used, for example a reserved class. So the Reshape reserves less of
-        such a class, and a later step sets the desired figures. The Reshape has all providers of
-        ours that a changed consumer uses, so that Placement checks their generations.
+        Placement refuses a reshape that leaves a class with less capacity than is used, for example
+        a reserved class. So the Reshape reserves less of such a class, and a later step sets the
+        desired figures.
         """
         reported = {one.provider.uuid for one in draft.desired.values() if one.reported}
         changes = {change.uuid: change for change in draft.inventories}
@@ -103,8 +100,7 @@ class AllocationChange:
     def problems(self, draft: TreeDraft) -> Iterator[InvalidTree]:
         """Yield an error for each provider and class for which Placement would refuse the reshape.
 
-        The error names the consumers. After any error, the tree must not be written. Providers of
-        other trees are not checked.
+        After any error, the tree must not be written.
         """
         for (uuid, name), held in sorted(self._holders.items()):
             if uuid not in draft.records:
@@ -149,8 +145,7 @@ class AllocationChange:
 def admitting(inventory: Inventory, used: int, *, exactly: bool = False) -> Inventory:
     """Return the inventory with ``reserved`` lowered until the capacity covers the used amount.
 
-    With a ratio above 1, one unreserved unit gives several units of capacity. With ``exactly``, the
-    ratio is lowered, too, so that nothing beyond the used amount can be allocated.
+    With ``exactly``, nothing beyond the used amount can be allocated.
     """
     if inventory.capacity >= used:
         return inventory

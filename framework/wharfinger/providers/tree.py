@@ -1,11 +1,8 @@
 """The tree of resource providers that a driver edits.
 
-The operations, arguments, exceptions and meanings are those of nova's ProviderTree, so that a
-driver written for nova's ``update_provider_tree`` runs unchanged. ``reserve``,
-``set_publishing_mode`` and ``remove_unreported_children`` are additions.
-
-Unlike in nova, each tree has its own lock, values are immutable and shared rather than copied, and
-the values of a driver are checked when the driver writes them.
+Its methods have the meanings of nova's ProviderTree, so a driver written for nova's
+``update_provider_tree`` runs unchanged. ``reserve``, ``set_publishing_mode`` and
+``remove_unreported_children`` are additions.
 """
 
 import threading
@@ -85,11 +82,11 @@ class _Node:
 class ProviderTree:
     """One or more trees of resource providers, found by name or by uuid.
 
-    Every method that takes ``name_or_uuid`` raises ProviderNotFound if no provider has this name or
-    uuid. Invalid values raise InvalidName or InvalidInventory. All these errors are ValueErrors. A
-    ``generation`` that is not None replaces the provider's generation in the tree. Names and uuids
-    are unique across all trees, as in Placement. A new provider may not have the uuid of another
-    provider as its name, or the reverse: that text would stand for two providers.
+    Methods with ``name_or_uuid`` raise ProviderNotFound if no provider has this name or uuid.
+    Invalid values raise InvalidName or InvalidInventory. All these errors are ValueErrors.
+
+    A ``generation`` that is not None replaces the provider's generation in the tree. Names and
+    uuids are unique across all trees, as in Placement.
     """
 
     def __init__(self) -> None:
@@ -112,9 +109,8 @@ class ProviderTree:
         """Return a tree of providers on which the driver has set nothing yet.
 
         ``is_others`` returns whether another program has created the provider with this uuid.
-        ``child_uuids`` are uuids, by name, for new children to which the driver gives no uuid.
-        Raises ValueError if a parent is missing, if two providers have one name, or if parents form
-        a circle.
+        ``child_uuids`` are uuids, by name, for new children. Raises ValueError if a parent is
+        missing, if two providers have one name, or if parents form a circle.
         """
         tree = cls()
         tree._child_uuids = child_uuids
@@ -158,8 +154,7 @@ class ProviderTree:
 
         A dict has ``name`` and ``uuid``, and may have ``generation`` and ``parent_provider_uuid``.
         A replaced provider loses its contents, and the descendants that are not in the argument.
-        Raises ValueError, without a change of the tree, for an invalid or taken name, an invalid
-        uuid, parents in a circle, or a parent that is neither in the tree nor in the argument.
+        Raises ValueError, without a change of the tree, for invalid names, uuids or parents.
         """
         providers = [
             Provider(
@@ -178,7 +173,7 @@ class ProviderTree:
     def new_root(self, name: str, uuid: str | None = None, generation: int | None = None) -> str:
         """Add a root provider and return its uuid, which by default is derived from the name.
 
-        Raises ProviderExists (a ValueError) if a provider in the tree has this name or uuid.
+        Raises ProviderExists if the tree has a provider with this name or uuid.
         """
         with self.lock:
             return self._new(name, uuid, generation, None)
@@ -192,9 +187,9 @@ class ProviderTree:
     ) -> str:
         """Add a provider below ``parent`` (a name or uuid) and return its uuid.
 
-        Without ``uuid``, the child gets the uuid under which this driver instance published a child
-        with this name before. For a new child, the uuid is derived from the parent's uuid and the
-        name. Raises ProviderExists as ``new_root`` does.
+        Without ``uuid``, a child that this driver instance has published before gets its former
+        uuid. For a new child, the uuid is derived from the parent's uuid and the name. Raises
+        ProviderExists.
         """
         with self.lock:
             return self._new(name, uuid, generation, self._find(parent))
@@ -207,10 +202,9 @@ class ProviderTree:
     def remove_unreported_children(self, parent: str) -> None:
         """Remove from the tree the children of ``parent`` on which the driver has set nothing.
 
-        A driver calls this after it has set up all children that it publishes. A child stays if the
-        driver has set anything on the child or on a provider below it. In Placement, the framework
-        removes only providers that this driver instance has published, so the children of other
-        programs stay there.
+        A driver calls this after it has set up all children that it publishes. A child also stays
+        if the driver has set anything on a provider below it. In Placement, the children of other
+        programs stay.
         """
         with self.lock:
             for child in list(self._find(parent).children.values()):
@@ -228,10 +222,10 @@ class ProviderTree:
             return _data(self._find(name_or_uuid))
 
     def subtree(self, name_or_uuid: str) -> Self:
-        """Return a tree with copies of a root's tree, and of the sharing providers that it may use.
+        """Return a tree with copies of a root's tree and of all trees that share resources.
 
-        These are all roots with MISC_SHARES_VIA_AGGREGATE, with the providers below them. Raises
-        ValueError for a provider that is not a root.
+        Roots with MISC_SHARES_VIA_AGGREGATE share resources. Raises ValueError for a provider that
+        is not a root.
         """
         with self.lock:
             root = self._find(name_or_uuid)
@@ -276,10 +270,7 @@ class ProviderTree:
             return node.edit("inventories", checked, generation)
 
     def has_sharing_provider(self, resource_class: str) -> bool:
-        """Return whether any sharing provider has inventory of a resource class.
-
-        A sharing provider has MISC_SHARES_VIA_AGGREGATE.
-        """
+        """Return whether a provider with MISC_SHARES_VIA_AGGREGATE has inventory of a class."""
         with self.lock:
             return any(
                 node.shares and resource_class in node.provider.inventories
@@ -301,8 +292,7 @@ class ProviderTree:
     ) -> bool:
         """Replace a provider's traits; return whether anything changed.
 
-        Traits of other programs stay in Placement: the framework removes only traits that this
-        driver instance has set.
+        In Placement, traits of other programs stay.
         """
         with self.lock:
             node = self._find(name_or_uuid)
@@ -366,8 +356,7 @@ class ProviderTree:
     def update_resources(self, name_or_uuid: str, resources: Mapping[str, Any]) -> bool:
         """Replace a provider's ``resources``; return whether anything changed.
 
-        This method exists for drivers written for nova. The framework does not publish the
-        resources.
+        The resources are not published. This method exists for drivers written for nova.
         """
         with self.lock:
             node = self._find(name_or_uuid)
@@ -378,10 +367,8 @@ class ProviderTree:
     def reserve(self, name_or_uuid: str, reason: str) -> None:
         """Reserve a provider fully until the next ``update_provider_tree``. It stays published.
 
-        A driver calls this in each ``update_provider_tree`` while the reservation lasts. Without
-        the call, the framework restores the former ``reserved`` figures. ``reason`` is a printable
-        text for operators, such as "cleaning" or "maintenance". A provider may have several
-        reasons.
+        A driver calls this in each ``update_provider_tree`` while the reservation lasts. ``reason``
+        is a printable text for operators, such as "cleaning". A provider may have several reasons.
         """
         with self.lock:
             node = self._find(name_or_uuid)
@@ -394,8 +381,8 @@ class ProviderTree:
     def set_publishing_mode(self, name_or_uuid: str, mode: PublishingMode) -> PublishingMode:
         """Set which program creates a provider: this driver instance (own) or another (overlay).
 
-        Return the mode. ``auto`` becomes overlay if another program has created the provider,
-        unless the operator has named it for adoption; otherwise own.
+        Return the mode. ``auto`` becomes overlay if another program has created the provider, else
+        own.
         """
         with self.lock:
             node = self._find(name_or_uuid)

@@ -2,8 +2,6 @@
 
 A provider in Placement is removed only if the driver does not want it and our record shows that
 this instance has published it.
-
-Pure, and linear in the number of providers.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -29,14 +27,11 @@ def plan_trees(
 ) -> tuple[TreePlan, ...]:
     """Return the plans of trees; a tree with nothing to write, store or report has no plan.
 
-    ``desired`` has parents before children. ``live`` has the providers of these trees in Placement,
-    and ``records`` our records of them, both by uuid. ``is_planned`` returns whether the tree with
-    this root is planned.
+    ``desired`` has parents before children. ``live`` and ``records`` are by provider uuid.
+    ``is_planned`` returns whether the tree with this root is planned.
 
-    The steps of a tree have this order. Each provider, parents first, is created, moved, tagged and
-    put into aggregates. Then inventories shrink, and then other inventories grow, so that nothing
-    is offered twice. Then absent providers are deleted, children first. If a new provider needs the
-    name of a deleted one, it waits for the next cycle.
+    The steps of a tree have this order: providers are created and moved, inventories shrink, other
+    inventories grow, absent providers are deleted. So nothing is offered twice.
     """
     drafts = _partition(facts, list(desired), live, records, is_planned)
     for draft in drafts:
@@ -84,10 +79,9 @@ def _partition(
     records: Mapping[str, Record],
     is_planned: Callable[[str | None], bool],
 ) -> list[TreeDraft]:
-    """Return the drafts of the trees. A provider that moves is planned in its new tree.
+    """Return the drafts of the trees. Two trees between which a provider moves share a draft.
 
-    Its old tree has the same draft as the new one, since the provider has to be moved before its
-    old parent is deleted. But a tree with a reshape has a draft of its own.
+    The provider has to be moved before its old parent is deleted.
     """
     before = {uuid: record.root_uuid for uuid, record in records.items()}
     before |= {uuid: provider.root_uuid for uuid, provider in live.items()}
@@ -128,8 +122,8 @@ def _partition(
 def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str]) -> None:
     """Plan the desired providers, except providers that may not be published or have to wait.
 
-    ``leaving`` are the names of absent providers. ``aside`` are the uuids of providers that get
-    their uuid as a temporary name.
+    ``leaving`` are the names of absent providers. Providers in ``aside`` get their uuid as a
+    temporary name.
     """
     facts = draft.facts
     unpublished: set[str | None] = set()
@@ -170,10 +164,7 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
 
 
 def _placed(draft: TreeDraft, after: Provider, detached_roots: dict[str | None, str]) -> Provider:
-    """Return the provider with its real root and parent if it is, or is below, a detached child.
-
-    ``detached_roots`` has the roots of such providers by uuid, and gets the root of this one.
-    """
+    """Return the provider with its real root and parent if it is, or is below, a detached child."""
     if draft.stays_root(after.uuid):
         detached_roots[after.uuid] = after.uuid
         return replace(after, parent_uuid=None, root_uuid=after.uuid)
@@ -184,12 +175,7 @@ def _placed(draft: TreeDraft, after: Provider, detached_roots: dict[str | None, 
 
 
 def _leave_others(draft: TreeDraft) -> None:
-    """Plan no change of the providers that are still undecided.
-
-    Report a provider as an orphan if it has the traits of this driver instance (owner and
-    instance), and the driver does not report it. Also decide which records of providers that
-    Placement lacks, or will lack, are kept.
-    """
+    """Leave the undecided providers as they are; report orphans, and keep needed records."""
     for uuid in draft.live.keys() - draft.records.keys():
         draft.leave(uuid)
         provider = draft.live[uuid]
@@ -211,9 +197,7 @@ def _leave_others(draft: TreeDraft) -> None:
 def _is_needed(draft: TreeDraft, uuid: str) -> bool:
     """Return whether the record of a provider is still needed without the provider.
 
-    The device may come back: with its root, below a new root, or after a problem. The record gives
-    its new provider the same uuid and reservations. Below a root of ours, the uuid is the same
-    anyway.
+    If the device comes back, its new provider gets the uuid and reservations of the former one.
     """
     record = draft.record(uuid)
     if draft.record(record.root_uuid or "").is_own:
@@ -228,7 +212,7 @@ def _is_needed(draft: TreeDraft, uuid: str) -> bool:
 def _names_set_aside(desired: Iterable[DesiredProvider], live: Mapping[str, Provider]) -> set[str]:
     """Return the uuid of one provider in each group of providers that exchange their names.
 
-    Since names are unique in Placement, that provider is named after its uuid until the next cycle.
+    Names are unique in Placement. So this provider is named after its uuid until the next cycle.
     """
     wanted = {
         one.provider.uuid: one.provider.name

@@ -22,13 +22,12 @@ HANGS_AFTER: Final = 3600.0
 class Heartbeat:
     """Context manager that reports the service of a host as up while its block runs.
 
-    Other hosts take over the nodes of a service that does not report for ``down_time``. So a thread
-    calls ``report`` three times in ``down_time``, even while a cycle waits for its driver. With
-    ``at_once``, the first report is immediate. There are no reports while a cycle hangs, which
-    means that ``progress`` was not called for ``HANGS_AFTER`` seconds.
+    A thread calls ``report`` three times in ``down_time``, even while a cycle waits for its driver.
+    With ``at_once``, the first report is immediate. Reports stop while ``progress`` has not been
+    called for ``HANGS_AFTER`` seconds.
 
     At its end, the block waits up to ``patience`` seconds (None: without limit) for a report that
-    is in progress. ``has_ended`` is False if this report has still not ended.
+    is in progress.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Claims: which instances are on, or move to, the nodes of a host.
 
-Allocations in Placement decide which amounts are free. A claim notes the node in the rows of the
-instance and of its migration. The method names are those of nova's resource tracker.
+A claim notes the node in the rows of the instance and of its migration. The method names are those
+of nova's resource tracker.
 """
 
 from collections.abc import Mapping
@@ -56,9 +56,8 @@ _ATTEMPTS: Final = 10
 class Claims:
     """Claims nodes of a service host for instances.
 
-    Methods save instances and migrations first, and then the usage in the rows of the nodes. If
-    that fails, the next cycle saves the usage. Methods raise ObjectError and StateError. If a claim
-    contradicts the instance or migration, they raise ClaimRefused and write nothing.
+    Methods raise ObjectError and StateError. If a claim contradicts the instance or migration, they
+    raise ClaimRefused and write nothing.
     """
 
     def __init__(self, context: Context, host: str) -> None:
@@ -68,10 +67,8 @@ class Claims:
     def instance_claim(self, instance: Instance, node: str) -> None:
         """Put an instance, with its flavor, on a node of this host.
 
-        The instance may be on this node already. For an instance on another node, raise
-        ClaimRefused: it needs ``move_claim``. If this host lacks the node, raise ObjectNotFound. If
-        the node disappears during the claim, also take the instance off the node, unless it was
-        there before.
+        The instance may be on this node already. Raises ClaimRefused for an instance on another
+        node. Raises ObjectNotFound if this host lacks the node.
         """
         self._check_node(node)
         place = (instance.host, instance.node)
@@ -91,10 +88,7 @@ class Claims:
         self.save_usage(node)
 
     def abort_instance_claim(self, instance: Instance, node: str) -> None:
-        """Take an instance off a node of this host, unless it has moved; save the node's usage.
-
-        An instance that was on the node before its claim leaves it, too.
-        """
+        """Take an instance off a node of this host, unless it has moved; save the node's usage."""
         if (instance.host, instance.node) == (self.host, node):
             instance.host = instance.node = None
             instance.save()
@@ -103,10 +97,9 @@ class Claims:
     def move_claim(self, instance: Instance, node: str, migration: Migration) -> None:
         """Claim a node of this host for an instance that moves there, with the new flavor.
 
-        The instance counts in the usage of both nodes until one of the two claims is dropped. An
-        accepted migration becomes pre-migrating, except a live migration. Raise ClaimRefused unless
-        the ``migration`` is in progress and belongs to the instance. If the node disappears during
-        the claim, raise ObjectNotFound; the migration stays in progress.
+        The instance counts in the usage of both nodes until one of the two claims is dropped.
+        Raises ClaimRefused if the ``migration`` is not in progress, or belongs to another instance.
+        Raises ObjectNotFound if this host lacks the node.
         """
         self._check_node(node)
         if not migration.is_in_progress or migration.instance_uuid != instance.uuid:
@@ -129,9 +122,8 @@ class Claims:
         """End a move by dropping the claim at one of its ends.
 
         Without the claim at the source, the instance is at the destination, with the new flavor.
-        Without the claim at the destination, the instance stays at the source. If the move has
-        already ended in this way, nothing changes. Raise ClaimRefused if the status of the
-        migration does not allow it.
+        Without the claim at the destination, the instance stays at the source. Raises ClaimRefused
+        if the status of the migration does not allow this.
         """
         *on_the_way, last = self._steps(instance, migration, end) or (migration.status,)
         for status in on_the_way:
@@ -157,10 +149,8 @@ class Claims:
     def save_usage(self, node: str) -> bool:
         """Save the usage of a node in its rows; an attempt returns whether the rows had to change.
 
-        The decorator repeats the attempt until nothing changes, at most ten times; then the next
-        cycle saves the usage. The rows are read before the usage is summed, so at least one of two
-        concurrent claims counts the other claim. After a save, the usage is summed again: the other
-        claim may have read the row before that save.
+        The attempt is repeated until nothing changes, at most ten times: a concurrent claim may
+        have read the row before a save.
         """
         rows = ComputeNodeList.get_by_filters(
             self._context, host=self.host, hypervisor_hostname=node
@@ -178,8 +168,8 @@ class Claims:
     def _steps(self, instance: Instance, migration: Migration, end: End) -> tuple[str, ...]:
         """Return the statuses through which dropping a claim ends a move.
 
-        Return none if the claim at this end has already been dropped. Raise ClaimRefused if the
-        status does not allow it, or if the migration belongs to another instance.
+        Return none if the claim has already been dropped. Raise ClaimRefused if the status does not
+        allow it.
         """
         dropped = _DROPPED[end]
         if migration.instance_uuid == instance.uuid:

@@ -28,7 +28,7 @@ from wharfinger.tracker.usage import HostUsage
 
 
 class _Figures(NamedTuple):
-    """The fields of a node's row. Comparing them builds no object for an unchanged row."""
+    """The fields of a node's row."""
 
     hypervisor_hostname: str
     owner: str
@@ -47,12 +47,7 @@ class _Figures(NamedTuple):
 
 
 class NodeRows:
-    """Computes the rows of the nodes of one driver instance on one host.
-
-    A node gets its row just before this instance publishes its root. Cycles read and write the rows
-    together with their other state. This class itself reads and writes the database only for nodes
-    that are renamed or gone.
-    """
+    """Computes the rows of the nodes of one driver instance on one host."""
 
     def __init__(
         self, context: Context, host: str, publisher: Publisher, capabilities: Capabilities
@@ -101,9 +96,8 @@ class NodeRows:
     ) -> list[ComputeNode]:
         """Return the rows whose figures have changed, to be saved.
 
-        ``records`` are by provider uuid. A row of a node that ``nodes`` lacks, or that is not
-        published, gets only the new usage. If ``nodes`` is a complete listing (``is_listing``),
-        this row also gets the time since which the node is not seen.
+        ``records`` are by provider uuid. With ``is_listing``, ``nodes`` is a complete listing: the
+        rows of other nodes get the time since which the node is not seen.
         """
         wanted = {node.uuid: self._wanted(node, root) for node, root in _published(nodes, records)}
         for uuid, figures in self._figures.items():
@@ -140,8 +134,7 @@ class NodeRows:
     def delete_gone(self, records: Set[str]) -> None:
         """Delete the rows of nodes whose roots have no record.
 
-        ``records`` are the uuids of the providers with a record, even if it cannot be read. Raises
-        ObjectError.
+        ``records`` are the uuids of the providers with a record. Raises ObjectError.
         """
         if gone := sorted(self.revisions.keys() - records):
             ComputeNodeList.get_by_filters(

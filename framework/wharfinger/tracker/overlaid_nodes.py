@@ -1,7 +1,6 @@
 """Overlaid nodes: a driver instance publishes providers below a root of another service.
 
-Such a node has no row, since another service offers its root, and since several driver instances of
-a host may publish providers below it. The driver instance has a record of the root in overlay mode.
+Such a node has no row. The driver instance has a record of the root in overlay mode.
 """
 
 from collections.abc import Iterator
@@ -20,9 +19,8 @@ from wharfinger.providers import Provider, PublishingMode, provider_record
 def overlaid_nodes(context: Context, **where: Any) -> list[ComputeNode]:
     """Return the overlaid nodes, from the records of their roots that match the filter ``where``.
 
-    Each node occurs once for each host. The objects have only ``uuid``, ``host`` and
-    ``hypervisor_hostname``, and are not stored. Records that cannot be read, and records of absent
-    providers, are left out. Raises ObjectError, StateError.
+    The objects have only ``uuid``, ``host`` and ``hypervisor_hostname``, and are not stored. Raises
+    ObjectError and StateError.
     """
     records = ProviderRecordList.get_by_filters(context, mode=PublishingMode.OVERLAY, **where)
     found = {(one.host, root.uuid): root for one in records for root in _roots(one)}

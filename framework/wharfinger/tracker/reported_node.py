@@ -42,7 +42,7 @@ class Node:
 def pci_stats_of(node: ComputeNode) -> PciStats | None:
     """Return the PCI devices of a node by kind, None if its driver does not report PCI devices.
 
-    Also None if the object version of the node lacks the field. Raises FieldUnset.
+    Raises FieldUnset.
     """
     kinds = getattr(node, "pci_stats", None)
     if kinds is None:

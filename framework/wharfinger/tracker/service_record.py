@@ -24,9 +24,9 @@ _patiently: Final = retry(
 
 @_patiently
 def begin(context: Context, host: str) -> None:
-    """Report that the service of a host is up, before its first cycle; create it if it is missing.
+    """Report that the service of a host is up; create the service if it is missing.
 
-    Raises ObjectError, StateError.
+    Raises ObjectError and StateError.
     """
     _find(context, host).report()
 
@@ -35,11 +35,9 @@ def begin(context: Context, host: str) -> None:
 def report(context: Context, host: str, owners: Collection[str], *, complete: bool) -> None:
     """Report that the service of a host is up, and for which owners it publishes.
 
-    Create the service if it is missing.
-    With ``complete``, all driver instances of the host have published all their providers, and
-    ``owners`` are all their owners. Then the service gets OWNER_TAG_VERSION, which shows that all
-    its providers have owner traits. Otherwise, ``owners`` are added to the known owners, and the
-    service loses that version if any of them is new. Raises ObjectError, StateError.
+    With ``complete``, ``owners`` are all owners of the host, and all their providers are published.
+    Then the service gets OWNER_TAG_VERSION. Otherwise, ``owners`` are added to the known owners.
+    Raises ObjectError and StateError.
     """
     service = _find(context, host)
     known = set() if complete else set(service.owners)

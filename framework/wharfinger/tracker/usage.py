@@ -51,8 +51,7 @@ _NOTHING: Final = Usage()
 class HostUsage:
     """Cache of the instances of a service host, and the usage of its nodes by their flavors.
 
-    An instance that moves counts at both ends until the move is over: at the source with its old
-    flavor, at the destination with its new one.
+    An instance that moves counts at both ends until the move is over.
     """
 
     def __init__(self, host: str) -> None:
@@ -65,8 +64,7 @@ class HostUsage:
     def update(self, rows: HostState) -> None:
         """Update the cache and the usage.
 
-        ``rows`` has all migrations, but only changed instances. Instances whose revision it lacks
-        are forgotten.
+        ``rows`` has all migrations, but only changed instances.
         """
         self.revisions = dict(rows.instance_revisions)
         kept = {uuid: one for uuid, one in self._instances.items() if uuid in self.revisions}
@@ -105,10 +103,7 @@ def usage_of_node(context: Context, host: str, name: str) -> Usage:
 
 
 def claimed_instance(one: Instance) -> ClaimedInstance | None:
-    """Return a ClaimedInstance; None if the instance is on no node, or in a claim or release.
-
-    Also None if its node or revision cannot be read.
-    """
+    """Return a ClaimedInstance; None if the instance is on no node, or in a claim or release."""
     node, revision = one.known("node"), one.known("revision")
     if node is None or revision is None or one.known("task_state") is not None:
         return None
