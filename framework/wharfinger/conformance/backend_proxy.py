@@ -27,8 +27,8 @@ class _Expected:
 class Proxy:
     """Passes a driver's calls on to the backend at ``url``, and injects faults.
 
-    The harness configures the driver with the URL of the proxy in place of the backend's. The
-    faults have these effects:
+    The harness configures the driver with the URL of the proxy in place of the backend's. Only
+    HALF, STALE and LATE can pass a call on. The faults have these effects:
 
     - RAISE resets the connection.
     - HANG resets the connection at the next ``expect``.

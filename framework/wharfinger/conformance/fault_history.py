@@ -171,7 +171,7 @@ class Reference:
         return self.waited > _SLOW
 
 
-def happenings(
+def backend_changes(
     subject: Subject, things: list[str], freed: set[str]
 ) -> Iterator[tuple[str, Sequence[str]]]:
     """Make the changes of the history one by one; yield the name and the cycle types of each.
@@ -271,7 +271,7 @@ class History:
         with self._waiting():
             self._subject.begin()
         self._things = [*harness.things()]
-        steps = happenings(self._subject, self._things, self._freed)
+        steps = backend_changes(self._subject, self._things, self._freed)
         try:
             while first is None or len(self.steps) < first:
                 with self._waiting():

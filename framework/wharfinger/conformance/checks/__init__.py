@@ -1,1 +1,1 @@
-"""The rules with their checks, one module for each chapter of the contract."""
+"""The rules with their checks. A thing is a node or a device of the harness's backend."""
