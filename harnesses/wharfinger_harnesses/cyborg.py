@@ -53,7 +53,6 @@ class Cyborg(OpenStackService):
     With the URL ``placement`` it also runs an agent for each host. Placement must already have a
     root provider with the name of each host. The first host has the devices ``hardware``, and is
     the default host of the methods. The methods raise LabError if Cyborg answers with an error.
-    ``tables`` reads and writes the devices in Cyborg's database.
     """
 
     name = "cyborg"

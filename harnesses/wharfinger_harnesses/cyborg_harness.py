@@ -45,9 +45,8 @@ class _Model:
 class CyborgHarness(ServiceHarness):
     """A host with one GPU and FPGAs. Only the FPGAs are things: each has one deployable.
 
-    New FPGAs are copies of FPGAs that Cyborg has discovered, which is quicker than a discovery. The
-    GPU is never removed, since the driver takes an empty list of devices for an error. There is no
-    ``change``, since Cyborg does not update a device that it has published. There is no
+    The GPU is never removed, since the driver takes an empty list of devices for an error. There is
+    no ``change``, since Cyborg does not update a device that it has published. There is no
     ``second_host``, since the driver publishes all hosts of a Cyborg.
     """
 
@@ -106,7 +105,7 @@ class CyborgHarness(ServiceHarness):
         return self.things()[-1]
 
     def grow(self, count: int) -> None:
-        """Add FPGAs; raise LabError if Cyborg would be too slow with so many devices."""
+        """Add FPGAs; raise LabError if Cyborg would be too slow with so many."""
         there = self._cyborg.hardware()
         if len(there) + count > _MOST:
             raise LabError(f"{len(there) + count} devices are too many for Cyborg")

@@ -1,7 +1,7 @@
 """WSGI applications with the parts of Glance's and nova's APIs that Cyborg uses.
 
-The file `images.json` has the id of the function of each image, or null, by the uuid of the image.
-The file `nova` has one line for each event that nova received.
+The file `images.json` has the function of each image. The file `nova` has a line for each event
+that nova received.
 """
 
 import json

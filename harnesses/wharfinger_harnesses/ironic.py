@@ -14,8 +14,7 @@ from wharfinger_harnesses.openstack import PAUSE, OpenStackService, Options
 class Ironic(OpenStackService):
     """Runs Ironic's conductor and API, and sends requests with the newest microversion.
 
-    The methods raise LabError if Ironic answers with an error. ``rows`` reads and writes the nodes
-    in Ironic's database.
+    The methods raise LabError if Ironic answers with an error.
     """
 
     name = "ironic"

@@ -32,7 +32,10 @@ class Rows:
             return [*connection.execute(select(nodes.c.uuid).order_by(nodes.c.id)).scalars()]
 
     def read(self, uuid: str | None = None) -> Row | None:
-        """Return the rows of a node, or of the oldest node; None if there is no such node."""
+        """Return the rows of a node, or None if there is no such node.
+
+        Without ``uuid``, the node is the oldest one.
+        """
         nodes, traits = self._nodes, self._traits
         wanted = select(nodes).order_by(nodes.c.id)
         if uuid is not None:

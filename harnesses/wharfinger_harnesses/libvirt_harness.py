@@ -138,8 +138,7 @@ class LibvirtHarness(Harness):
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
         """Break the calls to libvirt from now on, as ``Harness.expect`` describes.
 
-        ERROR and DENIED raise as RAISE does. HALF, STALE and MISSING change only the XML of a
-        device or domain. Other calls raise with HALF and MISSING, and ignore STALE.
+        HALF, STALE and MISSING change only the XML of a device or domain.
         """
         self._calls.expect(at, fault)
 
@@ -151,10 +150,7 @@ class LibvirtHarness(Harness):
         return self._calls.made
 
     def use_old_layout(self) -> OldLayout:
-        """Create two domains with mdevs; return the layout that nova published before Stein.
-
-        In the old layout, all vGPUs are inventory of the root.
-        """
+        """Create two domains with mdevs; return the layout that nova published before Stein."""
         one, two = self.things()[:_GPUS]
         self._hold(one, OFFERED, 1)
         self._hold(two, OFFERED, 2)
@@ -197,7 +193,7 @@ class LibvirtHarness(Harness):
 
 
 def _gpu(number: int) -> Gpu:
-    """Return the GPU with this number. Every second GPU can have more mdevs."""
+    """Return the GPU with this number."""
     return Gpu(number=number, capacity=CAPACITIES[OFFERED] + _MORE * (number % 2))
 
 

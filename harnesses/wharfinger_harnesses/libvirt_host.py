@@ -85,7 +85,7 @@ class Gpu:
 def host_xml(gpus: Iterable[Gpu], domains: Mapping[str, Iterable[str]]) -> str:
     """Return the XML of a host with these GPUs and domains.
 
-    ``domains`` has the mdevs of each domain, by the uuid of the domain.
+    ``domains`` has the mdevs of each domain, by domain uuid.
     """
     return (
         f"<node><cpu><mhz>2900</mhz><model>x86</model><active>{CPUS}</active>"

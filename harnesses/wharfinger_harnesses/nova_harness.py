@@ -114,7 +114,7 @@ nova_config = {self.directory / "nova.conf"}
         self._write()
 
     def use(self, thing: str) -> None:
-        """Give an instance to a node. The compute driver ignores it."""
+        """Note an instance of a node in the list. The compute driver ignores the note."""
         self._nodes[thing]["instances"] = 1
         self._write()
 

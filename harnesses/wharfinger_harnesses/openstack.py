@@ -21,8 +21,7 @@ Options = Mapping[str, Mapping[str, Any]]
 class OpenStackService(PythonDaemon):
     """A service on 127.0.0.1, which starts with an empty database.
 
-    ``url`` is the URL of its API. Each request of this object has ``headers``. Later ``options``
-    override earlier ones.
+    ``url`` is the URL of its API. Later ``options`` override earlier ones.
     """
 
     #: The name of the service, which its files have, too.

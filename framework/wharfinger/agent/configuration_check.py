@@ -77,7 +77,7 @@ class ProcessCheck:
     def result(self) -> Snapshot | None:
         """Return the new configuration, or None while the check is in progress.
 
-        Raises WharfingerError if the configuration is refused.
+        Raises WharfingerError if the configuration cannot be used.
         """
         if not child_process.has_exited(self._process.pid):
             if time.monotonic() < self._end_at:

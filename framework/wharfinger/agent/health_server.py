@@ -168,7 +168,6 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
 
 
 def _is_whole(request: bytes) -> bool:
-    """Return whether a request has all its headers."""
     request = request.lstrip()
     return b"\r\n\r\n" in request or b"\n\n" in request
 
@@ -238,7 +237,6 @@ class _Exchange(BaseHTTPRequestHandler):
         self._send(code, *content)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer with an error as JSON."""
         allow = {}
         # The library treats a first line that it cannot parse as HTTP/0.9, which has no headers.
         self.request_version = self.protocol_version

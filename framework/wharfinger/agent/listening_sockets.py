@@ -27,8 +27,8 @@ _PATIENCE: Final = 5.0
 def unix_socket(path: Path) -> Iterator[socket.socket]:
     """Listen on a Unix socket with mode 0660, and delete it when the context ends.
 
-    A missing directory is created. The socket of a process that has ended is replaced. Raises
-    ConfigurationError if the path cannot be used.
+    The socket of a process that has ended is replaced. Raises ConfigurationError if the path cannot
+    be used.
     """
     with ExitStack() as stack:
         try:

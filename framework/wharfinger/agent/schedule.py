@@ -22,8 +22,7 @@ class CycleType(StrEnum):
 class Backoff:
     """Seconds between the starts of two attempts, after failures.
 
-    The time begins with FIRST_RETRY, and doubles with each failure up to ``longest``. LONGEST_RETRY
-    is the limit for ``longest``.
+    The time begins with FIRST_RETRY, and doubles with each failure up to ``longest``.
     """
 
     def __init__(self, longest: float = LONGEST_RETRY) -> None:
@@ -67,7 +66,7 @@ class Timetable:
     def due(self, now: float) -> CycleType | None:
         """Return the first cycle type, in the order of CycleType, that is due, or None.
 
-        The caller starts this cycle at once.
+        The caller must start this cycle at once.
         """
         self._began = now
         return next((kind for kind in CycleType if self._due.get(kind, now + 1) <= now), None)

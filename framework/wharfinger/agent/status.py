@@ -46,10 +46,7 @@ class CycleCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationCount:
-    """Number of providers that are reserved for one reason.
-
-    ``oldest_since`` is the start of the oldest of these reservations.
-    """
+    """Number of providers that are reserved for one reason."""
 
     providers: int
     oldest_since: float

@@ -8,7 +8,7 @@ from wharfinger.placement.provider_writes import ProviderWrites
 
 
 class WritingClient(PlacementClient, ProviderWrites, AllocationWrites):
-    """A Placement client that also writes providers, traits, resource classes and allocations."""
+    """A Placement client that also writes providers and allocations."""
 
     def __init__(self, adapter: Adapter, connections: int = 1) -> None:
         PlacementClient.__init__(self, adapter, connections)

@@ -43,7 +43,7 @@ class Verdict:
 
     @property
     def unproven(self) -> int:
-        """The number of rules with the status unproven."""
+        """The number of rules with the status UNPROVEN."""
         return sum(counts[Status.UNPROVEN] for counts in self.counts.values())
 
     @property
@@ -57,10 +57,7 @@ class Verdict:
 def judge(
     rules: Sequence[Rule], results: Iterable[Result], asked: Profile = Profile.EXTENDED
 ) -> list[Verdict]:
-    """Return the verdict on each profile. A rule without a result counts as not run.
-
-    ``asked`` is the profile that the run checks.
-    """
+    """Return the verdict on each profile. A rule without a result counts as not run."""
     by_id = {result.rule.id: result for result in results}
     every = [by_id.get(rule.id, Result(rule, Status.NOT_RUN)) for rule in rules]
     return [

@@ -94,10 +94,7 @@ class _Owner:
 
 
 class Patches:
-    """Remembers shared modules and their classes, and undoes later changes.
-
-    A module that is imported later is remembered from the next ``restore`` on.
-    """
+    """Remembers shared modules and their classes, and undoes later changes."""
 
     def __init__(self) -> None:
         self._owners: dict[int, _Owner] = {}

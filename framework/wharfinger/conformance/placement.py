@@ -79,7 +79,7 @@ class RunPlacement:
         return self.client.list_providers()
 
     def contents(self) -> Contents:
-        """Return all providers by name, with inventories, traits and aggregates."""
+        """Return all providers by name."""
         with self._service.engine.connect() as connection:
             inventories = _rows(connection, _INVENTORIES)
             traits = _rows(connection, _TRAITS)
@@ -111,7 +111,7 @@ class RunPlacement:
     ) -> None:
         """Create a provider with its custom traits and resource classes, as another program would.
 
-        ``parent`` is the name of the parent provider. Without it, the provider is a root.
+        ``parent`` is the name of the parent provider, None for a root.
         """
         above = None if parent is None else self.client.list_providers(name=parent)[0].uuid
         made = self.client.create_provider(uuid, name, above)

@@ -19,7 +19,7 @@ _USUAL: Final = {"reserved": 0, "min_unit": 1, "step_size": 1, "allocation_ratio
 def difference(before: Contents, after: Contents) -> str:
     """Return one line on how two contents differ, or "no difference".
 
-    "-" stands before parts of ``before`` alone, "+" before parts of ``after`` alone.
+    "-" stands before what only ``before`` has, "+" before what only ``after`` has.
     """
     parts = [*_parts(before, after)]
     if len(parts) > _NAMED:
@@ -45,9 +45,9 @@ def at_and_below(contents: Contents, name: str) -> list[str]:
 
 
 def concerned(before: Contents, after: Contents, *things: str) -> set[str]:
-    """Return the names of the providers that a change of these things may change.
+    """Return the names of the providers that may differ after a change of these things.
 
-    They are the things, their descendants and ancestors, and all sharing providers.
+    These are the things, their descendants and ancestors, and all sharing providers.
     """
     found = {
         name

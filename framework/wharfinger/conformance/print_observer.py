@@ -21,8 +21,8 @@ _LONGEST: Final = 60
 class PrintObserver:
     """Records what each call to a driver prints to stdout and stderr.
 
-    Logs count only if they come from handlers of the driver's own loggers. ``logger`` is the first
-    part of the names of these loggers.
+    Of logs, only those of the driver's own loggers count. ``logger`` is the first part of the names
+    of these loggers.
     """
 
     def __init__(self, process: ProcessObserver, logger: str) -> None:
@@ -81,8 +81,6 @@ class PrintObserver:
 
 
 class _Redirect:
-    """The redirection of one stream: of the file descriptor, and of the object in sys."""
-
     def __init__(self, number: int, name: str) -> None:
         self.name: Final = name
         self._number: Final = number

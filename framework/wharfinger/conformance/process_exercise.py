@@ -33,8 +33,7 @@ _DONE: Final[WeakSet[Subject]] = WeakSet()
 def exercise(subject: Subject) -> None:
     """Call the driver's methods while the harness changes and breaks its backend.
 
-    ``subject.process`` records the effects of the calls on the process. A second call for the same
-    subject does nothing.
+    ``subject.process`` records the effects. A second call for the same subject does nothing.
     """
     if subject not in _DONE:
         _Exercise(subject).run()

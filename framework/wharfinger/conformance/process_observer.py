@@ -25,7 +25,7 @@ class Misuse(StrEnum):
 class ProcessObserver:
     """Records what calls to a driver change in the process, and undoes the changes.
 
-    Changes of modules and classes are found only after ``__init__`` and around ``cleanup_host``.
+    Changes of modules and classes are found after ``__init__`` and around ``cleanup_host``.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class ProcessObserver:
     def see_later_changes(self, before: Sequence[Any]) -> None:
         """Record and undo the changes since the snapshot ``before``.
 
-        Changes of the environment stay, since the harness may have made them.
+        Ignore changes of environment variables, since the harness may have made them.
         """
         found = process_state.changes(before, process_state.snapshot())
         for change in [one for one in found if one.aspect.name != "the environment"]:
@@ -93,7 +93,7 @@ class ProcessObserver:
             self.note(Misuse.PATCH, name, f"{method}, or before")
 
     def _see_seed(self, seed: tuple[Any, Any], method: str, *, was_alone: bool) -> None:
-        """Restore the state of random; record a call that has set a fixed seed."""
+        """Restore the state of the module random; record a call that has set a fixed seed."""
         kept, began = seed
         ended = random.getstate()
         random.setstate(kept)

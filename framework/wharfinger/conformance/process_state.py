@@ -146,7 +146,7 @@ def _restore_signal_handlers(before: dict[int, Any]) -> None:
 
 
 class _Timers:
-    """The seconds left of each timer. Less time left later is no difference."""
+    """The seconds left of each timer. A later object with less time left is equal."""
 
     def __init__(self) -> None:
         self.left = [signal.getitimer(one)[0] for one in _TIMERS]
@@ -278,7 +278,7 @@ _USUAL: Final[tuple[Any, ...]] = (logging.NOTSET, [], [], True, False)
 
 
 class _Loggers(dict[str, Any]):
-    """Settings of loggers by name. A later logger with default settings is no difference."""
+    """Settings of loggers by name. New loggers with default settings are no difference."""
 
     def __eq__(self, later: object) -> bool:
         assert isinstance(later, dict)

@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of the kit in the order of the rule ids, since rules depend on earlier ones."""
+    """Put the tests of the kit in the order of the rule ids."""
     rules = {item: rule.id for item in items if (rule := _rule_of(item)) is not None}
     ordered = iter(sorted(rules, key=rules.__getitem__))
     items[:] = [next(ordered) if item in rules else item for item in items]
@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def conformance_run(pytestconfig: pytest.Config) -> Iterator[Run]:
-    """The run of the kit, with one harness for all tests."""
+    """The run of the kit for all tests."""
     with Run(pytestconfig.stash[_ASKED], pytestconfig.option.driver_report) as run:
         pytestconfig.stash[_RUN] = run
         yield run

@@ -28,10 +28,7 @@ def staying_open() -> Iterator[list[Pool]]:
 
 @contextmanager
 def without_sync() -> Iterator[None]:
-    """In the block, keep SQLite from waiting for the disk.
-
-    Data survives the end of the process, but not a crash of the machine.
-    """
+    """In the block, keep SQLite from waiting for the disk."""
 
     def turn_off_sync(connection: Any, *_: object) -> None:
         if isinstance(connection, sqlite3.Connection):

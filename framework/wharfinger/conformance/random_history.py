@@ -67,8 +67,8 @@ class History(RuleBasedStateMachine):
     def happens(self, step: int, which: int, cycle_type: str) -> None:
         """Let one event happen: a change of the backend, a full cycle, a restart or a fault.
 
-        ``step`` and ``which`` select the event and its thing. After a change of the backend, run a
-        cycle of the type ``cycle_type``. With "", run none.
+        ``step`` and ``which`` select the event and its thing. ``cycle_type`` is the type of the
+        cycle after a change of the backend, or "".
         """
         changes, others = [*self._changes()], [*self._of_driver()]
         (happens, things) = [*changes, *others][step % (len(changes) + len(others))]
@@ -142,7 +142,7 @@ class History(RuleBasedStateMachine):
         self._settle()
 
     def _fail_at(self, how: str) -> None:
-        """Run a cycle with a fault; raise Violation if a tree is then only partly new."""
+        """Run a cycle with a fault; raise Violation if a tree is then neither old nor new."""
         fault, at = how.rsplit(" ", 1)
         self._tell(f"call {at} gets {fault}")
         old = self._subject.placement.contents()

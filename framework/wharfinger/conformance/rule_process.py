@@ -46,8 +46,7 @@ class Lost(Exception):
 class RuleProcess:
     """A process that checks one rule of a driver at a time.
 
-    ``directory`` is an empty directory for its files. ``broken`` has the ids of broken rules. Rules
-    that depend on broken rules are not run.
+    ``directory`` is an empty directory for its files. ``broken`` has the ids of broken rules.
     """
 
     def __init__(self, asked: Asked, directory: Path, broken: Iterable[str]) -> None:

@@ -75,8 +75,7 @@ class Result:
 class Examination:
     """Checks the rules with one driver, and keeps the results.
 
-    ``profile`` is the requested one. ``known`` has the reasons of the declared known failures by
-    rule id.
+    ``known`` has the reasons of the declared known failures by rule id.
     """
 
     def __init__(

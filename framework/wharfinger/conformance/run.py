@@ -21,8 +21,8 @@ _MOST_LOST: Final = 3
 class Run:
     """Checks rules in another process, and keeps the results.
 
-    ``reports`` is the directory of the report; None for no report. The report is written after each
-    rule. OSError is raised if it cannot be written.
+    ``reports`` is the directory of the report; None for no report. The constructor and ``check``
+    raise OSError if the report cannot be written.
     """
 
     def __init__(self, asked: Asked, reports: Path | None = None) -> None:
@@ -119,7 +119,6 @@ class Run:
         return RuleProcess(self.asked, directory, broken)
 
     def _write(self) -> None:
-        """Write the files of the report, if a report is wanted."""
         if self._reports is None or self.asked.driver is None:
             return
         facts = report.facts(

@@ -57,8 +57,8 @@ _HOOKED: Final[list[bool]] = []
 def watching() -> Iterator[list[str]]:
     """Yield a list that gets a text for each side effect of the block.
 
-    Side effects are calls that act outside the process, changes of the process's shared state, and
-    started threads.
+    Side effects are calls that act outside the process, changes of its shared state, and new
+    threads.
     """
     seen: list[str] = []
 

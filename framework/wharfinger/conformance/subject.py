@@ -56,8 +56,8 @@ _SHRINKING: Final = 20.0
 class Subject:
     """One driver under test, with a backend and a Placement.
 
-    The backend is that of ``config_file`` or that of the ``harness``. The kit only reads the
-    backend of a ``config_file``. ``seed`` and ``examples`` are for the random histories.
+    The backend is that of the ``harness``, or that of ``config_file``, which the kit only reads.
+    ``seed`` and ``examples`` are for the random histories.
     """
 
     def __init__(
@@ -434,8 +434,7 @@ def describe(
 ) -> dict[str, DesiredProvider]:
     """Let the driver list its nodes and describe their trees; return the providers by name.
 
-    ``live`` has the providers in Placement. With ``refresh``, the driver lists its backend anew.
-    Raise Violation as ``listed`` does.
+    ``live`` has the providers in Placement. Raise Violation as ``listed`` does.
     """
     listing = listed(driver, refresh=refresh)
     by_root = trees(live)

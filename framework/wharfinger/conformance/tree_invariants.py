@@ -46,8 +46,7 @@ class TreeInvariants:
     ) -> None:
         """Raise Violation if the contents of Placement break an invariant.
 
-        ``things`` has the names of the harness's things. With ``agrees``, also compare the driver's
-        ComputeNodes with their trees.
+        With ``agrees``, also compare the driver's ComputeNodes with their trees.
         """
         mine = self._mine(contents, {*things})
         for name in sorted(mine):
@@ -122,7 +121,7 @@ def see_agreement(node: ComputeNode, root: Provider) -> None:
 
 
 def _figures(node: ComputeNode, root: Provider) -> Iterator[tuple[str, int, list[int]]]:
-    """Yield each figure that both have: the field, the node's value, and the permitted values."""
+    """Yield each figure that both have: the field, the value of the node, the permitted values."""
     for field, ways in _FIGURES.items():
         figure = getattr(node, field) if field in node else None
         totals = [

@@ -71,8 +71,8 @@ class FleetDriver(ComputeDriver):
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         """Return the names of all machines; with ``refresh``, ask the service first.
 
-        The framework removes the machines that the list lacks. So raise an error instead of a short
-        list.
+        The framework removes the machines that the list lacks. So raise an error instead of
+        returning an incomplete list.
         """
         if refresh:
             self._machines = {machine.name: machine for machine in self._fetch()}
@@ -97,7 +97,6 @@ class FleetDriver(ComputeDriver):
             provider_tree.reserve(nodename, machine.busy)
 
     def _fetch(self) -> list[Machine]:
-        """Request all machines; raise BackendError if the request fails or the answer is wrong."""
         try:
             answer = requests.get(self._url, timeout=self._timeout)
             answer.raise_for_status()

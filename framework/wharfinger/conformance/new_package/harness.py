@@ -24,7 +24,6 @@ class FleetHarness(Harness):
     patience = 6.0  # more than the driver's timeout in the configuration below
 
     def __init__(self, directory: Path, placement: Placement) -> None:
-        """Begin without machines: the kit calls ``reset`` for the first ones."""
         super().__init__(directory, placement)
         self.machines: dict[str, dict[str, Any]] = {}
         self.removed: dict[str, dict[str, Any]] = {}
@@ -46,7 +45,7 @@ class FleetHarness(Harness):
         self.open.close()
 
     def restart(self) -> None:
-        """Stop the service and start it again on the same port, with the same machines."""
+        """Stop the service and start it again on the same port."""
         self.service.close()
         self.serve(self.port)
 
@@ -139,7 +138,7 @@ class FleetHarness(Harness):
         self.machines[thing]["free_slots"] += 16
 
     def use(self, thing: str) -> None:
-        """Let a consumer, such as a nova instance, use one slot of a machine."""
+        """Let a consumer use one slot of a machine."""
         self.machines[thing]["free_slots"] -= 1
 
     def second_host(self, instance: str) -> str:
