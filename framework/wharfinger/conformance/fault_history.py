@@ -499,7 +499,7 @@ class History:
         """Raise Violation if a step after the end of a fault differs from the reference.
 
         Before that, run up to four full cycles, since a driver may have to see a change several
-        times. After a late answer run none: a driver that is one answer behind must not catch up.
+        times.
         """
         if self._reference is None or self._is_slow or not self.met:
             return
@@ -507,6 +507,7 @@ class History:
         if number <= case.step + (case.fault is Fault.LATE):
             return
         expected = self._reference.steps[number].end
+        # A driver that is one answer behind must not catch up.
         for _ in range(0 if case.fault is Fault.LATE else _MORE):
             if self._is_as(expected):
                 return

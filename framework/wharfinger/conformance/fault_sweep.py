@@ -92,8 +92,7 @@ class Breaking:
     def lasting(self) -> None:
         """Run a cycle for each of its calls, in which this call and all later ones fail.
 
-        Raise Violation if Placement changes, or the driver reports a provider as gone. Raise
-        NotShown if a cycle makes no calls.
+        Raise Violation if Placement changes, or the driver reports a provider as gone.
         """
         with self._subject.publishing() as publishing:
             old = publishing.settle()
