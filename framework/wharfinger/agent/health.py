@@ -90,7 +90,7 @@ class Health:
 
 
 def health(status: AgentStatus, now: float) -> Health:
-    """Return the results of the checks whether the agent and its driver instances work."""
+    """Check whether the agent and its driver instances work; return the results."""
     checks = list(_agent_checks(status, now))
     for one in status.instances:
         checks += _instance_checks(one, status.intervals, now)
@@ -98,7 +98,7 @@ def health(status: AgentStatus, now: float) -> Health:
 
 
 def ready(status: AgentStatus) -> Health:
-    """Return the results of the checks whether the agent is ready.
+    """Check whether the agent is ready; return the results.
 
     The agent is ready when each driver instance works and has completed a full cycle. An agent that
     stops is not ready.

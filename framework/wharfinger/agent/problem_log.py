@@ -26,8 +26,8 @@ _CHANGING: Final = re.compile(r"\b0x[0-9a-f]+|\breq-[0-9a-f-]+")
 class Problems:
     """The present problems of one ``subject``, such as a driver instance.
 
-    Several checks report problems. A problem is over when no check reports it. Errors of one outage
-    are one problem, and so are errors with nearly the same text.
+    Several checks report problems. A problem is over when no check reports it. Errors of one
+    outage, such as of Placement, are one problem.
     """
 
     def __init__(self, subject: str) -> None:

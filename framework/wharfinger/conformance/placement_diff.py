@@ -45,9 +45,9 @@ def at_and_below(contents: Contents, name: str) -> list[str]:
 
 
 def concerned(before: Contents, after: Contents, *things: str) -> set[str]:
-    """Return the names of the providers that may differ after a change of these things.
+    """Return the names of the providers that may differ after a change of these nodes or devices.
 
-    These are the things, their descendants and ancestors, and all sharing providers.
+    They are the providers of ``things``, their descendants and ancestors, and all sharing ones.
     """
     found = {
         name

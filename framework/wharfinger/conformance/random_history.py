@@ -50,7 +50,7 @@ class History(RuleBasedStateMachine):
 
     @initialize()
     def begins(self) -> None:
-        """Reset the backend, start a driver, and publish the things of the backend."""
+        """Reset the backend, start a driver, and publish the nodes or devices of the backend."""
         self._subject.begin()
         self._publishing = Publishing(self._subject)
         self._publishing.start()
@@ -67,7 +67,7 @@ class History(RuleBasedStateMachine):
     def happens(self, step: int, which: int, cycle_type: str) -> None:
         """Let one event happen: a change of the backend, a full cycle, a restart or a fault.
 
-        ``step`` and ``which`` select the event and its thing. ``cycle_type`` is the type of the
+        ``step`` selects the event, ``which`` the node or device. ``cycle_type`` is the type of the
         cycle after a change of the backend, or "".
         """
         changes, others = [*self._changes()], [*self._of_driver()]
@@ -156,7 +156,7 @@ class History(RuleBasedStateMachine):
     # Checks.
 
     def _see_kept(self) -> None:
-        """Check the things that have stayed busy, or free, since the last full cycles."""
+        """Check the nodes or devices that have stayed busy, or free, since the last full cycles."""
         contents = self._subject.placement.contents()
         for thing in self._listed_busy & self._busy & contents.keys():
             self._see_reserved(contents[thing])
@@ -186,7 +186,7 @@ class History(RuleBasedStateMachine):
         self._listed_free = {*self._there} - self._busy
 
     def _are_free(self, contents: Contents) -> bool:
-        """Return whether the free things in ``contents`` are published as free."""
+        """Return whether the free nodes or devices in ``contents`` are published as free."""
         there = {one for one in {*self._there} - self._busy if one in contents}
         return all(
             contents[one] == self._free[one]

@@ -138,7 +138,7 @@ def are_kept_so_far(subject: "Subject", ids: Iterable[str]) -> bool:
 
 
 def can_be_busy(subject: "Subject") -> bool:
-    """Return whether the harness can make things busy, and the driver reserves busy things.
+    """Return whether the harness can make nodes or devices busy, and the driver reserves busy ones.
 
     The driver is trusted until a check of its reservations fails. Without a harness, return False.
     """

@@ -200,9 +200,9 @@ class Subject:
     def begin(self, *, is_whole: bool = False) -> None:
         """Empty Placement and the state directory, and reset the backend of the harness.
 
-        Without ``is_whole``, keep at most 16 things in the backend. Raise NotShown if the harness
-        has a wrong number of things. Without a harness, create the root providers that the driver
-        needs.
+        Without ``is_whole``, keep at most 16 nodes or devices in the backend. Raise NotShown if the
+        harness has a wrong number of them. Without a harness, create the root providers that the
+        driver needs.
         """
         self._fresh = None
         self._begin_state()
@@ -218,7 +218,7 @@ class Subject:
             self._make_roots()
 
     def _make_small(self, harness: Harness) -> None:
-        """Remove all things but 16, within 20 s."""
+        """Remove all things of the harness but 16, within 20 s."""
         deadline = time.monotonic() + _SHRINKING
         for thing in reversed([*harness.things()][_MANY:]):
             if time.monotonic() > deadline:
@@ -448,16 +448,16 @@ def describe(
 
 
 def provider_of(described: Mapping[str, DesiredProvider], thing: str) -> Provider:
-    """Return the provider of a thing; raise NotShown if ``described`` lacks the thing."""
+    """Return the provider of a node or device; raise NotShown if ``described`` lacks it."""
     if thing not in described:
         raise NotShown(f"the harness has a thing {thing}, and the driver does not report it")
     return described[thing].provider
 
 
 def uuid_of(subject: Subject, driver: ComputeDriver, thing: str) -> str:
-    """Let the driver list its nodes, and return the uuid of a thing's provider.
+    """Let the driver list its nodes, and return the uuid of the provider of a node or device.
 
-    Raise NotShown if the driver does not describe the thing.
+    Raise NotShown if the driver does not describe it.
     """
     return provider_of(describe(driver, subject.placement.contents()), thing).uuid
 
