@@ -4,68 +4,68 @@ All errors are in one tree. An error has its facts as attributes. Its message st
 for which object, why, and what to do::
 
     WharfingerError
-    ├── CommandFailed               a command that was refused, or done in part
-    ├── AgentError                  of the agent itself, or its status
-    ├── ConfigurationError          a key or value is wrong
-    ├── ConfigurationFileError      a file cannot be read, or has unknown options
-    ├── ConfigurationRefused        the agent keeps its old configuration
-    ├── DriverError                 a fault of a driver
-    │   ├── DriverLoadError         the driver does not fit the contract
-    │   ├── BackendError            the backend does not answer, or not completely
-    │   ├── ProgrammingRefused      a device was not programmed and is unchanged
-    │   ├── ProgrammingFailed       a device was not programmed, and its image is unknown
-    │   └── InvalidTree             the tree of a driver cannot be published
-    ├── ReshapeNeeded               a driver requests the allocations; see ComputeDriver
-    ├── InvalidName                 an invalid name, uuid or reservation reason
-    ├── InvalidInventory            figures that contradict each other or Placement's limits
-    ├── ProviderNotFound            a ProviderTree lacks a provider
-    ├── ProviderExists              a ProviderTree already has a provider
-    ├── ProviderMissing             another program has not created its provider yet
-    ├── ProviderRenamed             another program has renamed its provider
-    ├── ChildReplaced               a device has a new uuid, and the old one is reserved
-    ├── RootDeletionBlocked         children of ours keep a root that another program deletes
-    ├── NameTaken                   a provider in another tree has the name
-    ├── MassRemoval                 too many providers are absent at once
-    ├── PartialListing              a listing lacks nodes that the driver still has
-    ├── NodeTaken                   another host or instance publishes the node
-    ├── ClaimRefused                a claim of an instance on a node is invalid
-    ├── ReservationRefused          a provider cannot be reserved or released
-    ├── DetachmentRefused           a provider is a root already, or not ours
-    ├── JobRefused                  a device job cannot be started or resolved now
-    ├── JobUnresolved               a device is reserved until the operator decides
-    ├── OwnershipConflict           a provider has another owner or none, and was not changed
-    ├── AdoptionRefused             not all named providers can be adopted
-    ├── InvalidRequest              a request for resources is invalid
-    ├── NoCandidates                nothing is free for an instance
-    ├── AllocationRefused           an allocation of an instance cannot be changed this way
-    │   ├── ClaimedAnew             another process has claimed the instance again
-    │   └── BeingClaimed            another process is working on the claim
-    ├── AllocationLost              another program has deleted an allocation
-    ├── RequestFilterError          a request filter failed, or is invalid
-    ├── DeviceProfileError          a device profile cannot be read, or is invalid
-    ├── StateError                  the state directory or the database cannot be used
-    │   └── DatabaseUnavailable     no connection, no answer in time, or no space
-    ├── ObjectError                 an error of a versioned object
-    │   ├── InvalidObject           an object, a change of it or a filter is invalid
-    │   │   └── IncompatibleVersion its version is not known to this process
-    │   ├── FieldUnset              a field has no value
+    ├── CommandFailed
+    ├── AgentError
+    ├── ConfigurationError
+    ├── ConfigurationFileError
+    ├── ConfigurationRefused
+    ├── DriverError
+    │   ├── DriverLoadError
+    │   ├── BackendError
+    │   ├── ProgrammingRefused
+    │   ├── ProgrammingFailed
+    │   └── InvalidTree
+    ├── ReshapeNeeded
+    ├── InvalidName
+    ├── InvalidInventory
+    ├── ProviderNotFound
+    ├── ProviderExists
+    ├── ProviderMissing
+    ├── ProviderRenamed
+    ├── ChildReplaced
+    ├── RootDeletionBlocked
+    ├── NameTaken
+    ├── MassRemoval
+    ├── PartialListing
+    ├── NodeTaken
+    ├── ClaimRefused
+    ├── ReservationRefused
+    ├── DetachmentRefused
+    ├── JobRefused
+    ├── JobUnresolved
+    ├── OwnershipConflict
+    ├── AdoptionRefused
+    ├── InvalidRequest
+    ├── NoCandidates
+    ├── AllocationRefused
+    │   ├── ClaimedAnew
+    │   └── BeingClaimed
+    ├── AllocationLost
+    ├── RequestFilterError
+    ├── DeviceProfileError
+    ├── StateError
+    │   └── DatabaseUnavailable
+    ├── ObjectError
+    │   ├── InvalidObject
+    │   │   └── IncompatibleVersion
+    │   ├── FieldUnset
     │   ├── ObjectNotFound
-    │   ├── ObjectExists            another object has the same unique value
-    │   ├── ConcurrentSave          another process has saved the object since it was read
-    │   ├── IntentExpired           a write was planned too long ago
-    │   └── RemoteError             the process that has the database open refused or failed
-    └── PlacementError              an error of Placement, or no answer
-        ├── PlacementUnavailable    no answer, or a temporary error: 429, 502, 503, 504
-        ├── UnexpectedAnswer        an answer that does not follow the API, or is too large
-        ├── MicroversionUnsupported the server is too old
-        ├── PermissionRefused       401 and 403
-        ├── NotFound                404
-        ├── UnknownTrait            a standard trait that the server does not know
-        └── Conflict                409
-            ├── ConcurrentUpdate    the provider or consumer has changed since it was read
-            ├── InventoryInUse      an inventory with allocations cannot be removed
-            ├── ProviderInUse       a provider with allocations or children cannot be deleted
-            └── DuplicateProvider   a provider with the name or uuid exists
+    │   ├── ObjectExists
+    │   ├── ConcurrentSave
+    │   ├── IntentExpired
+    │   └── RemoteError
+    └── PlacementError
+        ├── PlacementUnavailable
+        ├── UnexpectedAnswer
+        ├── MicroversionUnsupported
+        ├── PermissionRefused
+        ├── NotFound
+        ├── UnknownTrait
+        └── Conflict
+            ├── ConcurrentUpdate
+            ├── InventoryInUse
+            ├── ProviderInUse
+            └── DuplicateProvider
 """
 
 import reprlib

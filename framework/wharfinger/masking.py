@@ -159,14 +159,13 @@ def mask_handlers(logger: logging.Logger, *, is_json: bool = False) -> None:
 
 
 def _print_log_error(record: logging.LogRecord) -> None:
-    """Print why a record was not logged; unlike logging's own method, do not print the record."""
+    """Print why a record was not logged, without the record, which may contain a secret."""
     text = f"line {record.lineno} of {record.pathname} was not logged:\n{traceback.format_exc()}"
     with suppress(AttributeError, OSError):  # there may be no standard error
         sys.stderr.write(masked(text))
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield a secret unchanged, decoded, and in the forms that it has in URLs, JSON and Python."""
     single = secret.replace("%%", "%")  # in keystoneauth's messages, %% becomes %
     for one in {secret, single, unquote(secret), unquote(single)}:
         yield one

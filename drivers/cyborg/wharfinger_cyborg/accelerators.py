@@ -76,10 +76,7 @@ class Accelerators:
         self.snapshot = Snapshot()
 
     def refresh(self) -> None:
-        """Read all accelerators.
-
-        Raises BackendError if a request fails, or if the list is empty or contradicts itself.
-        """
+        """Read all accelerators; raises BackendError, also if the list is empty."""
         started = monotonic()
         try:
             snapshot = self._read()

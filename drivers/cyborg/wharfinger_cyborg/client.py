@@ -1,8 +1,4 @@
-"""The requests to Cyborg's API, one method for each.
-
-They use only openstacksdk's adapter: some of the SDK's calls for accelerators return an empty list
-for an error.
-"""
+"""The requests to Cyborg's API, one method for each."""
 
 from http import HTTPStatus
 from typing import Final, Self, TypeVar

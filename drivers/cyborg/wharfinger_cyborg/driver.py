@@ -18,8 +18,8 @@ from wharfinger_cyborg.deployable import Deployable, host_of
 class CyborgDriver(ComputeDriver):
     """Publish each deployable of Cyborg as a child provider of its host's root provider.
 
-    The root provider belongs to nova and is not changed. With publish = overlay, Cyborg itself
-    publishes the child providers, and the driver only adds data to them.
+    The root provider belongs to nova. With publish = overlay, Cyborg itself publishes the child
+    providers, and the driver only adds data to them.
     """
 
     capabilities = Capabilities(
@@ -174,8 +174,7 @@ class CyborgDriver(ComputeDriver):
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         """Return the hosts whose deployables have changed since a mark, and the next mark.
 
-        For None, return no hosts and the present mark. If the host of a changed deployable is
-        unknown, return all hosts. Raises BackendError.
+        For None, return no hosts and the present mark. Raises BackendError.
         """
         accelerators = self._connected()
         if since is None:
@@ -196,11 +195,7 @@ class CyborgDriver(ComputeDriver):
         self._client().program(deployable, image)
 
     def current_function(self, provider_uuid: str) -> str | None:
-        """Return the function that Cyborg's agent found.
-
-        Raises BackendError if Cyborg reports no function or several, or if this process has
-        programmed the device.
-        """
+        """Return the function that Cyborg's agent found; raises BackendError if it is unknown."""
         deployable = self._deployable(provider_uuid)
         operation = f"looking for the function of {deployable.name}"
         if provider_uuid in self._programmed:

@@ -113,8 +113,8 @@ class Ironic:
     def check_sees_all(self) -> None:
         """Raise BackendError if the credentials may not list all nodes, or all of ``node_owner``.
 
-        With such credentials, Ironic lists only the nodes of their own project, without an error.
-        But it refuses to list the nodes of another project, which this method requests.
+        With such credentials, Ironic silently lists fewer nodes, but refuses to list the nodes of
+        another project. This method requests these.
         """
         selected = self._section.selected
         project = selected.get("owner", _NO_PROJECT)

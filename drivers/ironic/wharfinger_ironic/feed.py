@@ -103,7 +103,6 @@ class _IronicClock:
         self._first_seen = 0.0
 
     def at(self, latest: Latest) -> datetime | None:
-        """Return the time of an answer, or None if the answer has no dates."""
         newest = max((one for one in latest.updated if one), default=None)
         if newest != self._newest:
             self._newest, self._first_seen = newest, monotonic()

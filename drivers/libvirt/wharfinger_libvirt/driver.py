@@ -61,8 +61,8 @@ class LibvirtDriver(ComputeDriver):
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         """Return the name of the host, the only node; read the host if requested or not read yet.
 
-        Raises BackendError if libvirt cannot describe the whole host. Raises ConfigurationError if
-        the options do not fit the host.
+        Raises BackendError if libvirt cannot describe the host, and ConfigurationError if the
+        options do not fit the host.
         """
         if refresh or self._snapshot is None:
             return [self._node_name(self._refresh())]
@@ -179,10 +179,10 @@ class LibvirtDriver(ComputeDriver):
         provider_tree.remove_unreported_children(nodename)
 
     def get_problems(self) -> list[str]:
-        """Return [], or one message about the root provider if nova-compute publishes it.
+        """Return at most one message, about a root provider that nova-compute publishes.
 
-        The message reports that nova-compute cannot create the root provider, since a former one
-        has its name, or that the uuid of nova-compute cannot be read.
+        It reports that nova-compute cannot create the provider, or that the file with
+        nova-compute's uuid cannot be read.
         """
         root, path = self._overlaid, self._config.nova_compute_id_file
         if root is None or root.generation is None or not path:

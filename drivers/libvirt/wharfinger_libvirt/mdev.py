@@ -1,6 +1,6 @@
 """Compute which type and how many mediated devices (mdevs) each device of a host offers. Pure.
 
-The rules are nova's, with the exception that ``allot`` describes.
+The rules are nova's, with a few exceptions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,8 +72,8 @@ def is_enabled(device: NodeDevice, mdev_types: Iterable[MdevTypeSection]) -> boo
 def allot(limit: int | None, demands: Sequence[Demand]) -> list[int]:
     """Spread a host-wide limit over devices, in their order; return the total of each device.
 
-    Existing mdevs count first. The rest of the limit then fills one device after the other: two
-    devices with room for 4 each and a limit of 6 get 4 and 2. (nova gives 4 and 0.)
+    Existing mdevs count first, and the rest fills one device after the other. Two devices with room
+    for 4 each and a limit of 6 get 4 and 2. (nova gives 4 and 0.)
     """
     totals = []
     left = None if limit is None else limit - sum(demand.active for demand in demands)

@@ -34,8 +34,8 @@ class Move:
         """Edit the allocations in place; return the allocated amounts of the devices afterwards.
 
         The amounts are by provider uuid. A consumer's amount moves to the devices that have the
-        mdevs of its domain, or else to the first devices with room. Raises BackendError, without a
-        change, if there is not enough room.
+        mdevs of its domain, or else to the first devices with room. Raises BackendError if there is
+        not enough room.
         """
         filling = _Filling(self, allocations)
         for consumer, uuid in _assigned(self, filling.left):
@@ -147,7 +147,7 @@ def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]
 def _places(move: Move) -> tuple[dict[str, str], dict[str, str]]:
     """Return the provider of each mdev's device, by the mdev's uuid, in two mappings.
 
-    The first has the mdevs for which the device certainly has room, the second has the others.
+    The first has the mdevs for which the device certainly has room.
     """
     sure: dict[str, str] = {}
     others: dict[str, str] = {}

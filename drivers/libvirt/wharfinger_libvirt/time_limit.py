@@ -22,9 +22,8 @@ class TimeLimit:
     def run(self, operation: str, call: Callable[[], _T]) -> _T:
         """Make a call, and return its result.
 
-        Raises the call's own error, or BackendError after the time limit. A call that takes too
-        long continues in its thread, since libvirt cannot cancel it. Then the next ``run`` first
-        waits for that call.
+        Raises the call's own error, or BackendError after the time limit. The call then continues
+        in its thread, and the next ``run`` first waits for it.
         """
         if self._hanging is not None:
             self._hanging.join(self._seconds)

@@ -126,7 +126,6 @@ class NovaDriver(ComputeDriver):
         return self._driver
 
     def _uuid(self, resource: Mapping[str, Any]) -> str | None:
-        """Return the uuid that nova-compute gives a node; None if nova-compute gives none."""
         if uuid := resource.get("uuid"):
             return str(uuid)
         is_only = len(self.get_available_nodes()) == 1

@@ -84,7 +84,6 @@ class ProviderAdopt(ObjectCommand):
         return FAILED if outcome.problems else DONE
 
     def _print(self, plan: "Plan") -> None:
-        """Print the plans up to the first with steps, which is the plan of the adoption."""
         from wharfinger.console import plan as drawing
 
         if not self._planned:

@@ -24,7 +24,6 @@ class Age(FormattableColumn[float | None]):
     """Age: a text in a table, seconds in the other formats; None means never."""
 
     def human_readable(self) -> str:
-        """Return the age as text."""
         if self._value is None:
             return "never"
         for seconds, unit in _UNITS:
@@ -33,7 +32,6 @@ class Age(FormattableColumn[float | None]):
         return f"{self._value:.0f} s ago"
 
     def machine_readable(self) -> float | None:
-        """Return the age in seconds, or None for never."""
         return None if self._value is None else round(self._value, 3)
 
 
@@ -115,7 +113,6 @@ def _row(one: "InstanceStatus", checks: "list[Check]", now: float) -> tuple[Any,
 
 
 def _instance_errors(one: "InstanceStatus", checks: "list[Check]") -> Iterator[str]:
-    """Yield the outputs of checks that did not pass, with the errors of the last cycles."""
     from wharfinger.agent.health import CheckName
     from wharfinger.agent.schedule import CycleType
 

@@ -127,7 +127,6 @@ class _CandidateCommand(ObjectCommand):
     def _unknown_owners(
         self, parsed_args: argparse.Namespace, found: Set[str]
     ) -> Iterator[Exception]:
-        """Yield an error for each owner trait of the options that Placement does not know."""
         from wharfinger.placement import owner_trait_reader
         from wharfinger.scheduling.requested_names import unknown
 

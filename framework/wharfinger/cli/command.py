@@ -18,7 +18,6 @@ class Json(FormattableColumn[Any]):
     """A value that a table shows as JSON text. The other formats get the value itself."""
 
     def human_readable(self) -> str:
-        """Return the JSON text."""
         return json.dumps(self._value, indent=2)
 
 

@@ -132,7 +132,6 @@ class FlavorCreate(ObjectShow):
         return self.shown(flavor)
 
     def _taken(self, flavor: "Flavor") -> WharfingerError | None:
-        """Return an error that names the taken id or name; None if neither is taken."""
         from wharfinger.objects import Flavor
 
         for kind, value, get in (
@@ -236,8 +235,6 @@ class FlavorDelete(ObjectCommand):
 
 
 class _Properties(argparse.Action):
-    """Collects KEY=VALUE arguments; refuses a key that occurs twice."""
-
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
     ) -> None:

@@ -73,7 +73,6 @@ class _InstanceShower(InstanceCommand, ObjectShow):
     def with_allocations(
         self, one: "Instance", *, is_brief: bool = True
     ) -> tuple[Sequence[str], Sequence[Any]]:
-        """Return names and cells: fields of an instance, its status, migrations and allocations."""
         from wharfinger.allocations.operation_states import moves_of
 
         moves = moves_of(self.objects, one.uuid)
@@ -115,8 +114,6 @@ class _Uuids(FormattableColumn[list[str]]):
 
 
 class _Allocations(FormattableColumn[list[dict[str, Any]]]):
-    """Allocations of consumers; a table has one line for each provider."""
-
     def human_readable(self) -> str:
         lines = []
         for one in self._value:
@@ -231,8 +228,8 @@ class InstanceRelease(InstanceCommand):
 class InstanceRepair(InstanceCommand):
     """Repair an instance whose allocation another program has deleted from Placement.
 
-    The command allocates the same resources of the same providers again. Their reservation, which
-    the cycle that found the loss made, then ends.
+    The command allocates the same resources of the same providers again, and ends the reservation
+    that the cycle made when it found the loss.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -261,7 +258,6 @@ class InstanceRepair(InstanceCommand):
 
 class _MoveStarter(_InstanceShower):
     def begun(self, instance: str, **more: Any) -> tuple[Sequence[str], Sequence[Any]]:
-        """Start a move of the instance; return the names and cells to show."""
         from wharfinger.objects import Instance
 
         migration = self.moves.start(instance, **more)

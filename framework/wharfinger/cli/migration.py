@@ -108,8 +108,8 @@ class MigrationShow(ObjectShow):
 class MigrationRecover(InstanceCommand):
     """Finish the moves of processes that died.
 
-    The command confirms moves whose confirmation was in progress, and reverts all others. It does
-    not change live migrations, evacuations, and moves that wait for a confirm or revert. A process
+    The command confirms moves whose confirmation was in progress, and reverts others. It does not
+    change live migrations, evacuations, and moves that wait for a confirm or revert. A process
     counts as dead if it has not reported progress for service_down_time. If one move cannot be
     finished, the command finishes the others and exits with 1.
     """

@@ -187,8 +187,6 @@ class _Group(argparse.Action):
 
 
 class _OfGroup(argparse.Action):
-    """Adds an option to the group that was started last."""
-
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
     ) -> None:
@@ -207,8 +205,6 @@ class _Once(_OfGroup):
 
 
 class _Resource(_OfGroup):
-    """Adds a resource class, which each group may have once."""
-
     def check(self, chosen: GroupOptions, value: Any) -> None:
         if value[0] in dict(_all_of(chosen, self.dest)):
             raise argparse.ArgumentError(self, f"{value[0]} occurs twice for one group")

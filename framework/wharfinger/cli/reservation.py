@@ -66,7 +66,6 @@ class End(FormattableColumn[datetime | str | None]):
     """The expected end of a reservation; a table marks it as overdue if it has passed."""
 
     def human_readable(self) -> str:
-        """Return the time as text, with " (overdue)" if it has passed; "" without a time."""
         from wharfinger.console import reservations
         from wharfinger.objects.field_types import now
 
@@ -74,7 +73,6 @@ class End(FormattableColumn[datetime | str | None]):
         return f"{self.machine_readable() or ''}{overdue}"
 
     def machine_readable(self) -> str | None:
-        """Return the time in ISO 8601; None without a time."""
         from wharfinger.console import reservations
 
         return reservations.moment(self._value)

@@ -30,7 +30,6 @@ class Gates(FormattableColumn[dict[str, bool]]):
     """Whether the gate of each owner is on (see ServiceList)."""
 
     def human_readable(self) -> str:
-        """Return the gates as text for a table, one line for each owner."""
         return "\n".join(f"{owner}: {'on' if on else 'off'}" for owner, on in self._value.items())
 
 
@@ -180,7 +179,6 @@ def _takes_service(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _find(context: "Context", wanted: str) -> "Service":
-    """Return the service with this uuid, host or HOST/BINARY."""
     from wharfinger.objects import ServiceList as Services
 
     found = [one for one in Services.get_by_filters(context) if _is_meant(one, wanted)]

@@ -153,7 +153,6 @@ class Sync(ObjectCommand):
     def _run(
         self, name: str, parsed_args: argparse.Namespace, on_progress: Callable[[], None]
     ) -> "CycleResult":
-        """Run or plan the cycle of one driver instance; a failure is a problem in the result."""
         from wharfinger.console import progress
         from wharfinger.providers.removal import RemovalPolicy
         from wharfinger.reconcile import driver_instance_loader

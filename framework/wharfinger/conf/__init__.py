@@ -61,9 +61,10 @@ _LINE: Final = re.compile(r""": (['"]).*\1\Z""", re.DOTALL)
 def load(
     config_files: Sequence[str] | None = None, config_dirs: Sequence[str] | None = None
 ) -> Options:
-    """Read and check the configuration files, by default oslo.config's; return their options.
+    """Read and check the configuration files; return their options.
 
-    Raises the first error in the files: ConfigurationError, ConfigurationFileError.
+    Without arguments, oslo.config looks for the files. Raises the first error in them:
+    ConfigurationError, ConfigurationFileError.
     """
     conf = parse(config_files, config_dirs)
     for problem in problems(conf):
@@ -127,7 +128,6 @@ def register_services(conf: Options) -> None:
 
 
 def _check_file(path: Path) -> None:
-    """Raise ConfigurationFileError if a path is not a regular file, or the file is not text."""
     if path.exists() and not path.is_file():
         raise _unreadable(f"{path} is not a regular file")
     try:
@@ -185,7 +185,6 @@ def service_sections(conf: Options, group: str) -> list[str]:
 def _unknown_sections(
     conf: Options, sections: Sequence[str], instances: Sequence[str]
 ) -> Iterator[ConfigurationFileError]:
-    """Yield an error for each unknown section; a section with the option driver is known."""
     disabled = {one.section.lower() for one in conf.settings() if one.key == "driver"}
     read = {one.lower() for one in sections if one != DEFAULT}  # the name DEFAULT is case-sensitive
     for section in conf.list_all_sections():

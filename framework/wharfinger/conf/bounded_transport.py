@@ -23,7 +23,7 @@ class AnswerTooLarge(requests.RequestException):
 
 
 class RequestTimedOut(requests.RequestException):
-    """A request was not complete in time; keystoneauth does not retry it."""
+    """A request was not complete in time; keystoneauth does not retry the request."""
 
     def __init__(self, url: str, section: str) -> None:
         super().__init__(f"{url} timed out: no complete answer within [{section}] timeout")
@@ -62,7 +62,6 @@ class _Bounded:
         return getattr(self._body, name)
 
     def stream(self, *args: Any, **kwargs: Any) -> Iterator[bytes]:
-        """Yield the body in parts; raises AnswerTooLarge, RequestTimedOut."""
         left = self._limit * _MEBIBYTE
         try:
             for chunk in self._body.stream(*args, **kwargs):

@@ -127,7 +127,6 @@ class Options(cfg.ConfigOpts):
 
 
 def _names(opt: cfg.Opt) -> Iterator[str]:
-    """Yield all names under which oslo.config reads an option from a file."""
     yield opt.dest
     yield from (old.name for old in opt.deprecated_opts if old.name)
 

@@ -62,9 +62,9 @@ class Database:
     use the database.
 
     ``url`` is a URL of SQLAlchemy, ``options`` are options of oslo.db. A transaction on a server
-    takes at most ``timeout`` seconds. ``directory`` is the directory of lock files. A ``managed``
-    database is created and upgraded when it is opened; ``host`` then gets the records of the first
-    version. With ``look_only``, only the schema can be read.
+    takes at most ``timeout`` seconds. ``directory`` is for lock files. A ``managed`` database is
+    created and upgraded when it is opened; records of the first version are then assigned to
+    ``host``. With ``look_only``, only the schema can be read.
     """
 
     def __init__(
@@ -285,7 +285,6 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Limit the time of a transaction, and translate the errors of the database."""
         with self._deadline.running() as running:
             try:
                 with self._errors():
@@ -347,7 +346,6 @@ class Database:
 
     @property
     def _file(self) -> Path | None:
-        """Return the path of a SQLite database; None for a database without a file."""
         name = (self._url.database or "").removeprefix("file:")
         is_file = self._engine_name() == "sqlite" and name not in ("", ":memory:")
         return Path(name) if is_file else None
@@ -369,7 +367,6 @@ def _with_utf8mb4(url: sa.URL) -> str:
 
 
 def _is_outage(error: Exception) -> bool:
-    """Return whether a statement that raised this error may succeed later, without a repair."""
     if isinstance(error, db_exception.DBConnectionError | OSError):
         return True
     cause = error.inner_exception if isinstance(error, db_exception.DBError) else error

@@ -52,9 +52,9 @@ def schema(engine: Engine) -> Schema:
 def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head") -> None:
     """Create the tables, or upgrade them to the schema version ``revision``.
 
-    A schema of a newer release is not changed. ``directory`` is for the lock file of a SQLite
-    database. ``host`` gets the records of the first version, which name no host. Raises
-    BrokenSchemaError, and TimeoutError if another upgrade does not end.
+    ``directory`` is for the lock file of a SQLite database. Records of the first version are
+    assigned to ``host``. Raises BrokenSchemaError, and TimeoutError if another upgrade does not
+    end.
     """
     from alembic import command, config  # noqa: PLC0415 - takes long
     from alembic.util import CommandError  # noqa: PLC0415 - takes long
@@ -109,7 +109,6 @@ def _current(connection: Connection) -> str | None:
 
 @cache
 def _revisions() -> tuple[str, ...]:
-    """Return all schema versions that this release knows, oldest first."""
     files = (_MIGRATIONS / "versions").iterdir()
     return tuple(sorted(file.name.partition("_")[0] for file in files if file.name[0].isdigit()))
 

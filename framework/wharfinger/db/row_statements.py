@@ -258,7 +258,6 @@ class Rows:
         return found
 
     def _hold(self, key: str, revisions: Mapping[str, int]) -> None:
-        """Lock rows until the transaction ends; raises StaleError if a revision differs."""
         held = self.hold(key, revisions, {}, ["revision"])
         gone = revisions.keys() - held.keys()
         changed = {one for one, row in held.items() if row["revision"] != revisions.get(one)}

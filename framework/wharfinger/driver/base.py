@@ -23,8 +23,8 @@ class ComputeDriver(abc.ABC):
 
     A driver never sends requests to Placement and never adds an owner trait: the framework does
     both. Each full cycle starts with ``get_available_nodes(refresh=True)``, which takes a snapshot
-    of the backend. The other methods answer from the snapshot. No method but ``program`` may sleep,
-    except for less than 5 s between attempts while the backend fails.
+    of the backend. The other methods answer from the snapshot. Only ``program`` may sleep. Other
+    methods may pause for less than 5 s before they repeat a failed call of the backend.
 
     A method that lists nodes or devices raises BackendError if the list fails or may be incomplete.
     An empty list means that the backend has none.
@@ -87,8 +87,8 @@ class ComputeDriver(abc.ABC):
     def provider_is_available(self, provider_uuid: str, name: str) -> bool:
         """Return whether the backend has the device of a child provider that has to be published.
 
-        The framework asks before it removes a child provider that is missing in the tree: False
-        removes it. Raise BackendError if the backend gives no clear answer. Override the method if
+        The framework asks before it removes a child provider that the tree lacks: False removes the
+        provider. Raise BackendError if the backend gives no clear answer. Override the method if
         the backend can look up a single device.
         """
         return False
@@ -96,14 +96,14 @@ class ComputeDriver(abc.ABC):
     def get_available_resource(self, nodename: str) -> ComputeNode:
         """Return the ComputeNode object for a node.
 
-        The framework does not publish its resources: it publishes those of the provider tree.
+        The framework does not publish the resources in it.
         """
         return ComputeNode(host=self.host, hypervisor_hostname=nodename)
 
     def get_inventory(self, nodename: str) -> Mapping[str, AnyInventory]:
         """Return the node's inventories by resource class.
 
-        A driver without child providers needs only this method, not ``update_provider_tree``.
+        The default ``update_provider_tree`` publishes them.
         """
         raise NotImplementedError
 
@@ -164,11 +164,9 @@ class ComputeDriver(abc.ABC):
         """Load an image into a device, and return when the device has it (``programming``).
 
         ``image`` is a uuid. ``function`` is the id of the function that the image gives the device,
-        None if unknown. Raises ProgrammingRefused if the device is unchanged, ProgrammingFailed if
-        the device certainly does not have the image, and BackendError if that is unknown.
-
-        The provider is reserved and has no allocations. The call may take minutes. Until it
-        returns, the framework calls no other method of the driver.
+        None if unknown. The call may take minutes. Raises ProgrammingRefused if the device is
+        unchanged, ProgrammingFailed if the device certainly does not have the image, and
+        BackendError if that is unknown.
         """
         raise NotImplementedError
 

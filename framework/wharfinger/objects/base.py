@@ -1,7 +1,7 @@
 """Base classes of all versioned objects.
 
-Their methods and primitives are those of oslo.versionedobjects. The library itself is not used,
-since it depends on oslo.messaging, oslo.service and eventlet.
+Their methods and primitives are those of oslo.versionedobjects, which is not used because of its
+dependencies.
 """
 
 import functools
@@ -37,7 +37,7 @@ class IndirectionAPI(Protocol):
         """Call a method of an object in the process that has the database open.
 
         Return the new values of the object's fields by name, and the method's result.
-        ``obj_what_changed`` among the values has the names of the changed fields.
+        ``obj_what_changed`` in the values names the changed fields.
         """
 
     def object_class_action_versions(  # noqa: PLR0917 - as it is called
@@ -59,7 +59,7 @@ class IndirectionAPI(Protocol):
     ) -> Any:
         """Return an object, given as a primitive, in an earlier version.
 
-        ``object_versions`` has the versions of the object and of the objects in it, by class name.
+        ``object_versions`` has that version, and those of the objects in it, by class name.
         """
 
 
@@ -92,8 +92,8 @@ class WharfingerObject:
     """Base class of a versioned object; reading an unset field raises FieldUnset.
 
     ``HISTORY`` lists the changes of each version, oldest first. ``obj_relationships`` has pairs of
-    versions, oldest first, for each field that contains objects: a version of this class, and the
-    version of the contained objects from then on.
+    versions, oldest first, by name of a field with objects: a version of this class, and the
+    version of the objects in the field.
     """
 
     OBJ_SERIAL_NAMESPACE: ClassVar[str] = "wharfinger_object"
@@ -262,8 +262,7 @@ class WharfingerObject:
         """Return the object as a primitive.
 
         ``target_version`` is by default the object's own version. ``version_manifest`` is as in
-        ``obj_make_compatible``. Raises InvalidObject if ``target_version`` is later than the
-        object's own version.
+        ``obj_make_compatible``. Raises InvalidObject for a later ``target_version``.
         """
         target = self.VERSION if target_version is None else target_version
         convert = versionutils.convert_version_to_tuple
@@ -296,8 +295,8 @@ class WharfingerObject:
     def obj_from_primitive(cls, primitive: Any, context: Any = None) -> Self:
         """Return the object that a primitive describes.
 
-        Raises InvalidObject for an invalid primitive, and IncompatibleVersion if this process does
-        not know the version.
+        Raises InvalidObject for an invalid primitive, and IncompatibleVersion for an unknown
+        version.
         """
         try:
             name = primitive[cls._obj_primitive_key("name")]
@@ -317,8 +316,7 @@ class WharfingerObject:
     def obj_class_from_name(cls, objname: str, objver: str) -> "type[WharfingerObject]":
         """Return the class of objects with this name.
 
-        Raises InvalidObject for an unknown name, and IncompatibleVersion if this process does not
-        know the version ``objver`` of the class.
+        Raises InvalidObject for an unknown name, and IncompatibleVersion for an unknown version.
         """
         if objname not in REGISTERED:
             raise _unknown(f"{objname} {objver}")
@@ -442,8 +440,8 @@ def register(kind: _Kind) -> _Kind:
 def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Decorate a method so that it runs in the process that has the database open.
 
-    For a class method, put ``@classmethod`` above it; its first argument is the context. A call on
-    an object without a context raises InvalidObject.
+    For a class method, put ``@classmethod`` above it; its first argument is the context. Without a
+    context, a call raises InvalidObject.
     """
 
     @functools.wraps(method)
@@ -501,8 +499,8 @@ def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -
 def _contained_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str | None:
     """Return the version of a contained object for a version of the containing object.
 
-    ``pairs`` are versions of the two, oldest first. None means that the contained object stays as
-    it is. Raises LookupError for a version before all pairs.
+    ``pairs`` are versions of the two, oldest first. None: it stays as it is. Raises LookupError for
+    a version before all pairs.
     """
     convert = versionutils.convert_version_to_tuple
     before = None

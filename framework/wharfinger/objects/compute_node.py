@@ -19,22 +19,20 @@ from wharfinger.objects.persistence import KeptList, KeptObject
 class ComputeNode(KeptObject):
     """A host or a bare metal machine, as one driver instance reports it.
 
-    - ``uuid``: the uuid of its root provider. If the driver does not set it, it is derived from the
-      name.
+    - ``uuid``: the uuid of its root provider, by default derived from the name.
     - ``host``: the service host that publishes it.
     - ``hypervisor_hostname``: its name, and that of its root provider.
-    - ``driver_instance``: the configured name of the driver instance that reports it.
-    - ``owner``: the owner trait of that instance.
-    - ``vcpus``: host CPUs; ``memory_mb``: MiB of memory; ``local_gb``: GiB of disk. They are unset
-      if the driver does not offer them.
+    - ``driver_instance``: the driver instance that reports it.
+    - ``owner``: the owner trait of that driver instance.
+    - ``vcpus``: host CPUs; ``memory_mb``: MiB of memory; ``local_gb``: GiB of disk.
     - ``vcpus_used``, ``memory_mb_used``, ``local_gb_used``: the amounts that the flavors of the
-      node's instances use, in the same units.
+      node's instances use.
     - ``cpu_allocation_ratio``, ``ram_allocation_ratio``, ``disk_allocation_ratio``: the allocation
       ratios of these amounts.
     - ``pci_stats``: the numbers of PCI devices by kind, None if the driver does not report them.
     - ``capabilities``: the names of the driver's capabilities, with True for supported ones.
-    - ``last_seen``: when the driver first stopped listing the node, in UTC; None while the driver
-      lists it.
+    - ``last_seen``: when the driver first stopped listing the node, in UTC; None while it is
+      listed.
     - ``revision``: see KeptObject.
     """
 
@@ -142,8 +140,8 @@ class ComputeNodeList(KeptList[ComputeNode]):
     def move_to(self, host: str, driver_instance: str) -> None:
         """Assign the nodes to a driver instance on a service host.
 
-        Their instances, and their moves in progress, get the new host, too. Raises ConcurrentSave
-        or ObjectNotFound if another process has saved or deleted a node.
+        Their instances, and their moves in progress, get the new host, too. Raises ConcurrentSave,
+        ObjectNotFound.
         """
         names: dict[str, list[str]] = {}
         for node in self.objects:

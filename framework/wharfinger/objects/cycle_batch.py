@@ -25,13 +25,11 @@ class RecordBatch(WharfingerObject):
     - ``host``, ``driver_instance``: the service host and the driver instance of the records.
     - ``records``: the provider records to write.
     - ``forgotten``: the revisions of the records to delete, by provider uuid.
-    - ``our_nodes``: the uuids of nodes; saving fails if one no longer belongs to the driver
-      instance.
-    - ``new_nodes``, ``changed_nodes``: the nodes to create, and the nodes to save.
-    - ``reserved_providers``: the uuids of providers; saving fails if one has a reservation that is
-      not in ``known_reservations``.
-    - ``known_reservations``: the revisions of reservations, by uuid; saving fails if one has
-      changed or is deleted.
+    - ``our_nodes``: uuids of nodes; saving fails if one no longer belongs to the driver instance.
+    - ``new_nodes``, ``changed_nodes``: the nodes to create, and to save.
+    - ``reserved_providers``: uuids of providers; saving fails if one has a reservation that is not
+      in ``known_reservations``.
+    - ``known_reservations``: the revisions of reservations, by uuid; saving fails if one differs.
     - ``reservation_providers``: the provider uuids of reservations, by uuid of the reservation.
     - ``new_reservations``, ``changed_reservations``: the reservations to create, and to save.
     - ``ended``: the revisions of the reservations to delete, by uuid.
@@ -82,8 +80,8 @@ class RecordBatch(WharfingerObject):
         """Write all changes in one transaction; if a row has changed since it was read, write none.
 
         Raises ConcurrentSave if a row has changed, or if the row of a new node or record exists.
-        Its ``keys`` are the uuids of the nodes and providers concerned. Raises ObjectExists if the
-        holder of a new reservation already has a reservation of that provider.
+        Its ``keys`` are the uuids of these nodes and providers. Raises ObjectExists if the holder
+        of a new reservation already has a reservation of that provider.
         """
         self.obj_set_defaults()
         self._note_written(write_checked(self._context.db, _TABLES, self._write))

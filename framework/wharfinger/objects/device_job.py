@@ -26,16 +26,15 @@ class DeviceJob(KeptObject):
     - ``provider_name``: the provider's name when the job started.
     - ``siblings``: the uuids of the other providers of the same device.
     - ``driver_instance``: the driver instance that publishes and programs the device.
-    - ``host``, ``process_id``: the service host and the process id of the process that runs the
-      job.
+    - ``host``, ``process_id``: the service host and the process id of the job's process.
     - ``image``: the uuid of the image.
     - ``function``: the requested function of the image; None if none was given.
     - ``state``: one of UNFINISHED or FINISHED.
     - ``trait``: the trait of the image's function; None if unknown.
     - ``held_since``: when a job last programmed the device, in UTC; None if none did.
-    - ``held_trait``: the trait of the function that the device had then; None if unknown.
-    - ``stale_traits``: function traits that the device had before ``held_since``. A driver that
-      reports one of them is outdated.
+    - ``held_trait``: the trait of the device's function since ``held_since``; None if unknown.
+    - ``stale_traits``: function traits from before ``held_since``; a report of one of them is
+      outdated.
     - ``former_traits``: the function traits of the device's providers when this job started.
     - ``problem``: the error, for the operator; None without an error.
     - ``started_at``: when the job started, in UTC.

@@ -17,15 +17,15 @@ TASK_STATES: Final = ("claiming", "releasing")
 class Instance(KeptObject):
     """A server, or another consumer of a flavor's resources.
 
-    - ``uuid``: its uuid, which is also that of its consumer in Placement.
+    - ``uuid``: its uuid, and that of its consumer in Placement.
     - ``project_id``, ``user_id``: the project and user that own it.
     - ``host``, ``node``: the service host and the ``hypervisor_hostname`` of its node; None while
       it is on no node.
     - ``flavor``: its flavor, as it was when the instance was created or last resized.
     - ``task_state``: the operation in progress, one of TASK_STATES; None without one.
     - ``updated_at``: when it was created or last saved, in UTC; None if unknown.
-    - ``claimed_allocations``: its allocations in Placement when they were last claimed or read:
-      amounts by provider uuid and resource class. None if they were never stored.
+    - ``claimed_allocations``: its last known allocations in Placement: amounts by provider uuid and
+      resource class. None if unknown.
     - ``revision``: see KeptObject.
     """
 

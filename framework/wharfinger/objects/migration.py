@@ -71,7 +71,7 @@ class Migration(KeptObject):
 
     ``create`` raises ObjectExists if another move of the instance is in progress.
 
-    - ``uuid``: its uuid, which is also that of the consumer of the source's allocation.
+    - ``uuid``: its uuid, and that of the consumer of the source's allocation.
     - ``instance_uuid``: the instance that moves.
     - ``migration_type``: one of MIGRATION_TYPES.
     - ``status``: one of MIGRATION_STATUSES; setting a status that cannot follow the present one
@@ -80,8 +80,8 @@ class Migration(KeptObject):
       source.
     - ``dest_compute``, ``dest_node``: those of the destination, None while it is unknown.
     - ``old_flavor``, ``new_flavor``: the flavors at the source and at the destination.
-    - ``created_at``: when it was created, in UTC; unset before.
-    - ``updated_at``: when it was last saved after its creation, in UTC; None before that.
+    - ``created_at``: when it was created, in UTC.
+    - ``updated_at``: when it was last saved after its creation, in UTC; None if never.
     - ``revision``: see KeptObject.
     """
 

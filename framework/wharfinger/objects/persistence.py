@@ -194,9 +194,9 @@ class KeptObject(RowObject):
     def save(self) -> None:
         """Write the changed fields of the object, if there are any.
 
-        Raises ConcurrentSave if another process has saved the object since it was read,
-        ObjectNotFound if it was deleted, ObjectExists if a unique value exists already, and
-        InvalidObject if the key has changed.
+        Raises ConcurrentSave if another process has saved the object, ObjectNotFound if it was
+        deleted, ObjectExists if a unique value exists already, and InvalidObject if the key has
+        changed.
         """
         if self.obj_what_changed():
             with _object_errors(type(self), [self]):
@@ -207,8 +207,8 @@ class KeptObject(RowObject):
     def destroy(self) -> None:
         """Delete the object from the database.
 
-        Raises ConcurrentSave if another process has saved it since it was read, ObjectNotFound if
-        it was deleted, and InvalidObject if the key has changed.
+        Raises ConcurrentSave if another process has saved it, ObjectNotFound if it was deleted, and
+        InvalidObject if the key has changed.
         """
         with _object_errors(type(self), [self]):
             self._context.db.delete(self.TABLE, self.KEY, {self._kept_key(): self.revision})

@@ -17,7 +17,7 @@ class ProviderRecord(RowObject):
 
     ``applied``, ``intended`` and ``live`` are JSON texts of a ``wharfinger.providers.Provider``.
 
-    - ``host``, ``driver_instance``: the service host, and the name of the driver instance.
+    - ``host``, ``driver_instance``: the service host and the driver instance.
     - ``provider_uuid``: the resource provider.
     - ``mode``: ``own`` if the driver instance creates the provider, ``overlay`` if another program
       does.
@@ -27,16 +27,14 @@ class ProviderRecord(RowObject):
     - ``own_reserved``: the ``reserved`` amounts to restore when the last reservation ends, by
       resource class.
     - ``reservations``: the reasons for which the driver reserves the provider.
-    - ``reserved_since``: the start of each of these reservations by reason, in seconds since the
-      epoch.
+    - ``reserved_since``: the starts of these reservations by reason, in seconds since the epoch.
     - ``absent_since``: when the driver first stopped listing the provider, in seconds since the
       epoch; None while it is listed.
-    - ``absence``: the same moment in uptime of the host, None if unknown: JSON text of a
-      ``wharfinger.providers.provider_record.Absence``.
-    - ``undone``: the values that another program has undone, with counts, None without such values:
-      JSON text of a map from names to ``wharfinger.providers.fights.Undone``.
-    - ``revision``: how often it was written. It is unset for a new record, and while the database
-      has no column for it.
+    - ``absence``: the moment of ``absent_since`` in uptime of the host, None if unknown: JSON text
+      of a ``wharfinger.providers.provider_record.Absence``.
+    - ``undone``: the values that another program has undone, None without such values: JSON text of
+      a map from names to ``wharfinger.providers.fights.Undone``.
+    - ``revision``: how often it was written; unset for a new record.
     """
 
     HISTORY = (
@@ -92,8 +90,7 @@ class ProviderRecord(RowObject):
     def row(self) -> dict[str, Any]:
         """Return the columns to write, without the revision.
 
-        For an existing record, these are the changed columns. Raises FieldUnset if a field of a new
-        record has no value and no default.
+        For an existing record, these are the changed columns. Raises FieldUnset.
         """
         if not self.is_new:
             return self._row(self.obj_what_changed() - {"revision"})

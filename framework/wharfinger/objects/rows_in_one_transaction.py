@@ -25,21 +25,20 @@ class HostState(WharfingerObject):
     """State of one driver instance on one host, at one moment.
 
     ``nodes``, ``instances`` and ``records`` lack rows that the caller already has in the present
-    revision. To update its rows, the caller drops each row whose revision is missing here. Then the
-    caller adds or replaces the rows of these lists.
+    revision. The caller drops its rows whose revision is missing here, and adds or replaces these
+    rows.
 
     - ``service_disabled``: whether an operator has disabled the service of the host; None if it
       cannot be read.
-    - ``node_revisions``: the revisions of the nodes of the driver instance on the host, by uuid.
+    - ``node_revisions``: the revisions of the driver instance's nodes on the host, by uuid.
     - ``nodes``: the nodes that the caller does not have in this revision.
     - ``instance_revisions``: the revisions of all instances on the host, by uuid.
     - ``instances``: the instances that the caller does not have in this revision.
     - ``migrations``: the moves in progress from or to the host.
-    - ``record_revisions``: the revisions of the provider records of the driver instance on the
-      host, by provider uuid.
+    - ``record_revisions``: the revisions of the driver instance's provider records on the host, by
+      provider uuid.
     - ``records``: the records that the caller does not have in this revision.
-    - ``reservations``: the reservations of all providers with a record of the driver instance on
-      the host.
+    - ``reservations``: the reservations of all providers with a record in ``record_revisions``.
     - ``jobs``: the programming jobs of these providers, and those of the driver instance on the
       host; empty unless the caller requested them.
     """

@@ -37,11 +37,11 @@ class Service(KeptObject):
     - ``topic``: the topic of messages for the service, as in nova.
     - ``version``: its version in SERVICE_VERSIONS. It is below OWNER_TAG_VERSION until all its
       providers have an owner trait.
-    - ``disabled``: whether an operator has disabled it; ``disabled_reason``: the reason, None
-      without one.
+    - ``disabled``: whether an operator has disabled it.
+    - ``disabled_reason``: why it is disabled, None without a reason.
     - ``forced_down``: whether an operator has declared it down.
     - ``report_count``: how often it has reported that it is up.
-    - ``last_seen_up``: when it last reported, in UTC; None before the first report.
+    - ``last_seen_up``: when it last reported, in UTC; None if never.
     - ``owners``: the owner traits of the providers that it publishes, in order.
     - ``revision``: see KeptObject; a report does not change it.
     """

@@ -15,8 +15,7 @@ class Candidate:
     """One way to allocate the requested resources.
 
     ``allocations`` are amounts by provider uuid and resource class. ``mappings`` are provider uuids
-    by suffix of a request group. They are empty before Placement 1.34. ``providers`` are provider
-    summaries by uuid.
+    by suffix of a request group, empty before Placement 1.34. ``providers`` are by uuid.
     """
 
     allocations: Mapping[str, Mapping[str, int]]
@@ -48,7 +47,7 @@ class Candidate:
         return len(set(alone)) == len(alone)
 
     def is_whole(self, groups: Sequence[RequestGroup], *, has_mappings: bool) -> bool:
-        """Return whether the candidate has the mappings and provider summaries to check it."""
+        """Return whether the candidate's mappings and provider summaries are complete."""
         takers = {group.suffix for group in groups if group.resources}
         mapped = {uuid for suffix in takers for uuid in self.mappings.get(suffix, ())}
         sources = mapped | self.allocations.keys()
@@ -65,8 +64,7 @@ def from_answer(
 ) -> list[Candidate]:
     """Return the candidates in Placement's answer to a request, in the same order.
 
-    ``has_mappings`` is whether the server maps groups to providers. Raises UnexpectedAnswer if a
-    candidate does not match the request.
+    ``has_mappings`` is whether the server maps groups to providers. Raises UnexpectedAnswer.
     """
     candidates = _candidates(answer)
     asked: Counter[str] = Counter()

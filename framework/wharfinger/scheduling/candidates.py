@@ -40,8 +40,8 @@ _GROUP_POLICY: Final = "group_policy"
 class Candidates:
     """The candidates found, in Placement's order.
 
-    ``dropped`` counts the refused candidates of the last answer, by name of the filter. Its key
-    "group_policy" counts candidates that break the group policy.
+    ``dropped`` counts the refused candidates of the last answer, by name of the filter.
+    "group_policy" in it stands for the group policy.
     """
 
     candidates: tuple[Candidate, ...]
@@ -49,10 +49,7 @@ class Candidates:
 
 
 class CandidateSearch:
-    """Search for allocation candidates that all request filters accept.
-
-    Several threads can use it.
-    """
+    """Search for allocation candidates; several threads can use one object."""
 
     def __init__(self, client: PlacementClient, filters: Mapping[str, RequestFilter]) -> None:
         self._client: Final = client
@@ -61,8 +58,7 @@ class CandidateSearch:
     def find(self, request: ResourceRequest) -> Candidates:
         """Return the candidates that all filters accept, up to the request's limit.
 
-        It may send the request several times, with higher limits. Raises InvalidRequest,
-        PlacementError, RequestFilterError, and the errors of filters.
+        Raises InvalidRequest, PlacementError, RequestFilterError, and the errors of filters.
         """
         has_mappings = self._client.microversion >= Feature.MAPPINGS.value
         isolates = has_mappings and _gets_wrong_amounts(request)
@@ -84,10 +80,6 @@ class CandidateSearch:
         yield None
 
     def _ask(self, request: ResourceRequest) -> tuple[ResourceRequest, AllocationCandidates]:
-        """Add the conditions of all filters, and send the request; return the request as sent, too.
-
-        If Placement answers 400, clear the caches of the filters and try once more.
-        """
         try:
             return self._send(request)
         except PlacementError as error:
@@ -142,10 +134,7 @@ class CandidateSearch:
 
 
 def _gets_wrong_amounts(request: ResourceRequest) -> bool:
-    """Return whether Placement 16 would answer the request with wrong amounts.
-
-    This was observed for isolated groups that request a class of the group without a suffix.
-    """
+    """Return whether Placement 16 would answer the request with wrong amounts, as observed."""
     if request.group_policy != "isolate":
         return False
     unnumbered = [group for group in request.groups if group.suffix == UNNUMBERED]

@@ -1,7 +1,7 @@
 """Translate Cyborg's device profiles to requests. Pure.
 
 Cyborg accepts only CUSTOM_ traits in a profile, so this module sets the owner of all groups to
-OWNER_CYBORG. Keys that begin with ``accel:`` are for Cyborg, and request nothing.
+OWNER_CYBORG.
 """
 
 from collections.abc import Mapping, Sequence

@@ -52,7 +52,7 @@ class Explaining:
         )
 
     def explain(self, request: ResourceRequest) -> Explanation:
-        """Return the explanation of a request, whether it has candidates or not.
+        """Return the explanation of a request.
 
         Raises InvalidRequest, PlacementError, RequestFilterError, ObjectError, StateError, and the
         errors of filters.

@@ -1,7 +1,7 @@
 """Values that explain which candidates a request has, and why providers are excluded. Pure.
 
 A part of a request is a group with a suffix, or one class of the group without a suffix. Its funnel
-checks one condition after another, and excludes providers that fail it.
+is a series of conditions, each of which excludes providers.
 """
 
 from collections.abc import Mapping
@@ -206,9 +206,9 @@ class Part:
     """The funnel of a part of a request, which a single provider has to serve.
 
     ``misses`` are the excluded providers that have the classes, the most suitable first.
-    ``unowned`` counts providers that are excluded because they have no owner trait.
-    ``not_looked_at`` counts providers whose inventories were not read. ``last_seen`` counts
-    providers that are excluded for amounts which may be outdated.
+    ``unowned`` counts excluded providers without an owner trait. ``not_looked_at`` counts providers
+    whose inventories were not read. ``last_seen`` counts excluded providers whose amounts may be
+    outdated.
     """
 
     suffix: str
@@ -231,8 +231,7 @@ class TreeStage:
     """The trees that remain after the check of one condition, by uuids of their roots.
 
     ``candidates`` is the number of candidates, None if the check needs none. ``is_all`` is False if
-    a limit cut off their number. ``dropped`` counts the candidates that request filters refused, by
-    filter.
+    a limit cut off their number. ``dropped`` counts refused candidates by request filter.
     """
 
     step: TreeStep
@@ -251,9 +250,8 @@ class TreeStage:
 class TreeMiss:
     """A provider tree that the condition ``step`` excludes.
 
-    ``parts`` are the indexes of the parts of the request without a suitable provider.
-    ``part_misses`` are the tree's most suitable providers for these parts. ``reasons`` exclude the
-    root.
+    ``parts`` are the indexes of the request's parts without a suitable provider. ``part_misses``
+    are the tree's most suitable providers for them. ``reasons`` exclude the root.
     """
 
     uuid: str
@@ -268,9 +266,9 @@ class TreeMiss:
 class Explanation:
     """The whole explanation of a request.
 
-    ``tree_misses`` are excluded trees, the most suitable first. ``dropped`` counts the candidates
-    that request filters refused, by filter. ``owners`` are owner traits; they are empty without the
-    filter ``owner``. ``not_looked_at`` counts the sharing providers whose trees are unknown.
+    ``tree_misses`` are excluded trees, the most suitable first. ``dropped`` counts refused
+    candidates by request filter. ``owners`` are owner traits. ``not_looked_at`` counts the sharing
+    providers whose trees are unknown.
     """
 
     request: ResourceRequest

@@ -42,7 +42,7 @@ class GroupDraft:
     """A group of a request while its extra specs are read.
 
     ``keys`` has the extra spec that requests each resource or trait, by kind ("resources" or
-    "trait") and name. ``values`` has the value of each extra spec.
+    "trait") and name. ``values`` are by extra spec.
     """
 
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -162,11 +162,6 @@ def split(key: str) -> tuple[str, str, str] | None:
 
 @dataclass(slots=True)
 class _Draft:
-    """A request while the extra specs of a flavor are read.
-
-    ``root`` has the extra spec that requires each trait of the root provider, by trait.
-    """
-
     groups: dict[str, GroupDraft] = field(default_factory=lambda: {UNNUMBERED: GroupDraft()})
     root: dict[str, str] = field(default_factory=dict)
     policy: GroupPolicy | None = None
@@ -177,9 +172,8 @@ def from_flavor(
 ) -> ResourceRequest:
     """Return the request for an instance of a flavor.
 
-    An extra spec overrides the flavor's own VCPU, MEMORY_MB or DISK_GB. Groups without an owner
-    trait request nova's resources. ``device_profile`` returns the request for the device profile of
-    a name. Raises InvalidRequest, and the errors of ``device_profile``.
+    Groups without an owner trait request nova's resources. ``device_profile`` returns the request
+    for the device profile of a name. Raises InvalidRequest, and the errors of ``device_profile``.
     """
     with about(f"flavor {flavor.name}"):
         draft = _read(flavor)
@@ -208,7 +202,7 @@ def from_flavor(
 def keys_of(flavor: Flavor) -> dict[tuple[str, str | None, str], str]:
     """Return the extra spec that requests each resource class and trait of a flavor.
 
-    The keys are kind ("resources" or "trait"), suffix of the group (None for a trait of the root
+    They are by kind ("resources" or "trait"), suffix of the group (None for a trait of the root
     provider) and name. Raises InvalidRequest.
     """
     draft = _read(flavor)

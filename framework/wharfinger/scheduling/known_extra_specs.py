@@ -54,8 +54,8 @@ class ExtraSpec:
     """One extra spec, or several with the same values and the same meaning.
 
     ``says`` describes it in messages and in the documentation. ``asks`` has the request of each
-    value; other values request nothing. If ``only_with`` is set, the extra spec counts only if the
-    extra spec of that name requests something. ``default`` is then its value if the key is missing.
+    value; other values request nothing. If ``only_with`` is set, the extra spec counts only if that
+    other extra spec requests something, and ``default`` is its value without the key.
     """
 
     keys: tuple[str, ...]

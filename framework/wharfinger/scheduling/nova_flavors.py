@@ -1,8 +1,8 @@
 """Add extra specs to a flavor so that nova takes only its own providers. Pure.
 
 nova 34 requires OWNER_NOVA only of the root provider, so it may take from another owner's child
-providers. A required owner trait prevents this, but only in a group that takes from one provider.
-So each resource class that several owners may offer moves to a group of its own.
+providers. A required owner trait prevents this in a group that takes from one provider. So each
+contested class, which several owners may offer, moves to a group of its own.
 """
 
 from collections.abc import Mapping
@@ -37,8 +37,8 @@ _Keys = Mapping[tuple[str, str | None, str], str]
 def confined(flavor: Flavor) -> dict[str, str]:
     """Return a flavor's extra specs, changed so that nova takes no provider of another owner.
 
-    Extra specs to remove get the amount 0, so that setting the returned extra specs is enough.
-    Raises InvalidRequest for a flavor that extra specs cannot protect.
+    Extra specs to remove get the amount 0. Raises InvalidRequest for a flavor that extra specs
+    cannot protect.
     """
     with about(f"flavor {flavor.name}"):
         if profile := flavor.extra_specs.get(DEVICE_PROFILE):
@@ -66,7 +66,7 @@ def confined(flavor: Flavor) -> dict[str, str]:
 
 
 def _is_bare_metal(request: ResourceRequest) -> bool:
-    """Return whether a whole node of Ironic is requested: one custom class and no other class."""
+    """Return whether a whole node of Ironic is requested."""
     names = [name for group in request.groups for name in group.resources]
     return len(names) == 1 and names[0].startswith(orc.CUSTOM_NAMESPACE)
 

@@ -23,8 +23,8 @@ _FEW: Final = 5
 class Gate:
     """Whether all services of an owner tag all their providers with the owner trait.
 
-    ``services`` is the number of services that publish for the owner. ``behind`` names the
-    services, as HOST/BINARY, that may have untagged providers.
+    ``services`` counts the services that publish for the owner. ``behind`` names the services, as
+    HOST/BINARY, that may have untagged providers.
     """
 
     owner: str

@@ -47,8 +47,7 @@ class Wanted:
     def traits(self) -> TraitConditions:
         """Return the trait conditions on the provider that gives the resources.
 
-        Several classes of the group without a suffix may have several providers, so its required
-        traits are left out.
+        Required traits are left out if several providers may have them together.
         """
         if self.group.suffix == UNNUMBERED and len(self.group.resources) > 1:
             return TraitConditions(forbidden=self.group.traits.forbidden)

@@ -39,12 +39,12 @@ def from_port(
     physnets: Iterable[str | None] = (),
     known_traits: Container[str] | None = None,
 ) -> ResourceRequest:
-    """Return the request for a port.
+    """Return the request for a port; raises InvalidRequest.
 
     ``resource_request`` is the port's attribute of that name, in the format of Neutron's extension
-    port-resource-request-groups. ``physnets`` are the physical networks of the port's network: the
-    request accepts the trait of any of them. Only ``known_traits`` of them are requested, since
-    Placement refuses unknown traits. Raises InvalidRequest.
+    port-resource-request-groups. ``physnets`` are the physical networks of the port's network; the
+    request accepts any of them. With ``known_traits``, networks whose trait is not among these are
+    left out.
     """
     named = (os_traits.normalize_name(f"physnet_{name}") for name in physnets if name)
     choice = frozenset(trait for trait in named if known_traits is None or trait in known_traits)

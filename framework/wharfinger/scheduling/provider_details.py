@@ -32,8 +32,8 @@ UNSAID: Final = "no reason given"
 class Reserved:
     """Reservation of a provider; an unknown value is UNKNOWN.
 
-    ``holder`` is the operator, job or driver that made the reservation. ``expected_end`` is None
-    for a reservation without an expected end.
+    ``holder`` is the operator, job or driver that made the reservation. ``expected_end`` is None if
+    there is none.
     """
 
     provider_uuid: str
@@ -47,9 +47,9 @@ class Reserved:
 class Details:
     """A provider with the requested details; a detail that was not requested is None.
 
-    ``owners`` are the provider's owner traits. ``usages`` are amounts by resource class.
-    ``reserved_by_others`` are the resource classes that other programs reserve fully.
-    ``is_releasable`` is whether ``provider release --foreign`` can end such a reservation.
+    ``owners`` are owner traits. ``usages`` are amounts by resource class. ``reserved_by_others``
+    are the resource classes that other programs reserve fully. ``is_releasable`` is whether
+    ``provider release --foreign`` can end such a reservation.
     """
 
     summary: ProviderSummary
@@ -85,10 +85,7 @@ def details(
     traits: bool = False,
     usage: bool = False,
 ) -> list[Details]:
-    """Return the owners and the requested details of providers, without reservations.
-
-    It sends one request for each provider and requested detail.
-    """
+    """Return the owners and the requested details of providers, without reservations."""
     owners = owner_trait_reader.by_provider(client)
     return [
         Details(
@@ -173,9 +170,8 @@ def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict
 def with_reservations(context: Context | None, providers: Iterable[Details]) -> list[Details]:
     """Return the details with all reservations, and the classes that other programs reserve.
 
-    The classes are found only for details with inventories. Without a ``context``, the database is
-    not read, and each full reservation counts as one of other programs. Raises ObjectError,
-    StateError.
+    Without a ``context``, each full reservation counts as one of other programs. Raises
+    ObjectError, StateError.
     """
     details = list(providers)
     by_provider: dict[str, tuple[Reserved, ...]] = {}

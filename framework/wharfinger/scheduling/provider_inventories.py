@@ -86,7 +86,6 @@ class Stocks:
         return [one for uuid, one in seen.items() if uuid in self._facts.providers]
 
     def _request_least(self, remembered: Iterable[Provider]) -> None:
-        """Request the smallest allowed amounts of inventories that do not allow one unit."""
         least = Counter(
             (kind, one.least)
             for provider in remembered

@@ -29,10 +29,10 @@ class RequestGroup:
     The resources of a group with a ``suffix`` come from one provider, those of the group without a
     suffix from any providers of one tree. ``resources`` are amounts by resource class. The provider
     must be in at least one aggregate of each set of ``member_of``, and in none of
-    ``forbidden_aggregates``. ``in_tree`` is the uuid of any provider of the tree to use.
+    ``forbidden_aggregates``. ``in_tree`` is the uuid of any provider of the tree.
 
-    ``owner`` is the owner trait of the providers to use. It defaults to the owner trait that the
-    group requires. None requests providers without an owner trait. Raises InvalidRequest.
+    ``owner`` is the owner trait of the providers, by default the one that the group requires. None
+    requests providers without an owner trait. Raises InvalidRequest.
     """
 
     suffix: str = UNNUMBERED
@@ -106,8 +106,7 @@ class ResourceRequest:
     The ``group_policy`` "isolate" forbids groups with suffixes to share a provider. Each
     ``same_subtree`` is a set of suffixes: the provider of one of these groups must be an ancestor
     of the other groups' providers. ``root`` are conditions on the root provider. ``limit`` is the
-    largest number of candidates to return. Raises InvalidRequest for a request that Placement would
-    refuse.
+    largest number of candidates. Raises InvalidRequest.
     """
 
     groups: tuple[RequestGroup, ...]

@@ -80,7 +80,7 @@ def misses(
     parts: Sequence[Part],
     facts: Facts,
 ) -> tuple[TreeMiss, ...]:
-    """Return the excluded trees with a provider for a part of the request, best first."""
+    """Return the excluded trees with a provider for a part, the most suitable first."""
     out = {
         uuid: after.step
         for before, after in pairwise(stages)

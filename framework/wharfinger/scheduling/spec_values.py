@@ -21,14 +21,14 @@ class Values:
 
 
 def one_of(*values: str) -> Values:
-    """Return the values that consist of these words."""
+    """Return Values that accept only these words."""
     *others, last = values
     says = f"{', '.join(others)} or {last}"
     return Values(says, lambda value: value if value in values else None)
 
 
 def whole(least: int | None = None, most: int | None = None) -> Values:
-    """Return the values that are whole numbers from ``least`` to ``most``."""
+    """Return Values that accept whole numbers from ``least`` to ``most``; None is no limit."""
 
     def read(value: str) -> str | None:
         try:
@@ -44,7 +44,7 @@ def whole(least: int | None = None, most: int | None = None) -> Values:
 
 
 def matching(pattern: str, says: str) -> Values:
-    """Return the values that match a regular expression as a whole."""
+    """Return Values that accept the texts which a regular expression matches as a whole."""
     compiled = re.compile(pattern)
     return Values(says, lambda value: value if compiled.fullmatch(value) else None)
 

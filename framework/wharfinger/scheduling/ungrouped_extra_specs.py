@@ -1,7 +1,4 @@
-"""Translate extra specs to resources and traits, except the keys of groups. Pure.
-
-The rules are those of nova 34.
-"""
+"""Translate extra specs to resources and traits, except the keys of groups. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -21,7 +18,7 @@ _DEDICATED: Final = ("dedicated", "mixed")
 def check(key: str, value: str) -> str | None:
     """Return the value of an extra spec in its usual form; None if the key is not nova's.
 
-    Raises InvalidRequest for a key or value that nova or this project does not accept.
+    Raises InvalidRequest for an invalid key or value.
     """
     spec = known.find(key)
     if spec is None:
@@ -48,9 +45,8 @@ def asked(
 ) -> Iterator[tuple[str, Asked]]:
     """Yield the request of each extra spec of a flavor, with its key.
 
-    ``values`` are in their usual form, by key. ``cpus`` has a key and the total amount for VCPU and
-    PCPU, if groups request them. Raises InvalidRequest for values that contradict each other or the
-    flavor.
+    ``values`` are in their usual form, by key. ``cpus`` has a key and the total amount for each of
+    VCPU and PCPU that groups request. Raises InvalidRequest for contradictions.
     """
     if resources := dict(_cpus(flavor, values, cpus)):
         yield known.CPU_POLICY, Asked(resources=resources)

@@ -1,7 +1,7 @@
 """The request filter ``owner``: a group of a request takes only from its owner's providers.
 
-Placement cannot express this rule: in the group without a suffix, only one of the providers needs a
-required trait. So the filter requests the nearest condition and checks each candidate.
+Placement cannot express this rule, so the filter requests the nearest condition and checks each
+candidate.
 """
 
 from dataclasses import replace
@@ -70,8 +70,8 @@ class OwnerFilter(RequestFilter):
     def may_take(self, group: RequestGroup, traits: frozenset[str]) -> bool:
         """Return whether a group may take resources of a provider with these traits.
 
-        A provider without an owner trait is allowed if it shares through an aggregate, or while the
-        configuration or the owner's gate allows it. Raises ObjectError, StateError.
+        A provider without an owner trait is allowed if it shares through an aggregate, if the
+        configuration allows it, or while the owner's gate is off. Raises ObjectError, StateError.
         """
         found = ownership.owners(traits)
         if found or group.owner is None:

@@ -211,10 +211,7 @@ def _create_reservations() -> None:
 
 
 def _move_provider_records() -> None:
-    """Move the JSON documents of provider records into a table with a column for each field.
-
-    Documents that cannot be read stay in the table ``provider_documents``.
-    """
+    """Move the JSON documents of provider records into a table with a column for each field."""
     if repeatable_operations.has_column("provider_records", "document"):
         op.rename_table("provider_records", "provider_documents")
     repeatable_operations.create_table(
@@ -239,7 +236,6 @@ def _move_provider_records() -> None:
 
 
 def _move_documents() -> bool:
-    """Move the documents into columns; return whether all could be moved."""
     names = ("instance", "uuid", "document")
     documents = sa.table("provider_documents", *map(sa.column, names))
     records = sa.table("provider_records", *map(sa.column, ("host", *_COLUMNS)))
