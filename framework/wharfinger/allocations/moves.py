@@ -254,8 +254,7 @@ class Moves:
     def _move_of(self, instance_uuid: str, *ended: str) -> Migration:
         """Return the move in progress of an instance, or else its last move.
 
-        Raise AllocationRefused if another service moves the instance, or if the status of the last
-        move is not in ``ended``.
+        Raise AllocationRefused if the status of the last move is not in ``ended``.
         """
         instance_uuid = Instance.get_by_uuid(self._context, instance_uuid).uuid
         moves = list(MigrationList.get_by_filters(self._context, instance_uuid=instance_uuid))
@@ -360,10 +359,7 @@ class Moves:
             ) from error
 
     def _check_back(self, instance: Instance, migration: Migration, has: Consumer) -> None:
-        """Raise AllocationRefused if a reverted instance lacks its former allocations.
-
-        Another program may have deleted them.
-        """
+        """Raise AllocationRefused if a reverted instance lacks its former allocations."""
         source = (migration.source_compute, migration.source_node)
         if source == (migration.dest_compute, migration.dest_node):
             try:

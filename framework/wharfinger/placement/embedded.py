@@ -55,9 +55,8 @@ class EmbeddedPlacement:
     reads and changes the database without the API. Safe for several threads, and for several
     processes with the same file.
 
-    Raises ConfigurationError if openstack-placement is not installed, if this process already has
-    an embedded Placement, or if the file cannot be used. Raises StateError if the file is a link or
-    belongs to another user.
+    Raises ConfigurationError if Placement is not installed or already runs in this process, or if
+    the file cannot be used. Raises StateError if the file is a link or belongs to another user.
     """
 
     _started: Path | None = None

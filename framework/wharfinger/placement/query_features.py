@@ -1,7 +1,6 @@
 """Queries for providers and allocation candidates, and the API features that they need.
 
-A query is a sequence of keys and values, in the syntax of the Placement API. A key may occur
-several times.
+A query is a sequence of keys and values, in the syntax of the Placement API.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Reads the trees of a driver instance in Placement, in as few requests as possible.
 
-One list has all providers with their generations. Only providers with a new generation are read.
+Only providers with a new generation are read.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
@@ -136,8 +136,7 @@ class PlacementReader:
     ) -> None:
         """Add to ``found`` the trees of the roots whose names it lacks: by uuid, else by name.
 
-        ``own`` are the uuids of providers that we have created. Another program may have renamed
-        its root, and created a new root with the old name.
+        Another program may have renamed its root, and created a new root with the old name.
         """
         listed = {provider.name for provider in found.values()}
         missing = {

@@ -60,8 +60,7 @@ def reported_since(
 ) -> frozenset[str]:
     """Return traits of other functions that the device has got since the job programmed it.
 
-    The driver or another program has set these traits. An outdated report of an earlier function
-    does not count.
+    An outdated report of an earlier function does not count.
     """
     known = {held.trait} if held.trait else set[str]()
     newer = function_traits(live.traits) - known if live else frozenset[str]()
@@ -76,8 +75,7 @@ def with_function(
 ) -> DesiredProvider:
     """Return a device's desired provider with the trait of the function that a job has loaded.
 
-    Traits of earlier functions are removed. If the loaded function is ``superseded``, its trait is
-    removed, too.
+    If the function is ``superseded``, return the provider without this trait.
     """
     mine = wanted.provider
     known = {held.trait} if held.trait else set[str]()
@@ -98,9 +96,8 @@ def with_functions(
 ) -> tuple[Mapping[str, DesiredProvider], frozenset[str]]:
     """Return the desired providers with function traits, and the uuids whose jobs are superseded.
 
-    ``functions`` are the functions that jobs have loaded, by provider uuid. A job is superseded if
-    the device has got another function since, or was replaced. ``our_trait`` is the trait of the
-    driver instance.
+    ``functions`` are the functions that jobs have loaded. A job is superseded if the device has got
+    another function since, or was replaced.
     """
     mine = {
         uuid: held
@@ -130,10 +127,7 @@ def with_functions(
 def with_claims(
     records: Mapping[str, Record], held: Mapping[str, HeldFunction]
 ) -> Mapping[str, Record]:
-    """Return the records with the function traits that jobs have set.
-
-    So the planner removes such a trait when the trait is no longer desired.
-    """
+    """Return the records with the function traits that jobs have set."""
     claimed = {
         uuid: replace(record, applied=replace(applied, traits=applied.traits | {function.trait}))
         for uuid, function in held.items()

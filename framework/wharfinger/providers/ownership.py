@@ -87,11 +87,7 @@ def owners(traits: Iterable[str]) -> frozenset[str]:
 
 
 def standing(provider: Provider, publisher: Publisher, record: Record) -> Standing:
-    """Return the relation of a provider to a driver instance with this record of the provider.
-
-    A provider without another owner's trait is OURS if it has our instance trait, or if the record
-    shows that we have written it.
-    """
+    """Return the relation of a provider to a driver instance with this record of the provider."""
     found, mark = owners(provider.traits), instance_trait(publisher.instance)
     if not found <= {publisher.owner}:
         is_own = record.mode is PublishingMode.OWN
@@ -106,10 +102,7 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
 
 
 def is_published(traits: Collection[str], record: Record) -> bool:
-    """Return whether any driver instance publishes the provider with these traits.
-
-    ``record`` is by one driver instance, or empty.
-    """
+    """Return whether any driver instance publishes the provider with these traits."""
     if record.applied is None and not any(map(is_instance_trait, traits)):
         return False
     return not record.is_ours or owners(traits) <= owners(record.claimed_traits)
@@ -151,8 +144,7 @@ def adopts(
 ) -> bool:
     """Return whether a driver instance adopts a provider that it did not create.
 
-    The configuration or the operator must allow the adoption, the provider must not have the trait
-    of another owner or instance, and ``obstacles`` must find none.
+    The configuration or the operator must allow the adoption, and there must be no ``obstacles``.
     """
     return (
         (publisher.adopts_matching or live.uuid in publisher.adopts)
@@ -191,7 +183,7 @@ def explains_reserved(live: Provider, wanted: DesiredProvider, *, is_allocated: 
     """Return whether an adopted provider's full reservation may end: its reason is known.
 
     Either our driver has a reason, or nova's IronicDriver has reserved the provider. IronicDriver
-    sets ``reserved`` of its nodes in each period, so an operator's figure cannot survive there.
+    would overwrite a figure of an operator.
     """
     is_bare_metal = live.parent_uuid is None and all(
         name.startswith(orc.CUSTOM_NAMESPACE) and inventory.total == 1
@@ -206,8 +198,7 @@ def obstacles(
 ) -> Iterator[str]:
     """Yield the reasons why a provider cannot be adopted, as texts.
 
-    Its uuid, name, parent and resource classes have to be those that the driver reports. Classes
-    that the driver has moved to another provider (``dropped``) do not count.
+    Its uuid, name, parent and resource classes have to be those that the driver reports.
     """
     mine = wanted.provider
     reported = mine.inventories if wanted.reported else {}

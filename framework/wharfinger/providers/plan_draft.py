@@ -71,7 +71,7 @@ class PlanFacts:
 class TreeDraft:
     """The steps of one tree, its new records, and the facts that decide on them.
 
-    Mappings and sets are by provider uuid.
+    Mappings are by provider uuid.
     """
 
     facts: PlanFacts

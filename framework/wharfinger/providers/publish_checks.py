@@ -145,8 +145,8 @@ def misuse(
 ) -> InvalidTree | None:
     """Return an error if the driver breaks the rules of owner traits, or None.
 
-    The driver may add no owner traits or instance traits but those of its instance. A root with
-    VCPU needs an instance that publishes as OWNER_NOVA.
+    Only the framework may add traits of owners and driver instances. A root with VCPU needs the
+    trait OWNER_NOVA.
     """
     mine = wanted.provider
     there = live.inventories if live and wanted.mode is PublishingMode.OVERLAY else {}

@@ -1,7 +1,7 @@
 """Removal of providers that their backend no longer has.
 
-A provider is removed only if two complete listings, at least ``removal_delay`` apart, lack it, and
-the driver does not have it when asked. It must have no allocations and no children.
+Two complete listings, at least ``removal_delay`` apart, have to lack the provider. The driver must
+not have it when asked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,8 +50,8 @@ def orphan(uuid: str, name: str) -> PendingRemoval:
 def remove(draft: TreeDraft) -> None:
     """Plan the removal of absent providers, children first, or note why a removal waits.
 
-    Without a complete listing, all absent providers stay. Call this after the desired providers are
-    planned: when a child moves away, its former parent can be removed.
+    Call this after the desired providers are planned. Without a complete listing, all absent
+    providers stay.
     """
     facts = draft.facts
     children = _children(draft) if draft.absent else {}

@@ -33,11 +33,7 @@ class AllocationChange:
         self._used_before = _sums(_holders(before))
 
     def dropped(self, draft: TreeDraft) -> dict[str, frozenset[str]]:
-        """Return the classes that the driver has moved to other providers, by old provider uuid.
-
-        A class has moved if allocations of it have moved, or if it is unused and another provider
-        of the tree offers it.
-        """
+        """Return the classes that the driver has moved to other providers, by old provider uuid."""
         own = [
             one for one in draft.desired.values() if one.stated and one.mode is PublishingMode.OWN
         ]
@@ -59,9 +55,8 @@ class AllocationChange:
     def steps(self, draft: TreeDraft) -> list[Step]:
         """Return one Reshape, and the steps that set figures which the Reshape cannot set.
 
-        Placement refuses a reshape that leaves a class with less capacity than is used, for example
-        a reserved class. So the Reshape reserves less of such a class, and a later step sets the
-        desired figures.
+        Placement refuses a reshape that leaves a class with less capacity than is used. So a later
+        step fully reserves such a class.
         """
         reported = {one.provider.uuid for one in draft.desired.values() if one.reported}
         changes = {change.uuid: change for change in draft.inventories}

@@ -109,8 +109,8 @@ class ProviderTree:
         """Return a tree of providers on which the driver has set nothing yet.
 
         ``is_others`` returns whether another program has created the provider with this uuid.
-        ``child_uuids`` are uuids, by name, for new children. Raises ValueError if a parent is
-        missing, if two providers have one name, or if parents form a circle.
+        ``child_uuids`` are uuids, by name, for new children. Raises ValueError if the providers do
+        not form trees.
         """
         tree = cls()
         tree._child_uuids = child_uuids
@@ -202,9 +202,9 @@ class ProviderTree:
     def remove_unreported_children(self, parent: str) -> None:
         """Remove from the tree the children of ``parent`` on which the driver has set nothing.
 
-        A driver calls this after it has set up all children that it publishes. A child also stays
-        if the driver has set anything on a provider below it. In Placement, the children of other
-        programs stay.
+        Call this after all children that the driver publishes are set up. A child also stays if the
+        driver has set anything on a provider below it. In Placement, the children of other programs
+        stay.
         """
         with self.lock:
             for child in list(self._find(parent).children.values()):

@@ -1,8 +1,4 @@
-"""Plan trees: compare the desired providers with Placement, and with what we have written.
-
-A provider in Placement is removed only if the driver does not want it and our record shows that
-this instance has published it.
-"""
+"""Plan trees: compare the desired providers with Placement, and with what we have written."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -28,10 +24,9 @@ def plan_trees(
     """Return the plans of trees; a tree with nothing to write, store or report has no plan.
 
     ``desired`` has parents before children. ``live`` and ``records`` are by provider uuid.
-    ``is_planned`` returns whether the tree with this root is planned.
 
-    The steps of a tree have this order: providers are created and moved, inventories shrink, other
-    inventories grow, absent providers are deleted. So nothing is offered twice.
+    In each tree, providers are created and moved first. Then inventories shrink, other inventories
+    grow, and absent providers are deleted.
     """
     drafts = _partition(facts, list(desired), live, records, is_planned)
     for draft in drafts:
@@ -122,7 +117,7 @@ def _partition(
 def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str]) -> None:
     """Plan the desired providers, except providers that may not be published or have to wait.
 
-    ``leaving`` are the names of absent providers. Providers in ``aside`` get their uuid as a
+    ``leaving`` are the names of absent providers. ``aside`` are the uuids of providers that get a
     temporary name.
     """
     facts = draft.facts

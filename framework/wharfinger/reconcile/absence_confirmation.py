@@ -1,6 +1,6 @@
 """Ask the driver whether it still has nodes and devices that its listing lacks.
 
-A listing may be incomplete: a proxy, a filter or a limit may hide nodes.
+A listing may be incomplete.
 """
 
 import random
@@ -44,8 +44,7 @@ class Availability:
     def keep(self, uuids: Iterable[str]) -> tuple[dict[str, str], list[PartialListing]]:
         """Ask the driver about absent providers; return the reasons to keep some of them, by uuid.
 
-        A provider is kept if the driver still has it or its node, or if this is unknown. If the
-        driver still has any, the list has one PartialListing.
+        If the driver still has any of them, the list has one PartialListing.
         """
         reasons: dict[str, str] = {}
         found: set[str] = set()

@@ -1,8 +1,4 @@
-"""Write the plans of trees to Placement.
-
-An intent is a record that is stored before its provider is written. After a crash, the next cycle
-reads the intents and repairs the state.
-"""
+"""Write the plans of trees to Placement."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -179,10 +175,7 @@ class Writer:
                 self._client.require(Feature.REPARENT, f"moving provider {step.name}")
 
     def _inventory_jobs(self, run: "_Run", trees: Iterable[TreeWrite]) -> Iterator[_Job]:
-        """Yield jobs that each set the inventories of several trees.
-
-        A tree with a reshape has its own job: the steps after the reshape rely on it.
-        """
+        """Yield jobs that each set the inventories of several trees."""
         together: list[_Inventories] = []
         size = BATCH if self._may_batch() else 1
         for tree in trees:
@@ -248,7 +241,7 @@ class Writer:
     def send(self, tree: TreeWrite, step: Step) -> None:
         """Send the requests of a step, and note in ``tree.now`` how they leave the provider.
 
-        Deleting a provider that is gone succeeds. Raises PlacementError and IntentExpired.
+        Raises PlacementError and IntentExpired.
         """
         self._check_valid(tree, step)
         writes = self._writes
@@ -377,7 +370,6 @@ class _Run:
                 self.done(tree, step)
 
     def reserve_failed(self, tree: TreeWrite) -> None:
-        """Fully reserve published providers of a failed tree where this was planned."""
         for step in _steps(tree, SetInventories):
             now = tree.now.get(step.uuid)
             is_unwritten = now is not None and now.inventories == step.before

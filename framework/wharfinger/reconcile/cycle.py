@@ -91,8 +91,8 @@ class Reconciler:
     """Runs the cycles of one driver instance, one at a time.
 
     If a tree fails, the cycle continues with the other trees, and its result has the error. Cycles
-    raise BackendError if the driver cannot list its nodes, PlacementError, ObjectError and
-    StateError.
+    raise BackendError if the driver cannot list its nodes. They also raise PlacementError,
+    ObjectError and StateError.
 
     ``on_plan`` is called with each plan before its writes, ``on_step`` with each step that was
     sent. A service that has not reported for ``down_time`` is down.
@@ -192,8 +192,8 @@ class Reconciler:
     def drift(self, on_step: OnStep = _ignore) -> CycleResult:
         """Run a drift cycle: repair what other programs have changed in Placement.
 
-        It also publishes nodes that polls could not write, and saves the usage of nodes. Without an
-        earlier list of nodes, it runs a full cycle instead.
+        The cycle also publishes nodes that polls could not write. Without an earlier list of nodes,
+        a full cycle runs instead.
         """
         before = self._nodes
         if before is None:
@@ -214,8 +214,7 @@ class Reconciler:
     def poll(self, on_step: OnStep = _ignore) -> CycleResult:
         """Run a poll: publish nodes that the change feed names, or that consumers have released.
 
-        Without such nodes, the poll reads neither Placement nor the database. Without an earlier
-        list of nodes, it runs a full cycle instead.
+        Without an earlier list of nodes, a full cycle runs instead.
         """
         before = self._nodes
         if before is None:
@@ -344,11 +343,7 @@ class Reconciler:
         on_plan: OnPlan = _ignore,
         restrict: Callable[[CycleState, Plan], tuple[CycleState, Plan]] | None = None,
     ) -> CycleResult:
-        """Plan and apply; repeat both, a few times at most, for the trees that remain.
-
-        After half of ``down_time``, a conflict ends the cycle: another process may have published
-        newer facts about the nodes.
-        """
+        """Plan and apply; repeat both, a few times at most, for the trees that remain."""
         attempts, expires = Attempts(), state.read_at + self._valid_for
         self._nodes = nodes
         questions: dict[str, bool | WharfingerError] = {}
@@ -367,7 +362,7 @@ class Reconciler:
         for number in range(_ATTEMPTS):
             if number:
                 if attempts.is_blocked and boottime() > expires:
-                    self._nodes = None
+                    self._nodes = None  # another process may have published newer facts
                     break
                 if attempts.is_blocked:
                     nap.sleep(random.uniform(0, min(2 ** (number - 1), _LONGEST_WAIT)))

@@ -50,9 +50,8 @@ def collect_desired(
 ) -> CycleState:
     """Return the state with the provider trees that the driver reports.
 
-    If the driver fails for a node, the tree of this node is blocked. If the service of this host is
-    disabled, the roots get COMPUTE_STATUS_DISABLED. Raises PlacementUnavailable, PermissionRefused
-    and NotFound.
+    If the driver fails for a node, the tree of this node is blocked. Raises PlacementUnavailable,
+    PermissionRefused and NotFound.
     """
     trees, roots = _views(state)
     listed = state.every_node.listed
@@ -126,11 +125,7 @@ def collect_desired(
 def _add(
     desired: dict[str, DesiredProvider], of_node: Iterable[DesiredProvider], node: Node
 ) -> None:
-    """Add the desired providers of a node; ``node.uuid`` is its root's uuid in Placement.
-
-    A sharing provider is in the trees of several nodes. The reservation reasons of all these trees
-    count.
-    """
+    """Add the desired providers of a node, and merge providers that several nodes share."""
     for wanted in of_node:
         uuid = wanted.provider.uuid
         before = desired.get(uuid)
@@ -184,7 +179,6 @@ def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Prov
 def _root_of(
     node: Node, roots: Mapping[str, Provider], listed: Set[str], records: Mapping[str, Record]
 ) -> Provider:
-    """Return the root with a node's uuid, or else with its name, or else a new root."""
     by_uuid, by_name = roots.get(node.uuid), roots.get(node.name)
     if by_name is not None and by_name.uuid in listed:
         by_name = None  # two nodes may swap names: this is still the root of another node
@@ -333,11 +327,7 @@ def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str)
 def _check(
     driver: ComputeDriver, tree: ProviderTree, node: Node, taken: dict[str, tuple[str, str]]
 ) -> list[DesiredProvider]:
-    """Return the desired providers of a node, and add their names and uuids to ``taken``.
-
-    Raises InvalidTree if the root is missing, or if another node has another provider with one of
-    these names or uuids.
-    """
+    """Return the desired providers of a node; raise InvalidTree if its tree cannot be published."""
     if not (tree.exists(node.name) and tree.exists(node.uuid)):
         raise InvalidTree(
             driver=driver.name,

@@ -1,7 +1,6 @@
 """Detached providers: our child providers that are roots until their node has a new root.
 
-A program cannot delete a root while a child below it has allocations. So an operator may detach the
-child. A stored reservation keeps the child fully reserved, and names the former root.
+A stored reservation keeps such a provider fully reserved, and names the former root.
 """
 
 import re
@@ -47,8 +46,7 @@ def former_roots(reservations: Mapping[str, tuple[Reservation, ...]]) -> dict[st
 def detached(state: CycleState) -> tuple[dict[str, str], list[Reservation]]:
     """Return the ``holder`` of each detached provider that stays a root, and reservations to end.
 
-    The holders are by provider uuid. A reservation ends when the node of its provider has a new
-    root.
+    The holders are by provider uuid.
     """
     roots = former_roots(state.reservations)
     leaving = {uuid for uuid, former in roots.items() if _has_new_root(state, uuid, former)}
@@ -58,10 +56,7 @@ def detached(state: CycleState) -> tuple[dict[str, str], list[Reservation]]:
 
 
 def _has_new_root(state: CycleState, uuid: str, former: FormerRoot) -> bool:
-    """Return whether the driver reports a detached provider below a new root in Placement.
-
-    A root with the former uuid is new if it was deleted and created again.
-    """
+    """Return whether the driver reports a detached provider below a new root in Placement."""
     wanted = state.desired.get(uuid)
     root = state.live.get(wanted.provider.root_uuid) if wanted else None
     if root is None or root.uuid == uuid:

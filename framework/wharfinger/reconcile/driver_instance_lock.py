@@ -23,8 +23,8 @@ _held: Final[set[int]] = set()
 def exclusive(directory: Path, instance: str) -> Iterator[None]:
     """Hold the lock of a driver instance for the duration of a block.
 
-    The lock is a file in ``directory``. Raises StateError at once if another process has the lock,
-    or if the file cannot be used.
+    Raises StateError at once if another process has the lock, or if the lock file in ``directory``
+    cannot be used.
     """
     path = directory / f"{instance}.lock"
     try:

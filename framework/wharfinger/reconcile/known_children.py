@@ -1,7 +1,6 @@
 """Find the uuids under which a driver instance has published the children of a root before.
 
-Another program may create its root again with a new uuid. The devices below keep their uuids, which
-reservations, jobs and allocations name.
+So a device keeps its uuid when another program creates its root again.
 """
 
 import shlex

@@ -87,9 +87,8 @@ class LookUp:
     ) -> CycleState:
         """Return the state in which the removals of a plan are confirmed or refused.
 
-        If the policy does not allow their number, all removals wait. Otherwise the driver is asked
-        for each provider. ``questions`` keeps the answers for later attempts of the cycle. Without
-        removals, the result is ``state`` itself.
+        ``questions`` keeps the driver's answers for later attempts of the cycle. Without removals,
+        the result is ``state`` itself.
         """
         gone = frozenset().union(*(tree.gone for tree in plan.trees))
         if not gone:
@@ -354,10 +353,7 @@ class LookUp:
         return replace(state, name_owners=found)
 
     def _removals(self, state: CycleState) -> CycleState:
-        """Return the state with the allocations and unknown children that decide on removals.
-
-        The allocations also decide on changes of the owner, and on adoptions.
-        """
+        """Return the state with the allocations and unknown children that decide on removals."""
         due = [
             uuid
             for uuid, record in (state.records.items() if state.is_listing else ())

@@ -1,7 +1,7 @@
 """Lost allocations: another program has deleted allocations of an instance that has a claim.
 
-A list of providers does not show the deletion: the generations stay the same (``delete_all`` in
-placement/objects/allocation.py, read in 16.0). So a full cycle asks for the allocations.
+A list of providers does not show this: the generations stay the same (``delete_all`` in
+placement/objects/allocation.py, read in 16.0).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -40,11 +40,9 @@ class LostAllocations:
         self._cleans: Final = cleans
 
     def find(self, state: CycleState, instances: Mapping[str, ClaimedInstance]) -> CycleState:
-        """Check the allocations of claimed instances that are on providers of this driver instance.
+        """Return the state with reservations for the allocations that claimed instances have lost.
 
-        Return the state with new reservations for lost allocations, the next phases of earlier
-        ones, and instance rows to save. Raises PlacementUnavailable, PermissionRefused, ObjectError
-        and StateError.
+        Raises PlacementUnavailable, PermissionRefused, ObjectError and StateError.
         """
         wanted = dict(_relevant(state, instances))
         with request_id.thread_pool(self._client.connections) as pool:
@@ -90,8 +88,7 @@ class LostAllocations:
     def _at_rest(self, known: Mapping[str, ClaimedInstance]) -> dict[str, Instance]:
         """Return the rows of instances that no process claims, moves or releases, by uuid.
 
-        The rows have to be read after the allocations: a claim, a move or a release changes the
-        row, or stores a migration, first.
+        Read the rows after the allocations: a claim, a move or a release changes the row first.
         """
         if not known:
             return {}

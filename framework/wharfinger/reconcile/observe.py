@@ -115,11 +115,7 @@ class Observer:
     def _late_reservations(
         self, state: CycleState, live: Mapping[str, Provider]
     ) -> Mapping[str, tuple[Reservation, ...]]:
-        """Read the reservations of our providers that are fully reserved for no known reason.
-
-        Such a reservation was stored after the rows were read, or our record of the provider is
-        lost.
-        """
+        """Read the reservations of our providers that are fully reserved for no known reason."""
         wanted = sorted(
             uuid
             for uuid, provider in live.items()
@@ -152,7 +148,6 @@ def changed_trees(state: CycleState) -> set[str]:
 
 
 def _reservation_changes(state: CycleState, uuid: str, live: Provider, record: Record) -> bool:
-    """Return whether a reservation has begun or ended that the inventories do not show yet."""
     if uuid in state.reservations:
         return any(not one.is_fully_reserved for one in live.inventories.values())
     return bool(record.own_reserved) and not record.reservations

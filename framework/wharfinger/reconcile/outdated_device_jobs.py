@@ -1,7 +1,4 @@
-"""Update or delete finished device jobs that are out of date.
-
-A finished job records the function that it has loaded into a device.
-"""
+"""Update or delete finished device jobs that are out of date."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -17,8 +14,7 @@ _CONFLICTS: Final = (ConcurrentSave, ObjectNotFound)
 def supersede_functions(context: Context, superseded: Mapping[str, int]) -> None:
     """Note in jobs that another program has replaced the function that they loaded.
 
-    ``superseded`` has the revision of the job of each device, by provider uuid. A job with another
-    revision stays as it is.
+    ``superseded`` has the revision of the job of each device, by provider uuid.
     """
     for one in _finished(context, superseded):
         known = {superseded[uuid] for uuid in one.scope if uuid in superseded}
@@ -32,8 +28,7 @@ def supersede_functions(context: Context, superseded: Mapping[str, int]) -> None
 def delete_jobs(context: Context, host: str, instance: str, uuids: Iterable[str]) -> None:
     """Delete the finished jobs of a driver instance for devices that no longer exist.
 
-    ``uuids`` are the providers of such devices. A job stays if a provider of its device has a
-    record.
+    ``uuids`` are the providers of such devices.
     """
     found = [
         one

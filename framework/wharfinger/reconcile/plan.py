@@ -112,7 +112,6 @@ def _moves_away(state: CycleState, uuid: str) -> bool:
 
 
 def _records_of_blocked(state: CycleState) -> Mapping[str, Mapping[str, Record | None]]:
-    """Return changed records (None: delete) of blocked trees, by root uuid and provider uuid."""
     found: dict[str, dict[str, Record | None]] = {}
     for uuid, record in state.records.items() if state.released_roots else ():
         root = record.root_uuid or ""
@@ -129,8 +128,7 @@ def _records_of_blocked(state: CycleState) -> Mapping[str, Mapping[str, Record |
 def _with_write(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
     """Return the plan with a write of a provider's inventories, even if they do not change.
 
-    The write raises the generation. So Placement refuses the write of another process that is about
-    to reserve the provider.
+    The write raises the generation. So Placement refuses a concurrent reservation.
     """
     if any(
         isinstance(step, SetInventories | Reshape) and uuid in step.touched for step in tree.steps

@@ -81,10 +81,8 @@ class RecordStore:
     ) -> None:
         """Write changed records (None: delete) and other rows, in one transaction.
 
-        ``known_reservations`` has revisions by reservation uuid, by provider uuid.
-
-        Raises ConcurrentSave, and writes nothing, if another process has changed one of these
-        records, nodes or reservations. Its ``keys`` are their uuids. Also raises ObjectError and
+        ``known_reservations`` has revisions by reservation uuid, by provider uuid. Raises
+        ConcurrentSave if another process has changed one of the rows. Also raises ObjectError and
         StateError.
         """
         changed = {

@@ -1,7 +1,6 @@
 """Phases of stored reservations in a cycle.
 
-A provider that a consumer has released is reserved until it has been cleaned. Snapshots of the
-driver after the release show when cleaning begins and ends.
+A provider that a consumer has released is reserved until it has been cleaned.
 """
 
 from collections import ChainMap
@@ -34,8 +33,8 @@ def next_phases(
     """Return the providers that stay reserved, and the reservations that change.
 
     ``settled`` has new phases that are known already, by reservation uuid. ``is_clean`` returns
-    whether a provider needs no more cleaning. ``is_released`` returns whether a consumer has no
-    more allocation from a provider.
+    whether a provider needs no more cleaning. ``is_released`` returns whether a consumer has
+    released a provider.
     """
     held: set[str] = set()
     phases: list[tuple[Reservation, str | None]] = []

@@ -1,8 +1,7 @@
 """Reserve and release providers for operators, jobs and releases of consumers.
 
-A reservation is stored before the provider is fully reserved in Placement. It is deleted after the
-own figures (the ``reserved`` figures from before the reservation) are restored. After a crash, the
-next cycle completes the work.
+A reservation is stored before the provider is fully reserved in Placement, and deleted after the
+``reserved`` figures are restored. After a crash, the next cycle completes the work.
 """
 
 from collections import Counter, defaultdict
@@ -102,7 +101,6 @@ class _Stored:
 
     @property
     def own_record(self) -> Record:
-        """The record of the driver instance that publishes the provider, or an empty record."""
         return self.store.get(self.live.uuid)
 
     @property
@@ -117,7 +115,6 @@ class _Stored:
         return SetInventories(**step_target(self.live), before=self.live.inventories, after=after)
 
     def reasons(self, *, without: str = "") -> tuple[str, ...]:
-        """Return the driver's reasons, and those of reservations except ``without``, as texts."""
         others = (one for one in self.reservations if one.uuid != without)
         held = (f"{one.reason} (held by {one.holder})" for one in others)
         return (*self.record.reservations, *held)
@@ -151,9 +148,9 @@ class Reservations:
     ) -> Reservation:
         """Reserve a provider fully, even if it has allocations; return the reservation.
 
-        ``expected_end`` is for display. ``uuid`` becomes the uuid of the reservation. If Placement
-        fails, the reservation remains stored, and the next cycle reserves the provider. Raises
-        ObjectExists if the holder already has a reservation of the provider.
+        ``expected_end`` is for display. If Placement fails, the reservation remains stored, and the
+        next cycle reserves the provider. Raises ObjectExists if the holder already has a
+        reservation of the provider.
         """
         new = Reservation(
             self._context,
@@ -238,9 +235,8 @@ class Reservations:
     def detach(self, provider: ProviderSummary) -> FormerRoot:
         """Turn a child provider into a root, fully reserved, until its node has a new root.
 
-        Return the former root. Allocations and other reservations stay. Raises DetachmentRefused if
-        no driver instance has created the provider as a child of a root. Raises
-        MicroversionUnsupported.
+        Return the former root. Raises DetachmentRefused if no driver instance has created the
+        provider as a child of a root. Raises MicroversionUnsupported.
         """
         self._client.require(Feature.REPARENT, f"detaching provider {provider.name}")
         former = self._root_of(provider)
@@ -384,8 +380,8 @@ class Reservations:
     def _fill(self, provider: ProviderSummary, new: Reservation | None = None) -> None:
         """Store ``new``, and write the full reservation of the provider.
 
-        Write inventories even if they are fully reserved already. This raises the generation, so
-        that a concurrent release of the provider fails and reads the provider again.
+        The write raises the generation, even if nothing changes. So a concurrent release of the
+        provider fails, and reads again.
         """
         stored = self._read(provider)
         figures = stored.own_figures
@@ -586,11 +582,7 @@ class Reservations:
 
     @retry_on(*_CONFLICTS, ObjectExists, ObjectNotFound)
     def _reserve_for_cleaning(self, provider: ProviderSummary, consumer_uuid: str) -> None:
-        """Reserve a provider while a consumer releases it, and until it is cleaned.
-
-        A reservation from an earlier release of the same consumer begins again with the first
-        phase.
-        """
+        """Reserve a provider while a consumer releases it, and until it is cleaned."""
         holder = _release_of(consumer_uuid)
         for held in self._held(provider_uuid=provider.uuid, holder=holder):
             if held.phase != "releasing":
@@ -617,8 +609,7 @@ class Reservations:
 def _check_reservable(provider: ProviderSummary, stored: _Stored, *, is_cleaned: bool) -> None:
     """Raise ReservationRefused if a provider cannot be reserved.
 
-    ``is_cleaned``: its driver cleans the provider after a release. Then the provider is published
-    even if the records are lost.
+    ``is_cleaned``: its driver cleans the provider after a release.
     """
     if not (stored.is_published if stored.record.is_ours else is_cleaned):
         others = ownership.owners(stored.traits) - ownership.owners(stored.record.claimed_traits)

@@ -1,7 +1,7 @@
 """Take over nodes whose database row names another host or driver instance as the publisher.
 
-An overlaid root is a root that another program publishes. Such a root has no row here: the records
-of our children below the root are taken over instead.
+An overlaid root, which another program publishes, has no row. The records of our children below the
+root are taken over instead.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
@@ -60,9 +60,9 @@ class Takeovers:
 
         Return the rows that this instance can take over, and errors for the others, by uuid.
 
-        The arguments are node uuids. Roots of ``marked`` nodes have the trait of this driver
-        instance. The instance may adopt the roots of ``adoptable`` nodes. The operator has named
-        the ``named`` nodes for adoption.
+        ``marked`` are nodes whose roots have the trait of this instance. ``adoptable`` are nodes
+        whose roots the instance may adopt. ``named`` are nodes that the operator has named for
+        adoption.
         """
         others = list(self._others(uuids))
         if not others:
@@ -120,8 +120,7 @@ class Takeovers:
     ) -> dict[str, WharfingerError]:
         """Take over nodes, and our records below overlaid roots; return errors by uuid.
 
-        ``live`` are the providers in Placement, by uuid. An error means that another process has
-        changed the node or the records.
+        An error means that another process has changed the node or the records.
         """
         return {
             **_errors_of(partial(self.take, live=live), {row.uuid: row for row in rows}),
@@ -159,9 +158,8 @@ class Takeovers:
     def take(self, rows: Collection[ComputeNode], live: Mapping[str, Provider]) -> None:
         """Move nodes to this driver instance, with their records, in one transaction.
 
-        The rows of instances and migrations on the nodes move, too. ``live`` are the providers in
-        Placement, by uuid. Raises ConcurrentSave if another process was faster, or if the former
-        host is up again.
+        The rows of instances and migrations on the nodes move, too. Raises ConcurrentSave if
+        another process was faster, or if the former host is up again.
         """
         former = {row.uuid: (row.host, row.driver_instance) for row in rows}
         namesakes = [row for row in rows if row.driver_instance == self._instance]

@@ -22,9 +22,8 @@ HANGS_AFTER: Final = 3600.0
 class Heartbeat:
     """Context manager that reports the service of a host as up while its block runs.
 
-    A thread calls ``report`` three times in ``down_time``, even while a cycle waits for its driver.
-    With ``at_once``, the first report is immediate. Reports stop while ``progress`` has not been
-    called for ``HANGS_AFTER`` seconds.
+    A thread calls ``report`` three times in ``down_time``. With ``at_once``, the first report is
+    immediate. Reports stop while ``progress`` has not been called for ``HANGS_AFTER`` seconds.
 
     At its end, the block waits up to ``patience`` seconds (None: without limit) for a report that
     is in progress.

@@ -147,10 +147,9 @@ class Claims:
         retry_error_callback=lambda _state: None,  # the next cycle saves the usage
     )
     def save_usage(self, node: str) -> bool:
-        """Save the usage of a node in its rows; an attempt returns whether the rows had to change.
+        """Save the usage of a node in its rows; repeat until nothing changes, at most ten times.
 
-        The attempt is repeated until nothing changes, at most ten times: a concurrent claim may
-        have read the row before a save.
+        A concurrent claim may have read the rows before a save.
         """
         rows = ComputeNodeList.get_by_filters(
             self._context, host=self.host, hypervisor_hostname=node
@@ -166,10 +165,9 @@ class Claims:
         return is_wrong
 
     def _steps(self, instance: Instance, migration: Migration, end: End) -> tuple[str, ...]:
-        """Return the statuses through which dropping a claim ends a move.
+        """Return the statuses through which dropping a claim ends a move; none if it has ended.
 
-        Return none if the claim has already been dropped. Raise ClaimRefused if the status does not
-        allow it.
+        Raise ClaimRefused if the status does not allow this.
         """
         dropped = _DROPPED[end]
         if migration.instance_uuid == instance.uuid:

@@ -28,8 +28,6 @@ from wharfinger.tracker.usage import HostUsage
 
 
 class _Figures(NamedTuple):
-    """The fields of a node's row."""
-
     hypervisor_hostname: str
     owner: str
     vcpus: int
