@@ -211,7 +211,7 @@ class PythonDaemon(Daemon):
     """A server that is a Python file of this project. Its first argument is its directory."""
 
     def start_program(self, program: Path, *arguments: str) -> None:
-        """Start a Python file, without its own directory on its import path."""
+        """Start a Python file as the server."""
         python = (sys.executable, "-I", "-W", "ignore")
         self.start(*python, str(program), str(self.directory), *arguments)
 

@@ -89,7 +89,7 @@ lab = {_HARDWARE}:LabDeploy
 
 
 def install_hardware(directory: Path) -> None:
-    """Write a distribution with the entry points of `lab`, and put it on sys.path for Ironic."""
+    """Write a distribution with the entry points of `lab`, and put it on sys.path."""
     distribution = directory / "lab-0.dist-info"
     distribution.mkdir(exist_ok=True)
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 0\n")

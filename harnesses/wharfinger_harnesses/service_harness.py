@@ -11,7 +11,7 @@ from wharfinger_harnesses.openstack import OpenStackService
 
 
 class ServiceHarness(Harness):
-    """A harness whose backend is an HTTP service. The driver's requests pass through a proxy."""
+    """A harness whose backend is an HTTP service behind a proxy."""
 
     _service: OpenStackService
     _proxy: Proxy

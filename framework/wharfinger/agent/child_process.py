@@ -23,7 +23,7 @@ def has_exited(pid: int) -> bool:
 
 
 def kill_session(pid: int) -> bool:
-    """Kill a child process that is not reaped yet, and all other processes of its session.
+    """Kill an unreaped child process and all other processes of its session.
 
     Return whether the child process has ended within ``KILL_TIMEOUT``.
     """
