@@ -261,10 +261,7 @@ class AllocationClaims:
         return had
 
     def _allocate_again(self, instance: Instance, held: Consumer, wanted: Allocations) -> Consumer:
-        """Restore the allocations ``wanted`` of an instance, and return its consumer.
-
-        Raise AllocationRefused if Placement refuses an allocation.
-        """
+        """Restore the allocations ``wanted`` of an instance, and return its consumer."""
         uuid = instance.uuid
         lost = {one.provider_uuid: one for one in self.reservations.lost(uuid)}
         try:

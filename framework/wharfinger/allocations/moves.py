@@ -76,8 +76,8 @@ class Moves:
     """Starts, confirms and reverts moves of instances; safe for several threads.
 
     Methods raise PlacementError, ObjectError and StateError. After such an error, call ``confirm``
-    or ``revert`` again to complete it. ``start`` undoes itself and can be called again. If undoing
-    fails, too, the move has to be recovered first (``recover``).
+    or ``revert`` again. ``start`` undoes itself and can be called again. If undoing fails, too, the
+    move has to be recovered first (``recover``).
     """
 
     def __init__(self, search: FlavorSearch, down_time: timedelta = timedelta(seconds=60)) -> None:
@@ -334,10 +334,7 @@ class Moves:
     def _take_back(
         self, instance: Instance, migration: Migration, had: Consumer, has: Consumer
     ) -> None:
-        """Restore the former allocations; raise AllocationRefused if Placement refuses them.
-
-        ``had`` is the consumer of the migration, and ``has`` the consumer of the instance.
-        """
+        """Restore the former allocations; raise AllocationRefused if Placement refuses them."""
         lost = [one for one in has.allocations if one not in had.allocations]
         self._reservations.before_release(instance.uuid, lost)
         try:

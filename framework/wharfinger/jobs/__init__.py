@@ -1,7 +1,7 @@
 """Programming of devices.
 
-``program`` reserves a device and loads an image into it. If the process dies meanwhile, the device
-stays reserved until ``resolve`` is called.
+``program`` reserves a device and loads an image into it. ``resolve`` ends a job that was
+interrupted.
 """
 
 from wharfinger.jobs.device_programming import program

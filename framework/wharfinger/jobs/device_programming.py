@@ -242,10 +242,7 @@ class _Work:
             self._beat()
 
     def _reason_to_wait(self, *, is_patient: bool) -> str | None:
-        """Reserve the device again if needed; return why the job has to wait, or None.
-
-        With ``is_patient``, errors of Placement and of the database are also reasons to wait.
-        """
+        """Reserve the device again if needed; return why the job has to wait, or None."""
         try:
             # Another program may have ended the reservation. So first reserve, then read consumers.
             for uuid, one in self.taken.items():

@@ -90,10 +90,7 @@ def from_keystoneauth(request: str, error: Exception) -> PlacementError:
 def refused(
     request: str, status: int, detail: str, code: str = "", answered: str = ""
 ) -> PermissionRefused:
-    """Return the exception for credentials that are refused or lack a role.
-
-    ``answered`` is the request id in Placement's answer.
-    """
+    """Return the exception for credentials that are refused or lack a role."""
     remedy = "Check the credentials in [placement]."
     if status == HTTPStatus.FORBIDDEN:
         needs_service = request.startswith("POST /reshaper")

@@ -108,8 +108,7 @@ class ProviderWrites:
     ) -> dict[str, PlacementError]:
         """Create missing custom traits and classes; return an error for each name that is missing.
 
-        Standard traits are looked up, standard classes are not. Raises PlacementError if Placement
-        is unavailable or refuses permission.
+        Raises PlacementError if Placement is unavailable or refuses permission.
         """
         new_traits = set(traits) - self._traits
         new_classes = set(filter(os_resource_classes.is_custom, classes)) - self._classes

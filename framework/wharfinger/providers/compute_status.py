@@ -23,10 +23,9 @@ def with_status(root: Provider, *, disabled: bool) -> Provider:
 
 
 def desired_from_record(live: Provider, record: Record, *, disabled: bool) -> DesiredProvider:
-    """Return the desired state of a provider whose driver was not called.
+    """Return the present state of a provider as its desired state: its driver was not called.
 
-    That is the present state, with the mode and the reservations in the record. With ``disabled``,
-    the trait COMPUTE_STATUS_DISABLED is added.
+    With ``disabled``, the trait COMPUTE_STATUS_DISABLED is added.
     """
     mine = own_view(live, record)
     return DesiredProvider(

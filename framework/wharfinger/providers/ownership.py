@@ -109,10 +109,7 @@ def is_published(traits: Collection[str], record: Record) -> bool:
 
 
 def has_fallen(known: Provider | None, live: Provider) -> bool:
-    """Return whether a provider has a lower generation than we know: it was created anew.
-
-    Return False if a generation is unknown.
-    """
+    """Return whether a provider has a lower generation than we know: it was created anew."""
     if known is None or known.generation is None or live.generation is None:
         return False
     return live.generation < known.generation

@@ -35,8 +35,7 @@ def merge(
 ) -> tuple[Provider, Record]:
     """Return a provider as the plan shall leave it, and its new record.
 
-    ``live`` is the provider in Placement, or None. Classes in ``dropped`` are removed: the driver
-    has moved them to another provider.
+    ``dropped`` are classes that the driver has moved to another provider: they are removed.
     """
     mine, publisher = wanted.provider, facts.publisher
     is_own = wanted.mode is PublishingMode.OWN

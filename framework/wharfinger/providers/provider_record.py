@@ -41,10 +41,7 @@ class Absence:
         return now.seconds - first.seconds if first.seconds <= now.seconds else None
 
     def has_lasted(self, delay: float, now: Uptime | None) -> bool:
-        """Return whether the absence has lasted at least ``delay`` seconds, and more than 0.
-
-        Return False if the moments cannot be compared.
-        """
+        """Return whether the absence has lasted at least ``delay`` seconds, and more than 0."""
         lasted = self.seconds_until(now)
         return lasted is not None and lasted > 0 and lasted >= delay
 

@@ -1,7 +1,7 @@
 """Removal of providers that their backend no longer has.
 
-Two complete listings, at least ``removal_delay`` apart, have to lack the provider. The driver must
-not have it when asked.
+Two complete listings, at least ``removal_delay`` apart, have to lack a provider. The driver must
+not have the provider when asked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,8 +50,7 @@ def orphan(uuid: str, name: str) -> PendingRemoval:
 def remove(draft: TreeDraft) -> None:
     """Plan the removal of absent providers, children first, or note why a removal waits.
 
-    Call this after the desired providers are planned. Without a complete listing, all absent
-    providers stay.
+    Call this after the desired providers are planned.
     """
     facts = draft.facts
     children = _children(draft) if draft.absent else {}

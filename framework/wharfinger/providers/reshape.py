@@ -1,7 +1,7 @@
 """Reshapes: one request moves inventories and allocations between providers of a tree.
 
 Placement checks every allocation of each consumer in POST /reshaper, even allocations that do not
-move. This was read in Placement's source and tested.
+move (read in its source, and tested).
 """
 
 from collections import Counter
@@ -56,7 +56,7 @@ class AllocationChange:
         """Return one Reshape, and the steps that set figures which the Reshape cannot set.
 
         Placement refuses a reshape that leaves a class with less capacity than is used. So a later
-        step fully reserves such a class.
+        step lowers the capacity.
         """
         reported = {one.provider.uuid for one in draft.desired.values() if one.reported}
         changes = {change.uuid: change for change in draft.inventories}
@@ -93,10 +93,7 @@ class AllocationChange:
         return [Reshape(**target, inventories=changed, allocations=self._moved), *full]
 
     def problems(self, draft: TreeDraft) -> Iterator[InvalidTree]:
-        """Yield an error for each provider and class for which Placement would refuse the reshape.
-
-        After any error, the tree must not be written.
-        """
+        """Yield an error for each provider and class that makes Placement refuse the reshape."""
         for (uuid, name), held in sorted(self._holders.items()):
             if uuid not in draft.records:
                 continue  # in another tree, so only Placement can check it

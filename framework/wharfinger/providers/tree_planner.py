@@ -23,7 +23,7 @@ def plan_trees(
 ) -> tuple[TreePlan, ...]:
     """Return the plans of trees; a tree with nothing to write, store or report has no plan.
 
-    ``desired`` has parents before children. ``live`` and ``records`` are by provider uuid.
+    ``desired`` has parents before children.
 
     In each tree, providers are created and moved first. Then inventories shrink, other inventories
     grow, and absent providers are deleted.
@@ -115,11 +115,7 @@ def _partition(
 
 
 def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str]) -> None:
-    """Plan the desired providers, except providers that may not be published or have to wait.
-
-    ``leaving`` are the names of absent providers. ``aside`` are the uuids of providers that get a
-    temporary name.
-    """
+    """Plan the desired providers, except providers that may not be published or have to wait."""
     facts = draft.facts
     unpublished: set[str | None] = set()
     detached_roots: dict[str | None, str] = {}

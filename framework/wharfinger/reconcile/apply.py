@@ -88,8 +88,8 @@ class Writer:
     ) -> None:
         """Write trees, and keep the errors of each tree in its ``errors``.
 
-        ``on_step`` is called with each step that was sent, by one thread at a time. Raises
-        PlacementUnavailable, PermissionRefused and StateError.
+        ``on_step`` is called with each step that was sent. Raises PlacementUnavailable,
+        PermissionRefused and StateError.
         """
         for start in range(0, len(trees), BATCH):
             batch = trees[start : start + BATCH]

@@ -45,7 +45,7 @@ def check_names(
 ) -> Collection[str]:
     """Return a driver's answer if it consists of different node names.
 
-    ``kinds`` are the permitted types of the answer. Raises BackendError.
+    Raises BackendError for another answer.
     """
     if isinstance(found, kinds) and isinstance(found, Collection):
         strings = [name for name in found if isinstance(name, str)]

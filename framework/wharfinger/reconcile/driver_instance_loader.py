@@ -45,8 +45,7 @@ class Instance:
 def check(conf: Options) -> tuple[list[str], list[WharfingerError]]:
     """Check the whole configuration, including the options of the drivers that it enables.
 
-    Return the names of all sections that are read, and all problems. The drivers are created, but
-    not connected.
+    Return the names of all sections that are read, and all problems.
     """
     sections = list(configuration.OWN)
     for group in configuration.SERVICES:

@@ -1,7 +1,6 @@
 """Read the facts that a plan needs besides the desired trees.
 
-If a look-up for a tree fails, that tree is blocked. PlacementUnavailable, PermissionRefused and
-NotFound are raised.
+If a look-up for a tree fails, that tree is blocked.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping

@@ -44,7 +44,7 @@ class NodeList:
     def with_changes(self, later: "NodeList") -> "NodeList":
         """Return this list with the nodes of a later description.
 
-        They replace nodes with the same uuid or name. The problems stay those of this list.
+        They replace nodes with the same uuid or name.
         """
         anew = {node.uuid for node in (*later.nodes, *later.failed)} | later.roots.keys()
 
@@ -63,10 +63,7 @@ class NodeList:
         return len(self.problems) > len(known)
 
     def with_published_uuids(self, records: Mapping[str, Record]) -> Self:
-        """Return the list with the uuids that our records have for roots with the nodes' names.
-
-        A node with a record under its own uuid keeps the uuid.
-        """
+        """Return the list with the uuids that our records have for roots with the nodes' names."""
         known = {
             root.name: uuid
             for uuid, record in records.items()

@@ -104,10 +104,7 @@ def readable(reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:
 
 
 def phases_by_tree(state: CycleState, trees: Iterable[TreePlan]) -> dict[str, Phases]:
-    """Return the reservations that change or end when a tree is written, by root uuid.
-
-    Reservations in trees that cannot be written are left out.
-    """
+    """Return the reservations that change or end when a tree is written, by root uuid."""
     plans = {tree.root_uuid: tree for tree in trees}
     root_of = _root_finder(state, plans.values())
     found: dict[str, Phases] = {}

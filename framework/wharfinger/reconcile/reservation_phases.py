@@ -32,9 +32,7 @@ def next_phases(
 ) -> tuple[set[str], Phases]:
     """Return the providers that stay reserved, and the reservations that change.
 
-    ``settled`` has new phases that are known already, by reservation uuid. ``is_clean`` returns
-    whether a provider needs no more cleaning. ``is_released`` returns whether a consumer has
-    released a provider.
+    ``settled`` has new phases that are known already, by reservation uuid.
     """
     held: set[str] = set()
     phases: list[tuple[Reservation, str | None]] = []

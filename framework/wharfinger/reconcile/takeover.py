@@ -93,7 +93,6 @@ class Takeovers:
         Return the roots whose records this host can take over, and errors for the others, by uuid.
 
         ``orphans`` are providers with our instance trait and no record on this host, by root uuid.
-        ``names`` are the names of the nodes by root uuid.
         """
         root_of = {uuid: root for root, uuids in orphans.items() for uuid in (root, *uuids)}
         records = [one for one in self._records(root_of) if one.host != self._host]
@@ -229,10 +228,7 @@ class Takeovers:
                 yield row
 
     def _claimed(self, rows: Iterable[ComputeNode], named: Container[str]) -> frozenset[str]:
-        """Return nodes whose roots other driver instances publish, or are about to create.
-
-        A published root does not count if the operator has ``named`` the node for adoption.
-        """
+        """Return nodes whose roots other driver instances publish, or are about to create."""
         records = ProviderRecordList.get_by_filters(
             self._context, provider_uuid=sorted({row.uuid for row in rows})
         )

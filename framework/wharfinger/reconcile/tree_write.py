@@ -1,7 +1,6 @@
 """The write of a tree: its plan, the database rows to write with it, and its progress.
 
-An intent is a record that is stored before the first request. A result is a record that is stored
-after the last request.
+An intent is a record that is stored before the first request.
 """
 
 from collections import Counter

@@ -1,7 +1,6 @@
 """Claims: which instances are on, or move to, the nodes of a host.
 
-A claim notes the node in the rows of the instance and of its migration. The method names are those
-of nova's resource tracker.
+The method names are those of nova's resource tracker.
 """
 
 from collections.abc import Mapping
@@ -67,8 +66,8 @@ class Claims:
     def instance_claim(self, instance: Instance, node: str) -> None:
         """Put an instance, with its flavor, on a node of this host.
 
-        The instance may be on this node already. Raises ClaimRefused for an instance on another
-        node. Raises ObjectNotFound if this host lacks the node.
+        Raises ClaimRefused for an instance on another node. Raises ObjectNotFound if this host
+        lacks the node.
         """
         self._check_node(node)
         place = (instance.host, instance.node)

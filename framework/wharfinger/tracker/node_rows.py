@@ -94,8 +94,8 @@ class NodeRows:
     ) -> list[ComputeNode]:
         """Return the rows whose figures have changed, to be saved.
 
-        ``records`` are by provider uuid. With ``is_listing``, ``nodes`` is a complete listing: the
-        rows of other nodes get the time since which the node is not seen.
+        With ``is_listing``, ``nodes`` is a complete listing: the rows of other nodes get the time
+        since which the node is not seen.
         """
         wanted = {node.uuid: self._wanted(node, root) for node, root in _published(nodes, records)}
         for uuid, figures in self._figures.items():
