@@ -48,9 +48,9 @@ class Sync(ObjectCommand):
             "--removal-delay",
             metavar="SECONDS",
             type=seconds,
-            help="the removal delay in seconds: a provider is deleted only if two complete lists "
-            "of the driver, at least this far apart, both lack its device or node. Default: "
-            "option removal_delay of the driver instance",
+            help="delete a provider only if two complete lists of the driver, at least this many "
+            "seconds apart, both lack its device or node. Default: option removal_delay of the "
+            "driver instance",
         )
         parser.add_argument(
             "--allow-mass-removal",

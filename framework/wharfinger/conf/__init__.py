@@ -200,14 +200,16 @@ def _unknown_sections(
         )
         yield ConfigurationFileError(
             problem=f"section [{section}] is unknown.",
-            remedy=f"{hint} A section of a driver instance that is not enabled needs the option "
-            "driver.",
+            remedy=f"{hint} If this is the section of a driver instance, name the instance in "
+            "enabled_drivers, or set the option driver in the section.",
         )
 
 
 def _unreadable(problem: str) -> ConfigurationFileError:
     return ConfigurationFileError(
-        problem=f"{problem}.", remedy="Correct it, or use another file with --config-file."
+        problem=f"{problem}.",
+        remedy="Correct the file or directory, or name another one with "
+        "--config-file or --config-dir.",
     )
 
 

@@ -15,10 +15,10 @@ _SERVICE_TYPE: Final = "accelerator"
 OPTIONS: Final = (
     cfg.StrOpt(
         "device_profiles",
-        help="A JSON file of device profiles, to use instead of Cyborg. Its format is that of "
-        "Cyborg's answer to GET /v2/device_profiles, but only the name and the groups of a profile "
-        "are required. With this option, auth_type must not be set. Without it, auth_type and the "
-        "other options of this section configure Cyborg.",
+        help="A JSON file from which device profiles are read, in the format of Cyborg's answer "
+        "to GET /v2/device_profiles. Of each profile, only the name and the groups are required. "
+        "Default: no file; device profiles are read from Cyborg, with auth_type and the other "
+        "options of this section. Do not set both device_profiles and auth_type.",
     ),
 )
 
@@ -47,8 +47,9 @@ class AcceleratorSection:
                 section=GROUP,
                 key="device_profiles",
                 value=file,
-                problem="auth_type selects Cyborg, but this option selects a file.",
-                remedy="Remove auth_type or device_profiles.",
+                problem="both device_profiles (a file) and auth_type (Cyborg) are set, but device "
+                "profiles have only one source.",
+                remedy="Remove device_profiles, or auth_type and auth_section.",
             )
         path = None if file is None else read_path(GROUP, "device_profiles", file)
         return cls(path, credentials if auth_type else None)

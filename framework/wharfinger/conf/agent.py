@@ -29,61 +29,69 @@ OPTIONS: Final = (
         "poll_interval",
         default=2,
         max=_LONGEST,
-        help="Seconds between two polls. A poll asks the backend's change feed for changes. "
-        "Without a change feed, changes of the backend wait for the next full cycle.",
+        help="Seconds between two polls. A poll asks the change feed of the driver for changes of "
+        "the backend. If the driver has no change feed, changes of the backend wait for the next "
+        "full cycle.",
     ),
     cfg.FloatOpt(
         "drift_interval",
         default=60,
         max=_LONGEST,
-        help="Seconds between two drift cycles. A drift cycle asks Placement for changes of other "
-        "programs. After a failed full or drift cycle, or a failed start of a driver instance, the "
-        "agent waits at most this time, and at most 30 seconds, before it tries again.",
+        help="Seconds between two drift cycles; not below poll_interval. A drift cycle asks "
+        "Placement for changes of other programs. A failed cycle or start of a driver instance is "
+        "repeated after 1 second, then 2, 4 and so on, up to drift_interval, but at most 30 "
+        "seconds.",
     ),
     cfg.FloatOpt(
         "full_interval",
         default=300,
         max=_LONGEST,
-        help="Seconds between two full cycles. A full cycle lists all nodes of the backend.",
+        help="Seconds between two full cycles; not below drift_interval. A full cycle lists all "
+        "nodes of the backend, and updates Placement.",
     ),
     cfg.StrOpt(
         "health_socket",
-        help="The Unix socket on which the agent answers HTTP requests for its health, readiness, "
-        "metrics and status. Its mode is 0660. Default: agent.sock in state_path. If the agent has "
-        "created that directory, only the agent's user can enter it: for clients of the socket's "
-        "group, name a path elsewhere.",
+        help="The path of the Unix socket (mode 0660) on which the agent answers HTTP requests "
+        "for its health, readiness, metrics and status. `wharfinger agent status` uses this "
+        "socket. Default: agent.sock in state_path. If other users of the socket's group need the "
+        "socket, set a path in a directory that they can enter: a state_path that the agent has "
+        "created is open only to the agent's user.",
     ),
     cfg.StrOpt(
         "health_address",
-        help="An address and a port at which the agent also answers requests for its health, "
-        "readiness and metrics, without a password: 127.0.0.1:9479 or [::1]:9479. Default: none.",
+        help="An address and a port at which the agent also answers HTTP requests for its health, "
+        "readiness and metrics, such as 127.0.0.1:9479 or [::1]:9479. Clients need no password. "
+        "Default: none; only health_socket answers.",
     ),
     cfg.StrOpt(
         "isolation",
         default=Isolation.PROCESS.value,
         choices=[
             (Isolation.PROCESS.value, "each driver instance runs in a separate process"),
-            (Isolation.THREAD.value, "all run in one process: for tests and tiny hosts"),
+            (
+                Isolation.THREAD.value,
+                "all driver instances run in the process of the agent: for tests and tiny hosts",
+            ),
         ],
-        help="How driver instances run. In separate processes, a driver that crashes, hangs or "
-        "needs too much memory does not disturb other instances.",
+        help="How the agent runs driver instances. In separate processes, a driver that crashes, "
+        "hangs or needs too much memory does not disturb other instances.",
     ),
     cfg.FloatOpt(
         "hang_timeout",
         default=300,
         max=_LONGEST,
-        help="Seconds after which a call to a driver counts as hanging. The process of the "
-        "instance then writes the stacks of its threads to the log, and is restarted. With "
-        "isolation = thread, the agent only logs the call.",
+        help="Seconds after which a call to a driver counts as hanging. The stacks of the threads "
+        "of the driver instance's process are then logged, and the process is restarted. With "
+        "isolation = thread, the agent only logs an error that names the call.",
     ),
     cfg.IntOpt(
         "memory_limit",
         default=2048,
         min=0,
         max=_LONGEST,
-        help="MiB of resident memory above which the process of a driver instance is restarted. "
-        "Processes that the driver has started count, too. 0: no limit. With isolation = thread, "
-        "there is no limit.",
+        help="The largest resident memory, in MiB, of the process of a driver instance and of the "
+        "processes that the driver has started, together. If they need more, the agent restarts "
+        "the process. 0: no limit. No effect with isolation = thread.",
     ),
 )
 #: The options of intervals, from the shortest one.

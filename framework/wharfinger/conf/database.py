@@ -26,18 +26,19 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     cfg.StrOpt(
         "connection",
         secret=True,
-        help="URL of the database for SQLAlchemy: postgresql+psycopg://user:password@host/name, or "
-        "mysql+pymysql://user:password@host/name. The database must exist; `wharfinger db upgrade` "
-        "creates and upgrades its tables. Default: a SQLite file in state_path, which is created "
-        "and upgraded when it is used.",
+        help="URL of the database for SQLAlchemy: postgresql+psycopg://user:password@host/name, "
+        "or mysql+pymysql://user:password@host/name. This database must exist; run `wharfinger db "
+        "upgrade` to create and upgrade its tables. Default: the SQLite file wharfinger.sqlite in "
+        "state_path, which is created and upgraded without a command.",
     ),
     cfg.FloatOpt(
         "timeout",
         default=30,
         min=1,
         max=2**31 - 1,
-        help="Seconds that a transaction on a server may take, including connecting, waiting for "
-        "locks, and reading answers. SQLite always waits up to 30 seconds for another writer.",
+        help="Seconds that a transaction on PostgreSQL or MySQL may take, including connecting, "
+        "waiting for locks, and reading answers. No effect with SQLite, where a transaction waits "
+        "up to 30 seconds for another writer.",
     ),
     *(option for option in database_opts if option.dest in _POOL),
 )
@@ -75,7 +76,7 @@ class DatabaseSection:
                 section=GROUP,
                 key="timeout",
                 value=timeout,
-                problem="this is not a duration.",
+                problem="the timeout is not a number.",
                 remedy="Set a number of seconds, 1 or above.",
             )
         return cls(connection, values, timeout)

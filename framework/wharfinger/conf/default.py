@@ -24,16 +24,17 @@ OPTIONS: Final = (
     cfg.ListOpt(
         "enabled_drivers",
         default=[],
-        help="Driver instances to run, by the names of their sections. The option `driver` of a "
-        "section selects the driver; its default is the name of the section. One driver may have "
-        "several instances. Default: none; then `wharfinger agent` and `wharfinger sync` end with "
-        "an error.",
+        help="The driver instances to run: the names of their sections in the configuration. The "
+        "option `driver` in such a section names the driver; by default, the driver has the name "
+        "of the section. One driver may have several instances. Default: none; then `wharfinger "
+        "agent` and `wharfinger sync` end with an error.",
     ),
     cfg.StrOpt(
         "host",
         default=socket.gethostname(),
         sample_default="<this machine's host name>",
-        help="The name of this service host. Do not change it while the host publishes providers.",
+        help="The name of this host in Wharfinger's database. Do not change the name while the "
+        "host publishes providers: under a new name, the host counts as another host.",
     ),
     cfg.StrOpt(
         "state_path",
@@ -41,8 +42,9 @@ OPTIONS: Final = (
         if os.geteuid() == 0
         else str(Path(_user_state()) / "wharfinger"),
         sample_default="/var/lib/wharfinger",
-        help="The directory for state that has to survive a restart. If wharfinger.sqlite in it is "
-        "lost, nothing in Placement is deleted, and providers that no driver lists are reported. "
+        help="The directory for data that must survive a restart: by default, wharfinger.sqlite "
+        "and the database of an embedded Placement. If wharfinger.sqlite is lost, providers that "
+        "no driver lists any more are not deleted; each full cycle reports these providers. "
         "Default for users other than root: ~/.local/state/wharfinger.",
     ),
     cfg.IntOpt(
@@ -50,9 +52,9 @@ OPTIONS: Final = (
         default=60,
         min=1,
         max=2**31 - 1,
-        help="Seconds without a report after which a service counts as down. Then other hosts that "
-        "list its nodes take them over. A claim, a move or a device job also counts as interrupted "
-        "if its process has not reported for this time.",
+        help="A service counts as down if it has not reported for this many seconds. Other hosts "
+        "whose drivers list nodes of the service then take over these nodes. A claim, a move or a "
+        "device job counts as interrupted if its process has not reported for this time.",
     ),
 )
 
@@ -129,7 +131,7 @@ def _wrong_host(host: str, problem: str) -> ConfigurationError:
         key="host",
         value=host,
         problem=problem,
-        remedy="Set a permanent name for this host.",
+        remedy="Set host to a permanent name of 1 to 255 printable characters.",
     )
 
 

@@ -19,13 +19,13 @@ class Adopt(StrEnum):
 OPTIONS: Final = (
     cfg.StrOpt(
         "driver",
-        help="The driver: a name in the entry point group wharfinger.drivers. Default: the name "
-        "of this section.",
+        help="The driver of this instance: its name in the entry point group wharfinger.drivers. "
+        "Default: the name of this section.",
     ),
     cfg.StrOpt(
         "owner",
         help="The owner trait of all providers of this instance: OWNER_NOVA, OWNER_CYBORG or "
-        "CUSTOM_OWNER_*. Default: that of the driver.",
+        "CUSTOM_OWNER_*. Default: the default owner of the driver.",
     ),
     cfg.StrOpt(
         "adopt",
@@ -39,17 +39,18 @@ OPTIONS: Final = (
                 "of another instance; never a root provider with VCPU",
             ),
         ),
-        help="Which providers of another program, such as nova's ironic driver, this instance "
-        "adopts: it then publishes them, replaces their inventories, and deletes them when they "
-        "are gone from its backend. Stop the other program first.",
+        help="Whether this instance adopts providers that another program, such as nova's ironic "
+        "driver, has created. The instance publishes adopted providers from then on: it replaces "
+        "their inventories, and deletes the providers when its backend no longer has them. Stop "
+        "the other program first.",
     ),
     cfg.IntOpt(
         "removal_delay",
         default=60,
         min=0,
-        help="A provider is removed only if two complete lists of the driver, at least this many "
-        "seconds apart, both lack its device or node. `wharfinger sync --removal-delay` overrides "
-        "this option.",
+        help="A provider is deleted from Placement only if two complete lists of the driver, at "
+        "least this many seconds apart, both lack its device or node. `wharfinger sync "
+        "--removal-delay` overrides this option.",
     ),
 )
 

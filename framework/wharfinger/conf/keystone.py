@@ -22,16 +22,17 @@ _OWN_OPTIONS: Final = (
         "max_response_size",
         default=256,
         min=1,
-        help="The largest size of an answer, in MiB after decompression. A larger answer is an "
-        "error. Placement's list of 100,000 providers has about 77 MiB.",
+        help="The largest size of an answer of the service, in MiB after decompression. A request "
+        "with a larger answer fails. Placement's list of 100,000 providers has about 77 MiB.",
     ),
 )
 #: Seconds for a whole request. Work has to continue within 30 s after an outage, so no request may
 #: take longer.
 _TIMEOUT: Final = 30
 _TIMEOUT_HELP: Final = (
-    "Seconds for a whole request, including its token, redirects, retries of keystoneauth, and the "
-    "whole answer. After an outage, work continues within this time plus at most 30 seconds."
+    "Seconds for a whole request, including its token, redirects, retries of keystoneauth, and "
+    "the whole answer. After an outage of the service, work continues within this time plus at "
+    "most 30 seconds."
 )
 _AUTH_OPTIONS: Final[tuple[cfg.Opt, ...]] = tuple(loading.get_auth_common_conf_options())
 OPTIONS: Final[tuple[cfg.Opt, ...]] = (
@@ -106,7 +107,8 @@ def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
             key="auth_type",
             value=conf[section].auth_type,
             problem=f"{error}.",
-            remedy="See keystoneauth's documentation for the options of this type.",
+            remedy="Correct the options of this auth_type. They are described in the "
+            "documentation of keystoneauth.",
         ) from error
     bounded_transport.bound(session, conf[section].max_response_size, section)
     return adapter
@@ -123,9 +125,9 @@ def _wrong_urls(section: str, values: Mapping[str, Any]) -> Iterator[Configurati
                 section=section,
                 key=key,
                 value=MASK,
-                problem="the host and the port of this URL cannot be read.",
-                remedy="In a user's name or a password, write / as %2F, ? as %3F, # as %23, @ as "
-                "%40 and : as %3A.",
+                problem="this URL has an invalid host or port, or an @ after its host.",
+                remedy="Correct the host and the port. In a user name or a password, write / as "
+                "%2F, ? as %3F, # as %23, @ as %40 and : as %3A.",
             )
 
 
@@ -194,7 +196,7 @@ def _plugin_options(section: str, kind: str) -> list[cfg.Opt]:
             section=section,
             key="auth_type",
             value=kind,
-            problem="keystoneauth does not have this auth_type, or cannot load it.",
+            problem="keystoneauth has no plugin for this auth_type, or cannot load the plugin.",
             remedy=f"Use one of {', '.join(sorted(known - {kind}))}.",
         ) from error
     return options

@@ -27,53 +27,60 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     cfg.BoolOpt(
         "debug",
         default=False,
-        help="Log at DEBUG. Without this option: at INFO, or at WARNING on standard error if no "
-        "option sets where to log (see use_stderr). Also: wharfinger -vv agent.",
+        help="Log at DEBUG. False: log at INFO, or only warnings and errors if no option sets "
+        "where to log (see use_stderr). `wharfinger -vv agent` also logs at DEBUG.",
     ),
     cfg.StrOpt(
         "log_file",
-        help="The file that `wharfinger agent` and its child processes append to; relative to "
-        "log_dir, if that is set. When logrotate has renamed it, a new file is opened (as with "
-        "oslo.log's former watch_log_file = true). Default: no file, unless log_dir is set. "
-        "`wharfinger --log-file FILE agent` overrides this option and log_dir.",
+        help="The file to which `wharfinger agent` and its child processes append their log. A "
+        "relative path is relative to log_dir, if log_dir is set. When logrotate has renamed the "
+        "file, a new file is opened. Default: wharfinger-agent.log in log_dir; no file without "
+        "log_dir. `wharfinger --log-file FILE agent` overrides log_file and log_dir.",
     ),
     cfg.StrOpt(
         "log_dir",
-        help="The directory of log_file. Without log_file, the file is wharfinger-agent.log.",
+        help="The directory of the log file. If only log_dir is set, the name of the file is "
+        "wharfinger-agent.log.",
     ),
     cfg.BoolOpt(
         "use_stderr",
         default=False,
-        help="Log to standard error in the format of the options below. If neither this option nor "
-        "log_file, log_dir, use_journal, use_syslog or use_json is set, standard error gets the "
-        "messages without a format: warnings, and more with -v. This also holds with --log-file "
-        "FILE on the command line, besides the lines in the file.",
+        help="Log to standard error in the configured formats. If none of use_stderr, log_file, "
+        "log_dir, use_journal, use_syslog and use_json is set, the agent prints only the text of "
+        "warnings and errors to standard error, and of more lines with -v. The same holds if "
+        "--log-file FILE is given on the command line; the file gets formatted lines.",
     ),
     cfg.BoolOpt(
         "use_journal",
         default=False,
-        help="Log to systemd's journal with its structured fields. Needs systemd-python.",
+        help="Log to systemd's journal, with structured fields. Needs the Python package "
+        "systemd-python.",
     ),
     cfg.BoolOpt("use_syslog", default=False, help="Log to syslog."),
     cfg.StrOpt(
         "syslog_log_facility",
         default="LOG_USER",
         choices=[f"LOG_{name}" for name in _FACILITIES],
-        help="Syslog facility for use_syslog and use_journal.",
+        help="The syslog facility of lines in syslog and in the journal (use_syslog, use_journal).",
     ),
     cfg.BoolOpt(
         "use_json",
         default=False,
-        help="Log JSON objects, one per line. Of the formats below, only log_date_format applies. "
-        "If no option sets where to log, they go to standard error. The member args is always "
-        "null: message contains the arguments, with secrets masked.",
+        help="Log each record as a JSON object in one line. Of the configured formats, only "
+        "log_date_format applies. If no other option sets where to log, the lines go to standard "
+        "error. In each object, args is null, since message already contains the arguments, with "
+        "secrets masked.",
     ),
-    cfg.StrOpt("log_date_format", default="%Y-%m-%d %H:%M:%S", help="Format of %(asctime)s."),
+    cfg.StrOpt(
+        "log_date_format",
+        default="%Y-%m-%d %H:%M:%S",
+        help="Format of the time %(asctime)s in log lines, as for strftime.",
+    ),
     cfg.StrOpt(
         "logging_context_format_string",
         default=f"{_IN_FRONT} %(levelname)s %(name)s [%(request_id)s] %(instance)s%(message)s",
-        help="Format of the lines that a cycle logs. request_id is the id that the cycle sends to "
-        "Placement.",
+        help="Format of the lines that are logged during a cycle. %(request_id)s is the request "
+        "id that the cycle sends to Placement.",
     ),
     cfg.StrOpt(
         "logging_default_format_string",
@@ -83,36 +90,39 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     cfg.StrOpt(
         "logging_debug_format_suffix",
         default="%(funcName)s %(pathname)s:%(lineno)d",
-        help="Suffix of lines at level DEBUG.",
+        help="Text that is added to the format of lines at level DEBUG.",
     ),
     cfg.StrOpt(
         "logging_exception_prefix",
         default=f"{_IN_FRONT} ERROR %(name)s %(instance)s",
-        help="Prefix of each line of a traceback.",
+        help="Format of the prefix of each line of a traceback.",
     ),
     cfg.ListOpt(
         "default_log_levels",
         default=[*QUIET_LIBRARIES, *LOUD_LIBRARIES],
-        help="Levels of single loggers, as logger=LEVEL; they apply also with debug = true.",
+        help="Levels of single loggers, as a list of logger=LEVEL. These levels apply also with "
+        "debug = true.",
     ),
     cfg.IntOpt(
         "rate_limit_interval",
         default=0,
         min=0,
-        help="Seconds in which at most rate_limit_burst lines are logged. 0: no limit.",
+        help="The length of an interval, in seconds. In each interval, a process logs at most "
+        "rate_limit_burst lines. 0: no limit.",
     ),
     cfg.IntOpt(
         "rate_limit_burst",
         default=0,
         min=0,
-        help="The largest number of lines in rate_limit_interval seconds. 0: no limit.",
+        help="The largest number of lines that a process logs in rate_limit_interval seconds; "
+        "further lines are dropped. 0: no limit.",
     ),
     cfg.StrOpt(
         "rate_limit_except_level",
         default="CRITICAL",
-        choices=["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", ""],
-        help="The limit does not apply to lines of this level and above. Empty: it applies to all "
-        "levels.",
+        choices=["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG"],
+        help="Lines at this level and above are always logged, and do not count in "
+        "rate_limit_burst.",
     ),
 )
 _FORMATS: Final = (
@@ -181,7 +191,7 @@ def _check_format(name: str, value: str) -> None:
             section=DEFAULT,
             key=name,
             value=value,
-            problem=f"this format is invalid ({type(error).__name__}: {error}).",
+            problem=f"this format of log lines is invalid ({type(error).__name__}: {error}).",
             remedy="Write %(name)s for an attribute of a log record, and %% for the character %.",
         ) from error
 
@@ -193,6 +203,7 @@ def _check_level(pair: str) -> None:
             section=DEFAULT,
             key="default_log_levels",
             value=pair,
-            problem="this is not a logger with a level.",
-            remedy="Write logger=LEVEL, with DEBUG, INFO, WARNING, ERROR or CRITICAL.",
+            problem="this is not of the form logger=LEVEL.",
+            remedy="Write it as sqlalchemy=WARNING. The levels are DEBUG, INFO, WARNING, ERROR "
+            "and CRITICAL.",
         )

@@ -24,7 +24,7 @@ def reading(section: str) -> Iterator[None]:
     except cfg.Error as error:
         raise ConfigurationFileError(
             problem=f"section [{section}]: {_LOCATION.sub('', str(error))}.",
-            remedy="Correct it in the file.",
+            remedy="Correct the section in the configuration file.",
         ) from error
 
 
@@ -108,6 +108,6 @@ def _wrong_path(section: str, key: str, value: str, problem: str) -> Configurati
         section=section,
         key=key,
         value=value,
-        problem=f"{problem}.",
-        remedy="Use an absolute path of printable characters without ?, # and %.",
+        problem=f"this path cannot be used: {problem}.",
+        remedy="Set an absolute path of printable characters without ?, # and %.",
     )

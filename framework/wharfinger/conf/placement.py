@@ -16,22 +16,22 @@ OPTIONS: Final = (
     cfg.BoolOpt(
         "embedded",
         default=True,
-        help="Run the real Placement inside this process, on SQLite: for a first try, for tests, "
-        "and for a single host. False: use the Placement service that the other options of this "
-        "section configure.",
+        help="Run OpenStack Placement inside Wharfinger's own processes, with the SQLite file "
+        "embedded_database: for a first try, for tests, and for a single host. False: use the "
+        "Placement service that auth_type and the other options of this section configure.",
     ),
     cfg.StrOpt(
         "embedded_database",
         default="$state_path/placement.sqlite",
-        help="The database file of the embedded Placement. No effect with embedded = false.",
+        help="The SQLite file of the embedded Placement. No effect with embedded = false.",
     ),
     cfg.IntOpt(
         "connections",
         default=8,
         min=1,
         max=10,
-        help="The largest number of concurrent requests to Placement in a cycle, for each driver "
-        "instance.",
+        help="The largest number of requests that a cycle of a driver instance sends to Placement "
+        "at the same time.",
     ),
 )
 
@@ -62,16 +62,17 @@ class PlacementSection:
                     section=GROUP,
                     key=key,
                     value=value,
-                    problem="this option is for a service, but embedded = true.",
-                    remedy="Set embedded = false, or remove this option.",
+                    problem="this option is for a Placement service, but embedded = true.",
+                    remedy="Set embedded = false to use the service, or remove this option.",
                 )
         if not values["embedded"] and not auth_type:
             raise ConfigurationError(
                 section=credentials,
                 key="auth_type",
                 value="",
-                problem="embedded = false, but no auth_type is set.",
-                remedy="Set auth_type (password, v3applicationcredential, ...) and its options.",
+                problem="embedded = false needs a Placement service, but no auth_type is set.",
+                remedy="Set auth_type (password, v3applicationcredential, ...) and the options of "
+                "this auth_type; or set embedded = true.",
             )
         database = read_path(GROUP, "embedded_database", values["embedded_database"])
         return cls(values["embedded"], database, values["connections"], credentials)

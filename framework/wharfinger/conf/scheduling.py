@@ -13,8 +13,8 @@ OPTIONS: Final = (
     cfg.ListOpt(
         "request_filters",
         default=["compute_status", "owner"],
-        help="The filters of all requests for allocation candidates, in this order: names in the "
-        "entry point group wharfinger.request_filters.",
+        help="The request filters that are applied to each request for allocation candidates, in "
+        "this order. Each is a name in the entry point group wharfinger.request_filters.",
     ),
     cfg.StrOpt(
         "untagged",
@@ -23,16 +23,18 @@ OPTIONS: Final = (
             ("forbid", "no, except for providers that share through an aggregate"),
             ("allow", "yes"),
         ],
-        help="Whether a request for an owner's resources may use providers without an owner trait. "
-        "Even with forbid, it may use them while a service of the owner does not tag all its "
-        "providers. No effect without the request filter owner.",
+        help="Whether a request for an owner's resources may get resources of providers without "
+        "an owner trait. With forbid, it still may until all services of the owner tag all their "
+        "providers: the gate of the owner in `wharfinger service list` is then on. No effect "
+        "without owner in request_filters.",
     ),
     cfg.IntOpt(
         "cache_time",
         default=30,
         min=1,
-        help="Seconds for which two things are cached: the owner traits in Placement, and whether "
-        "all services of an owner tag their providers. No effect without the request filter owner.",
+        help="Seconds for which the request filter owner caches the owner traits in Placement, "
+        "and whether all services of an owner tag their providers. No effect without owner in "
+        "request_filters.",
     ),
 )
 

@@ -87,7 +87,7 @@ def test_config_validate_reports_all_errors_at_once(program: Program) -> None:
         ("[DEFAULT]\nhost = $hostt\n", "write $$ for the character"),
         (
             "[placement]\nembedded = false\nauth_type = pasword\n",
-            "[placement] auth_type = pasword: keystoneauth does not have this auth_type",
+            "[placement] auth_type = pasword: keystoneauth has no plugin for this auth_type",
         ),
     ],
 )

@@ -64,7 +64,7 @@ def test_drivers_are_listed_and_checked(program: Program) -> None:
         (
             "[gpus]",
             "[placement]\nauth_type = password\n[gpus]",
-            "[placement] auth_type = password: this option is for a service, but embedded = true",
+            "[placement] auth_type = password: this option is for a Placement service",
         ),
         ("state_path = ", "state_path = relative/", "[DEFAULT] state_path = relative/"),
         ("state_path = ", "state_path = /tmp/what?/", "printable characters without ?, # and %"),

@@ -41,16 +41,17 @@ def test_log_file_is_below_log_dir_and_has_a_default_name(tmp_path: Path) -> Non
     ("line", "problem"),
     [
         ("use_json = perhaps", "[DEFAULT] use_json = perhaps: this value cannot be used. It takes"),
-        ("default_log_levels = urllib3", "default_log_levels = urllib3: this is not a logger"),
-        ("default_log_levels = a=DEBUG, b=LOUD", "default_log_levels = b=LOUD: this is not a"),
+        ("default_log_levels = urllib3", "default_log_levels = urllib3: this is not of"),
+        ("default_log_levels = a=DEBUG, b=LOUD", "default_log_levels = b=LOUD: this is not of"),
         ("syslog_log_facility = MINE", "[DEFAULT] syslog_log_facility = MINE: "),
         ("rate_limit_burst = -1", "rate_limit_burst = -1: "),
+        ("rate_limit_except_level =", "rate_limit_except_level = : "),
         (
             "logging_default_format_string = %(nothing)s",
             "not found in record: 'nothing'). Write %(name)s",
         ),
         ("logging_context_format_string = %(message)", "(ValueError: incomplete format)"),
-        ("logging_exception_prefix = %(process)q", "this format is invalid"),
+        ("logging_exception_prefix = %(process)q", "this format of log lines is invalid"),
     ],
 )
 def test_wrong_value_is_named_with_its_remedy(tmp_path: Path, line: str, problem: str) -> None:

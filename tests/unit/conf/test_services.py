@@ -167,15 +167,18 @@ def test_profile_file_and_cyborg_together_are_refused(tmp_path: Path) -> None:
     error = caught.value
     assert (error.section, error.key) == ("accelerator", "device_profiles")
     assert error.value == "/etc/profiles.json"
-    assert error.problem == "auth_type selects Cyborg, but this option selects a file."
-    assert error.remedy == "Remove auth_type or device_profiles."
+    assert error.problem == (
+        "both device_profiles (a file) and auth_type (Cyborg) are set, but device profiles have "
+        "only one source."
+    )
+    assert error.remedy == "Remove device_profiles, or auth_type and auth_section."
 
 
 def test_unknown_auth_type_is_an_error_with_the_known_ones(
     tmp_path: Path,
 ) -> None:
     opts = read(tmp_path, "[accelerator]\nauth_type = pasword\n")
-    with pytest.raises(ConfigurationError, match="does not have this auth_type") as caught:
+    with pytest.raises(ConfigurationError, match="has no plugin for this auth_type") as caught:
         AcceleratorSection.read(opts)
     error = caught.value
     assert (error.section, error.key, error.value) == ("accelerator", "auth_type", "pasword")
