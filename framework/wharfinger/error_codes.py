@@ -1,7 +1,4 @@
-"""Codes of errors, for operators to search for.
-
-A code is the name of the class in ``wharfinger.exceptions``. Messages end with it, in brackets.
-"""
+"""Codes of errors, for operators to search for: class names of ``wharfinger.exceptions``."""
 
 import logging
 from typing import Any

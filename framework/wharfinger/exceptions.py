@@ -138,8 +138,8 @@ def printable(text: str) -> str:
 class WharfingerError(Exception):
     """Base class of all errors.
 
-    Each subclass has a ``template`` for its message. The keyword arguments are the values for the
-    template, and become attributes. Passwords and tokens in them are masked.
+    Each subclass has a ``template`` for its message. The keyword arguments are its values, and
+    become attributes. Passwords and tokens in them are masked.
     """
 
     template: ClassVar[str] = "{reason}"
@@ -331,10 +331,7 @@ class ProviderRenamed(WharfingerError):
 
 
 class RootDeletionBlocked(WharfingerError):
-    """Another program has deleted children of ours; other children, with allocations, are left.
-
-    Placement does not let the program delete their root provider.
-    """
+    """Another program cannot delete a root provider, since children of ours have allocations."""
 
     template = (
         "another program has deleted {deleted}, as nova does when its compute service is deleted. "
@@ -382,8 +379,7 @@ class MassRemoval(WharfingerError):
 class PartialListing(WharfingerError):
     """A listing lacks nodes or devices that the driver still has when asked for each alone.
 
-    ``names`` are the names of these nodes and child providers, which are kept. ``some`` is a text
-    with the first names.
+    ``names`` are their names. ``some`` is a text with the first names.
     """
 
     template = (

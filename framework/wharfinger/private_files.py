@@ -26,8 +26,7 @@ def make_directory(path: Path) -> None:
 def make_file(path: Path) -> None:
     """Create an empty file with mode 0600, or check an existing file and make it private.
 
-    Raises OSError. Raises StateError if the file is a link, is not a regular file, or belongs to
-    another user.
+    Raises OSError. Raises StateError for a link, a special file, or a file of another user.
     """
     with _making:
         try:
@@ -55,7 +54,7 @@ def make_database(path: Path) -> None:
 def open_file(path: Path) -> int:
     """Open a file for reading and writing, and return its descriptor.
 
-    A missing file is created with mode 0600. Raises the same errors as ``make_file``.
+    Creates a missing file, and raises errors, as ``make_file`` does.
     """
     make_file(path)
     descriptor = os.open(path, os.O_RDWR | _SAFE)

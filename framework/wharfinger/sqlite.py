@@ -27,8 +27,8 @@ _PRAGMAS: Final = (
 def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
     """Return a lock for creating or upgrading the schema of a database.
 
-    The lock excludes other threads, and other processes that use the same ``directory``. Raises
-    StateError and OSError if the lock file cannot be used.
+    It excludes other threads, and other processes that use the same ``directory``. Raises
+    StateError, OSError.
     """
     if directory is not None:
         private_files.make_file(directory / _SCHEMA_LOCK)  # lockutils would follow a link
@@ -43,8 +43,7 @@ def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
 def allow_concurrent_writers(engine: Engine) -> None:
     """Let transactions of an engine wait for each other instead of failing.
 
-    With ``BEGIN IMMEDIATE``, the second transaction waits for the write lock; with ``BEGIN``,
-    SQLite may fail it. Call this before the first write, since it closes open connections.
+    Call this before the first write, since it closes open connections.
     """
     event.listen(engine, "connect", _set_pragmas)
     writing = threading.local()

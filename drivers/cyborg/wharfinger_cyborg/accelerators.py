@@ -29,8 +29,8 @@ class _Source(Protocol):  # ``Cyborg`` of the module ``client``
 class Snapshot:
     """The accelerators of Cyborg at one time.
 
-    ``hosts`` are names of hosts that have devices. ``deployables`` are by provider uuid.
-    ``binding`` has the uuids of the accelerator requests that Cyborg is binding, by provider uuid.
+    ``hosts`` have devices. ``deployables`` are by provider uuid. ``binding`` has the uuids of the
+    accelerator requests that Cyborg is binding, by provider uuid.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -40,7 +40,7 @@ class Snapshot:
     def being_bound(self, provider_uuid: str) -> list[str]:
         """Return the uuids of the accelerator requests that Cyborg is binding to a device, sorted.
 
-        Any provider of the device may be given. Return [] for a provider without a deployable.
+        Any provider of the device may be given.
         """
         deployable = self.deployables.get(provider_uuid)
         return sorted(
@@ -98,7 +98,7 @@ class Accelerators:
         """Return the uuids of the providers that have changed since a mark, and the next mark.
 
         For a mark of another process, return all providers. Cyborg is asked again only after a
-        pause, of at most 60 seconds. Raises BackendError.
+        pause. Raises BackendError.
         """
         if monotonic() >= self._pause_ends:
             self.refresh()

@@ -20,8 +20,8 @@ class Deployable(msgspec.Struct, frozen=True):
     """A deployable, with the field names and values of Cyborg's API.
 
     Deployables with the same ``device_id`` belong to one device. ``rp_uuid`` is the uuid of the
-    provider, None until Cyborg has published it. ``attributes_list`` is JSON: a list of objects
-    with one key each, ``rc`` for the resource class and ``trait...`` for a trait.
+    provider, None until Cyborg has published it. ``attributes_list`` is a JSON list of objects with
+    one key each: ``rc`` for the resource class, ``trait...`` for a trait.
     """
 
     uuid: str
@@ -63,8 +63,7 @@ class Deployable(msgspec.Struct, frozen=True):
     def function(self) -> str | None:
         """Return the function that Cyborg's agent has found on the device.
 
-        Return None if the traits name no function or several. Raises ValueError for an invalid
-        trait.
+        Return None if there is not exactly one. Raises ValueError for an invalid trait.
         """
         prefix = self.function_trait("X")[:-1]
         found = [trait for trait in self.traits if trait.startswith(prefix)]
@@ -85,7 +84,7 @@ class Deployable(msgspec.Struct, frozen=True):
 def host_of(name: str, hosts: Collection[str]) -> str | None:
     """Return the host of the deployable with this name, None if the name does not show it.
 
-    Cyborg's API does not report the host, but its drivers begin the name with the host's name.
+    The name begins with the host's name.
     """
     if len(hosts) == 1:
         return next(iter(hosts))

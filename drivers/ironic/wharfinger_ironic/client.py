@@ -113,8 +113,7 @@ class Ironic:
     def check_sees_all(self) -> None:
         """Raise BackendError if the credentials may not list all nodes, or all of ``node_owner``.
 
-        With such credentials, Ironic silently lists fewer nodes, but refuses to list the nodes of
-        another project. This method requests these.
+        Ironic itself reports no error then, but lists fewer nodes.
         """
         selected = self._section.selected
         project = selected.get("owner", _NO_PROJECT)
@@ -264,10 +263,7 @@ def _is_about(error: exc.NotFound, uuid: str) -> bool:
 
 
 def _is_selected(selected: str, value: str, key: str) -> bool:
-    """Return whether the option for the field ``key`` selects a node with this value.
-
-    The comparison ignores case, since MySQL does. Commas separate several shards.
-    """
+    """Return whether the option for the field ``key`` selects a node with this value."""
     wanted = selected.split(",") if key == "shard" else [selected]
     return value.casefold() in {one.casefold() for one in wanted}
 

@@ -99,8 +99,7 @@ class IronicDriver(ComputeDriver):
     ) -> None:
         """Publish the node, and reserve its provider while it cannot be deployed.
 
-        A node without a valid resource class keeps its inventory, fully reserved. Raises
-        BackendError if it has no inventory yet.
+        Raises BackendError for a new node without a valid resource class.
         """
         node = self._node(nodename)
         if node.custom_class is None and provider_tree.data(nodename).inventory:
@@ -115,7 +114,7 @@ class IronicDriver(ComputeDriver):
         """Return the nodes that have changed since a mark, and the next mark.
 
         For None, return no nodes and the present mark. For a mark of another process, return all
-        nodes. Deleted nodes, and new nodes without an update, do not count.
+        nodes. Deleted nodes do not count.
         """
         fleet = self._connected()
         return fleet.changed_since(since) if since else (set(), fleet.begin_following())

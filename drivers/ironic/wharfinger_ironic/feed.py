@@ -1,7 +1,7 @@
 """Find the nodes that changed since the last read, usually with one short request.
 
-Ironic has no list of changes, but it sorts nodes by the time of their last update. The clocks of
-its services may differ a little: hence OVERLAP.
+Ironic sorts nodes by the time of their last update. The clocks of its services may differ a little:
+hence OVERLAP.
 """
 
 from collections.abc import Sequence
@@ -50,8 +50,7 @@ class ChangeFeed:
         """Return the nodes with the latest updates, and whether all changed nodes are among them.
 
         If not, the caller has to read a complete list. ``count`` is the known number of selected
-        nodes. The next call returns the same changes again unless ``advance`` is called. Raises
-        BackendError.
+        nodes. The next call repeats the changes unless ``advance`` is called. Raises BackendError.
         """
         for size in SIZES[SIZES.index(self._size) :]:
             latest = self._request(size)
@@ -69,10 +68,7 @@ class ChangeFeed:
         self._horizon = self._next_horizon
 
     def _needed(self, latest: Latest) -> int | None:
-        """Return how many of these nodes were updated since the last read.
-
-        Return None if nodes that the answer lacks may have been updated, too.
-        """
+        """Return how many of these nodes were updated since the last read; None if unknown."""
         has_dates = False
         for index, updated in enumerate(latest.updated):
             if updated is None and has_dates:

@@ -119,8 +119,7 @@ class MdevTypeSection:
 class HostSection:
     """Options for the host: how to connect to libvirt, and how to publish the host.
 
-    ``hypervisor_hostname`` is None if the name that libvirt reports is used. Memory is in MiB,
-    ``timeout`` in seconds.
+    Without a ``hypervisor_hostname``, libvirt's name is used. ``timeout`` is in seconds.
     """
 
     section: str

@@ -69,10 +69,7 @@ class LibvirtDriver(ComputeDriver):
         return [self._node_name(self._snapshot)]
 
     def node_is_available(self, nodename: str) -> bool:
-        """Return whether this is the host's name: hypervisor_hostname, or else that of libvirt.
-
-        Raises BackendError if libvirt does not answer.
-        """
+        """Return whether this is the host's name; raises BackendError."""
         return nodename == self._limit.run("asking for the host's name", self._hostname)
 
     def _hostname(self) -> str:
@@ -150,9 +147,8 @@ class LibvirtDriver(ComputeDriver):
     ) -> None:
         """Publish the root provider unless nova does, and a child provider for each device.
 
-        vGPUs in the root provider's inventory have to move to the devices. Without ``allocations``,
-        the driver raises ReshapeNeeded for that. Raises BackendError, also if the devices have no
-        room.
+        vGPUs in the root provider's inventory have to move to the devices: without ``allocations``,
+        this raises ReshapeNeeded. Raises BackendError.
         """
         self._snapshot_of(nodename)
         mode = provider_tree.set_publishing_mode(nodename, self._config.publish_root)

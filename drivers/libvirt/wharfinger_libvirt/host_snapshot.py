@@ -1,8 +1,4 @@
-"""The host at one moment, as libvirt describes it.
-
-libvirt has no call that describes all devices at once. So the driver reads them repeatedly, until
-two readings in a row are equal.
-"""
+"""The host at one moment, as libvirt describes it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,8 +62,7 @@ def take_snapshot(uri: str, instance: str, *, with_domains: bool = False) -> Hos
 def read_devices(source: _DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
     """Read the devices until two readings in a row are equal; return them sorted by name.
 
-    Raises BackendError after MAX_READINGS readings, or if two devices have the same name or PCI
-    address.
+    Raises BackendError after MAX_READINGS readings, or if two devices have one name or address.
     """
     devices = _read_until_equal(lambda: _devices(source), "devices", instance)
     _check_names(devices, instance)

@@ -23,9 +23,9 @@ class Demand:
 class Share:
     """The mdevs that one device offers.
 
-    ``total`` is the largest number of mdevs of the type on the device, including existing ones.
-    ``occupants`` are the other types that have mdevs on the device. ``blocked`` is whether the
-    device cannot have an mdev of the type at present.
+    ``total`` is the largest number of mdevs of the type on the device. ``occupants`` are the other
+    types that have mdevs on the device. If ``blocked``, the device cannot have an mdev of the type
+    at present.
     """
 
     device: NodeDevice
@@ -40,8 +40,8 @@ def shares(
 ) -> list[Share]:
     """Return a share for each device with an enabled type, sorted by PCI address and name.
 
-    ``section`` is the section of the driver instance, for errors. Raises ConfigurationError if no
-    device offers an enabled type, or if a device that is configured for a type does not offer it.
+    ``section`` is the section of the driver instance, for errors. Raises ConfigurationError if a
+    configured type or device is not offered.
     """
     parents = sorted((device for device in devices if device.mdev_types), key=_order)
     chosen = _choose(parents, devices, mdev_types)

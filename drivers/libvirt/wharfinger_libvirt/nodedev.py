@@ -35,7 +35,7 @@ _ADDRESS_PARTS: Final = {"domain": 0xFFFFFFFF, "bus": 0xFF, "slot": 0x1F, "funct
 class PciFunction:
     """A PCI device: its address ("0000:84:00.0"), vendor, product and NUMA node.
 
-    The ids are four lower-case hexadecimal digits. ``numa_node`` is None without affinity.
+    ``numa_node`` is None without affinity.
     """
 
     address: str
@@ -68,8 +68,7 @@ class Mdev:
 class NodeDevice:
     """A device: libvirt's name of it ("pci_0000_84_00_0"), and the name of its parent device.
 
-    ``pci`` is set for each PCI device. ``mdev_types`` are the types that the device offers.
-    ``mdev`` is set only for mediated devices.
+    ``mdev_types`` are the types that the device offers. ``mdev`` is set only for mediated devices.
     """
 
     name: str
@@ -82,7 +81,7 @@ class NodeDevice:
 def parse(xml: str, *, active: bool = True) -> NodeDevice:
     """Parse libvirt's XML of a ``<device>``; raises InvalidXML.
 
-    ``active`` is whether an mdev is active, which the XML does not tell.
+    The XML does not tell whether an mdev is active.
     """
     device = parse_root(xml, "device")
     pci = device.find("./capability[@type='pci']")

@@ -70,8 +70,8 @@ class Move:
 class _Filling:
     """Amounts while they move from the root provider to the devices.
 
-    ``left`` is the amount that each consumer still has on the root provider. ``moved`` are the
-    amounts that each consumer gets on each device. ``totals`` is the amount on each device.
+    ``left`` is what each consumer still has on the root provider. ``moved`` is what each consumer
+    gets on each device. ``totals`` are the amounts on each device.
     """
 
     def __init__(self, move: Move, allocations: Allocations) -> None:
@@ -128,10 +128,7 @@ def _capacities(move: Move) -> dict[str, int]:
 
 
 def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield, for each mdev of a consumer's domain, the consumer and the device's provider uuid.
-
-    The mdevs for which the device certainly has room come first.
-    """
+    """Yield, for each mdev of a consumer's domain, the consumer and the device's provider uuid."""
     domains = {domain.uuid: domain.mdevs for domain in move.host.domains}
     mdevs = [
         (consumer, mdev)
@@ -145,10 +142,7 @@ def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]
 
 
 def _places(move: Move) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the provider of each mdev's device, by the mdev's uuid, in two mappings.
-
-    The first has the mdevs for which the device certainly has room.
-    """
+    """Map the uuids of mdevs to providers: of mdevs with certain room, and of the others."""
     sure: dict[str, str] = {}
     others: dict[str, str] = {}
     for uuid, mdev in move.mdevs():

@@ -106,10 +106,7 @@ class NovaDriver(ComputeDriver):
             provider_tree.remove_traits(uuid, self.default_owner)
 
     def capabilities_as_traits(self) -> dict[str, bool]:
-        """Return, by trait, whether nova-compute sets it on a root provider for a capability.
-
-        COMPUTE_REMOTE_MANAGED_PORTS is False: it depends on nova-compute's own PCI devices.
-        """
+        """Return, by trait, whether nova-compute sets it on a root provider for a capability."""
         with nova_process.translated_errors(self.name, "capabilities_as_traits"):
             traits = {**self._loaded().capabilities_as_traits()}
         if _OF_PCI_TRACKER in traits:

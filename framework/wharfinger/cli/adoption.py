@@ -19,7 +19,7 @@ class ProviderAdopt(ObjectCommand):
 
     Stop the other program and the agent first. Each provider needs the uuid, name, parent and
     resource classes that the driver reports, and no trait of another owner or instance. If one
-    provider does not match, the command adopts none. It prints the plan, and then writes it.
+    provider does not match, the command adopts none.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

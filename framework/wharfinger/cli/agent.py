@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 class AgentCommand(ObjectCommand):
     """Run the enabled driver instances until SIGTERM or SIGINT.
 
-    SIGHUP reads the configuration again. The command logs problems, and with -v also the written
-    changes. Exits with 0 if it was stopped, with 1 if it cannot start.
+    SIGHUP reads the configuration again. Exits with 0 if it was stopped, with 1 if it cannot start.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
@@ -115,10 +114,7 @@ class AgentCommand(ObjectCommand):
 
 
 class _Signals:
-    """Handles signals from the start of the program on.
-
-    Before the agent is created, SIGTERM and SIGINT end the program at once, and a reload waits.
-    """
+    """Handles signals from the start of the program on; a reload waits for the agent."""
 
     def __init__(self) -> None:
         self._agent: Agent | None = None

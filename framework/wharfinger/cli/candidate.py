@@ -196,7 +196,7 @@ class CandidateExplain(_CandidateCommand):
     """Explain why a request has its candidates, or why it has none.
 
     Prints the number of candidates, the suitable and the excluded providers of each group, and
-    advice. The request is described as for `candidate list`.
+    advice.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def check(conf: "Options") -> tuple[list[str], list[WharfingerError]]:
     """Check the whole configuration, and the drivers and request filters that it enables.
 
-    Return the sections that are read, and the problems. The check connects to no service.
+    Return the sections that are read, and the problems.
     """
     from wharfinger.conf import SchedulingSection
     from wharfinger.placement import session
@@ -39,8 +39,7 @@ def check(conf: "Options") -> tuple[list[str], list[WharfingerError]]:
 class ConfigShow(WharfingerCommand, Lister):
     """Show the value and the source of each option; secrets are masked.
 
-    Exits with 1 if the configuration has a problem; `wharfinger config validate` lists all
-    problems.
+    Exits with 1 if the configuration has a problem.
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:

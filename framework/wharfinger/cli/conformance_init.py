@@ -10,7 +10,7 @@ from wharfinger.cli.command import WharfingerCommand
 class ConformanceInit(WharfingerCommand):
     """Create the package of a new driver, with a test harness, that passes all rules of the kit.
 
-    The driver publishes machines that an HTTP service lists. Change it until it publishes yours.
+    Change the driver, which publishes machines of an HTTP service, until it publishes yours.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -11,9 +11,9 @@ class ProviderDetach(ObjectCommand):
     Use it when nova has deleted a compute service, but not its root provider, because a child
     provider has allocations. Detach each such child, delete the former root, and start
     nova-compute. The first sync that sees the new root moves the child below it and ends the
-    reservation. Allocations and other reservations stay.
+    reservation. Allocations stay.
 
-    Needs microversion 1.37. Refuses roots, and providers that no driver instance publishes.
+    Needs microversion 1.37.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

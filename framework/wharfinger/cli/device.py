@@ -38,10 +38,7 @@ class _DeviceCommand(ObjectCommand):
 
     @contextmanager
     def connected(self, provider: "ProviderSummary") -> "Iterator[ComputeDriver]":
-        """Yield the driver that publishes a device on this host, after it has listed its nodes.
-
-        Raises WharfingerError.
-        """
+        """Yield the driver that publishes a device on this host, after it has listed its nodes."""
         from wharfinger.reconcile import driver_instance_loader
         from wharfinger.reconcile.driver_calls import list_nodes
 
@@ -81,7 +78,7 @@ class DeviceProgram(_DeviceCommand):
     """Load an image into a device, and reserve the device meanwhile.
 
     Run the command on the host that publishes the device. The device must have no allocations. If
-    the outcome is unknown, the device stays reserved until `device resolve` sets the outcome.
+    the outcome is unknown, the device stays reserved until `device resolve`.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -137,7 +134,7 @@ class DeviceProgram(_DeviceCommand):
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Handle SIGTERM and SIGHUP like Ctrl+C, so that the job stores its state before it ends."""
+    """Handle SIGTERM and SIGHUP like Ctrl+C, so that the job stores its state."""
     former = {
         one: signal.signal(one, signal.default_int_handler)
         for one in (signal.SIGTERM, signal.SIGHUP)
@@ -153,8 +150,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 class DeviceJobs(ObjectLister):
     """List the last programming job of each device, with its state.
 
-    While a job is neither programmed nor failed, the device is reserved. If the outcome is unknown,
-    `device resolve` sets it.
+    While a job is neither programmed nor failed, the device is reserved.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

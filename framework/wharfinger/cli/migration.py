@@ -110,8 +110,8 @@ class MigrationRecover(InstanceCommand):
 
     The command confirms moves whose confirmation was in progress, and reverts others. It does not
     change live migrations, evacuations, and moves that wait for a confirm or revert. A process
-    counts as dead if it has not reported progress for service_down_time. If one move cannot be
-    finished, the command finishes the others and exits with 1.
+    counts as dead if it has not reported progress for service_down_time. Exits with 1 if a move
+    cannot be finished.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:

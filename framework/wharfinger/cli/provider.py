@@ -92,8 +92,8 @@ class ProviderList(WharfingerCommand, Lister):
 class ProviderShow(WharfingerCommand, ShowOne):
     """Show one resource provider with its owners, inventories, usages, traits and aggregates.
 
-    Placement cannot delete a root while a child has allocations. For such a child,
-    blocks_deletion_of is the uuid of the root.
+    For a child with allocations, blocks_deletion_of is the uuid of the root that Placement cannot
+    delete meanwhile.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -182,10 +182,7 @@ class ProviderTreeCommand(ObjectCommand):
             )
 
     def _with_reservations(self, providers: "list[Details]") -> "list[Details]":
-        """Add the reservations to the providers.
-
-        If the database cannot be read, log a warning and return the providers unchanged.
-        """
+        """Add the reservations to the providers, unless the database cannot be read."""
         from wharfinger.objects.database_context import look
         from wharfinger.scheduling import provider_details
 

@@ -138,8 +138,7 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
 def written(groups: Mapping[str, GroupOptions], find: Callable[[str], str]) -> "list[RequestGroup]":
     """Return the groups that the options request.
 
-    ``find`` returns the uuid of a provider by its name. Raises InvalidRequest, and the errors of
-    ``find``.
+    ``find`` returns the uuid of a provider by its name. Raises InvalidRequest.
     """
     return [_group(suffix, chosen, find) for suffix, chosen in groups.items() if suffix or chosen]
 

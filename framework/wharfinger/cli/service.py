@@ -37,8 +37,7 @@ class ServiceList(ObjectLister):
     """List the services with version, gates, status and state.
 
     An owner's gate is on when all services that publish for the owner have version 2 or later.
-    Requests for the owner then get only providers with its owner trait. A service whose owners
-    cannot be read keeps all gates off.
+    Requests for the owner then get only providers with its owner trait.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

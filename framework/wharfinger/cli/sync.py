@@ -122,10 +122,7 @@ class Sync(ObjectCommand):
 
     @contextmanager
     def _reporting(self, default: "DefaultSection", dry_run: bool) -> Iterator[Callable[[], None]]:
-        """Report the service as up while the cycles run, but not in a dry run.
-
-        Yield the function that cycles call when they make progress.
-        """
+        """Report the service as up while the cycles run, but not in a dry run."""
         from wharfinger.tracker import service_record
         from wharfinger.tracker.heartbeat import Heartbeat
 

@@ -280,10 +280,7 @@ def _database_result(found: "Condition") -> Result:
 
 
 def _untagged(client: "PlacementClient") -> "tuple[list[ProviderSummary], bool]":
-    """Return the providers with inventory but no owner trait, and whether the list is complete.
-
-    Providers that share through an aggregate, or have only network resources, do not count.
-    """
+    """Return the providers with inventory but no owner trait, and whether the list is complete."""
     from wharfinger.providers import ownership
 
     traits = client.find_traits("OWNER_") | client.find_traits("CUSTOM_OWNER_")

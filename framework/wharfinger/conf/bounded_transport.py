@@ -85,8 +85,8 @@ class _Bounded:
 class BoundedTransport(TCPKeepAliveAdapter):
     """keystoneauth's transport, with a limit of ``limit`` MiB for an answer after decompression.
 
-    It observes the deadline of BoundedSession, except through a SOCKS proxy. ``section`` is the
-    configuration section with the limits, for errors.
+    It observes the deadline of BoundedSession. ``section`` is the configuration section with the
+    limits, for errors.
     """
 
     def __init__(self, limit: int, section: str) -> None:
@@ -109,10 +109,7 @@ class BoundedTransport(TCPKeepAliveAdapter):
     def send(
         self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
     ) -> requests.Response:
-        """Send a request; raises RequestTimedOut.
-
-        Reading the body of the answer raises RequestTimedOut, too, or AnswerTooLarge.
-        """
+        """Send a request; this, or reading the answer, raises RequestTimedOut, AnswerTooLarge."""
         try:
             answer = super().send(request, *args, **kwargs)
         except (OSError, HTTPError) as error:  # requests' own errors are OSErrors

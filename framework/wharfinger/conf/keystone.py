@@ -74,9 +74,9 @@ def sample_options(service_type: str) -> list[cfg.Opt]:
 
 
 def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | None]:
-    """Return the name of the section with the credentials, and its auth_type.
+    """Return the name of the section with the credentials, and its auth_type, or None.
 
-    The auth_type is None if it is not set. Raises ConfigurationError.
+    Raises ConfigurationError.
     """
     values = read_options(conf, section, OPTIONS)
     credentials = values["auth_section"] or section
@@ -115,10 +115,7 @@ def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
 
 
 def _wrong_urls(section: str, values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
-    """Yield an error for each URL with an invalid host or port, or with an @ after its host.
-
-    In such a URL, the password is probably not encoded, and libraries would print it.
-    """
+    """Yield an error for each URL with an invalid host or port, or with an @ after its host."""
     for key in _URLS:
         if not _is_unambiguous(values.get(key) or ""):
             yield ConfigurationError(

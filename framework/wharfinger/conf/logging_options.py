@@ -1,7 +1,6 @@
 """Options in [DEFAULT] for the logging of `wharfinger agent`. They are options of oslo.log.
 
-``log_config_append`` and ``publish_errors`` are missing, since their handlers do not mask secrets.
-The options for rotation are missing, since several processes would rename one file.
+Options that would not mask secrets, or rotate a file of several processes, are missing.
 """
 
 import logging

@@ -58,13 +58,12 @@ class _Context:
 class Database:
     """Methods that read and write a database, each in one transaction.
 
-    All methods raise StateError if the database cannot be used. Several threads and processes can
-    use the database.
+    All methods raise StateError. Several threads and processes can use the database.
 
     ``url`` is a URL of SQLAlchemy, ``options`` are options of oslo.db. A transaction on a server
     takes at most ``timeout`` seconds. ``directory`` is for lock files. A ``managed`` database is
-    created and upgraded when it is opened; records of the first version are then assigned to
-    ``host``. With ``look_only``, only the schema can be read.
+    created and upgraded when it is opened; ``host`` is for records of the first version. With
+    ``look_only``, only the schema can be read.
     """
 
     def __init__(
@@ -173,10 +172,7 @@ class Database:
         self.write([table, *(one.table for one in following)], change)
 
     def delete(self, table: str, key: str, revisions: Mapping[str, int]) -> None:
-        """Delete all rows if each still has the given revision; otherwise raise StaleError.
-
-        ``revisions`` are by the value of the column ``key``.
-        """
+        """Delete all rows if each still has the given revision; otherwise raise StaleError."""
         self.write([table], lambda target: target.delete(key, revisions))
 
     def replace(
@@ -184,8 +180,8 @@ class Database:
     ) -> None:
         """Add, update or delete rows in one transaction, without a check of revisions.
 
-        ``rows`` has the values by the value of the column ``key``; None deletes the row. ``scope``
-        are further columns that identify the rows.
+        ``rows`` are by the value of the column ``key``; None deletes the row. ``scope`` are further
+        columns that identify the rows.
         """
         self.write([table], lambda target: target.replace(scope, key, rows))
 
@@ -243,10 +239,7 @@ class Database:
 
     @contextmanager
     def _tables(self, manager: Any, *tables: str, snapshot: bool = False) -> Iterator[list[Rows]]:
-        """Start a transaction, and yield a ``Rows`` for each of these tables.
-
-        With ``snapshot``, all statements see the database at the same moment.
-        """
+        """Start a transaction, and yield a ``Rows`` for each of these tables."""
         # An upgrade may have added what was missing. Look for it before the transaction: on MySQL,
         # an upgrade that waits for a transaction blocks all other readers of the table.
         if self._missing:

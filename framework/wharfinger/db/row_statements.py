@@ -37,8 +37,8 @@ class Change:
 class Sole:
     """Condition for adding a row: no other row has the values of ``taken``.
 
-    ``unique`` describes these values, for messages. ``lock`` selects a row of the table ``table``,
-    which is locked until the transaction ends.
+    ``unique`` describes these values, for messages. ``lock`` selects the row of ``table`` to lock
+    meanwhile.
     """
 
     unique: str
@@ -76,7 +76,7 @@ class AnyOf:
 class Rows:
     """Statements on the rows of a table that are not marked as deleted.
 
-    ``lacking`` are columns that the database does not have; statements omit them.
+    ``lacking`` are columns that the database does not have.
     """
 
     def __init__(self, session: Session, table: sa.Table, lacking: Collection[str]) -> None:
@@ -95,7 +95,7 @@ class Rows:
     def select(self, where: Values) -> list[dict[str, Any]]:
         """Return the rows whose columns have these values, oldest first.
 
-        A condition may also be a NotIn, an AnyOf, or a collection of values, any of which matches.
+        Instead of a value, ``where`` may have a NotIn, an AnyOf, or a collection of values.
         """
         columns = [self._table.c[name] for name in self._present]
         found = [
@@ -149,8 +149,7 @@ class Rows:
     def delete(self, key: str, revisions: Mapping[str, int]) -> None:
         """Delete the rows if each still has the given revision.
 
-        Otherwise delete none, and raise StaleError. Tables with soft deletion keep the rows, marked
-        as deleted.
+        Otherwise delete none, and raise StaleError.
         """
         self._hold(key, revisions)
         for some in _batches(revisions):
@@ -183,8 +182,7 @@ class Rows:
     ) -> None:
         """Update the rows whose keys are in ``existing``, and add the other rows.
 
-        An existing row that is None in ``rows`` is deleted. The revisions of updated rows rise by
-        one.
+        Rows that are None are deleted. The revisions of updated rows rise by one.
         """
         for some in _batches(one for one, row in rows.items() if row is None and one in existing):
             where = self._conditions({**scope, key: some})
@@ -216,10 +214,7 @@ class Rows:
     def _write(
         self, keys: Collection[str], rows: Iterable[Values], count: Collection[str] = ()
     ) -> None:
-        """Update each row that is identified by its values in the columns ``keys``.
-
-        The values of the columns of ``count`` rise by one.
-        """
+        """Update each row that is identified by its values in the columns ``keys``."""
         where = [self._table.c[key] == sa.bindparam(f"where_{key}") for key in keys]
         for some in _grouped_by_columns(rows, self._present):
             written = some[0].keys() - set(keys)
@@ -241,7 +236,7 @@ class Rows:
     ) -> dict[str, dict[str, Any]]:
         """Lock the rows with these keys until the transaction ends; return them by key.
 
-        ``where`` has further conditions. ``columns`` are the columns to return, by default all.
+        ``where`` has further conditions. ``columns`` are by default all columns.
         """
         names = self._present if columns is None else [key, *filter(self.has, columns)]
         found: dict[str, dict[str, Any]] = {}
@@ -277,10 +272,7 @@ class Rows:
 def _grouped_by_columns(
     rows: Iterable[Values], present: Collection[str]
 ) -> Collection[list[Values]]:
-    """Group rows that have the same columns; omit columns that the database lacks.
-
-    One statement ignores columns that its first row lacks.
-    """
+    # A statement ignores columns that its first row lacks.
     alike: dict[frozenset[str], list[Values]] = {}
     for row in rows:
         taken = {name: value for name, value in row.items() if name in present}

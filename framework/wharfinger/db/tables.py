@@ -1,6 +1,6 @@
 """Tables of the database; the docstrings of the versioned objects describe the columns.
 
-Releases share one database, so a column added to an existing table is nullable or has a server
+Older releases use them, too: a column added to an existing table is nullable or has a server
 default.
 """
 

@@ -21,7 +21,7 @@ LOG: Final = logging.getLogger(__name__)
 class TransactionDeadline:
     """Ends the transactions of a SQLAlchemy engine that take longer than ``seconds``.
 
-    It does nothing for SQLite, which has a timeout for locks.
+    It does nothing for SQLite.
     """
 
     def __init__(self, engine: Engine, seconds: float) -> None:

@@ -1,7 +1,6 @@
 """Versioned objects, and access to the database that stores them.
 
-Processes of different releases exchange objects, so an object's fields change only with its
-version.
+Other releases read the objects, too, so an object's fields change only with its version.
 """
 
 from wharfinger.objects.base import WharfingerObject

@@ -1,8 +1,4 @@
-"""Base classes of all versioned objects.
-
-Their methods and primitives are those of oslo.versionedobjects, which is not used because of its
-dependencies.
-"""
+"""Base classes of versioned objects, with the methods and primitives of oslo.versionedobjects."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,8 +32,8 @@ class IndirectionAPI(Protocol):
     ) -> tuple[dict[str, Any], Any]:
         """Call a method of an object in the process that has the database open.
 
-        Return the new values of the object's fields by name, and the method's result.
-        ``obj_what_changed`` in the values names the changed fields.
+        Return the new values of the object's fields, and the method's result. The values also have
+        ``obj_what_changed``: the names of the changed fields.
         """
 
     def object_class_action_versions(  # noqa: PLR0917 - as it is called
@@ -59,7 +55,7 @@ class IndirectionAPI(Protocol):
     ) -> Any:
         """Return an object, given as a primitive, in an earlier version.
 
-        ``object_versions`` has that version, and those of the objects in it, by class name.
+        ``object_versions`` are by class name.
         """
 
 
@@ -171,10 +167,7 @@ class WharfingerObject:
         return self._values.get(name)
 
     def obj_set_defaults(self, *attrs: str) -> None:
-        """Set unset fields to copies of their defaults.
-
-        ``attrs`` are names of fields, by default all fields that have a default.
-        """
+        """Set unset fields, by default all of them, to copies of their defaults."""
         every = (name for name, one in self.fields.items() if one.default is not UnspecifiedDefault)
         for name in attrs or every:
             if name not in self._values:
@@ -211,8 +204,7 @@ class WharfingerObject:
     ) -> None:
         """Convert the data of a primitive of this object to an earlier version, in place.
 
-        ``version_manifest`` has the versions of contained objects, by class name. Without it,
-        ``obj_relationships`` has them.
+        ``version_manifest`` has the versions of contained objects, by class name.
         """
         for name, field in self.fields.items():
             if name not in self._values or not isinstance(field, ObjectField | ListOfObjectsField):
@@ -259,10 +251,10 @@ class WharfingerObject:
         target_version: str | None = None,
         version_manifest: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Return the object as a primitive.
+        """Return the object as a primitive, by default in its own version.
 
-        ``target_version`` is by default the object's own version. ``version_manifest`` is as in
-        ``obj_make_compatible``. Raises InvalidObject for a later ``target_version``.
+        ``version_manifest`` has the versions of contained objects, by class name. Raises
+        InvalidObject for a later ``target_version``.
         """
         target = self.VERSION if target_version is None else target_version
         convert = versionutils.convert_version_to_tuple
@@ -418,10 +410,7 @@ class ObjectList(WharfingerObject, Sequence[_One]):
         target_version: str,
         version_manifest: Mapping[str, str] | None = None,
     ) -> None:
-        """Convert the data of the list's primitive to an earlier version of this list, in place.
-
-        ``version_manifest`` has the versions of objects within the listed objects, by class name.
-        """
+        """Convert the data of the list's primitive to an earlier version of this list, in place."""
         pairs = self.child_versions.items()
         self._convert_contained(primitive, target_version, "objects", pairs, version_manifest)
 
@@ -440,8 +429,7 @@ def register(kind: _Kind) -> _Kind:
 def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Decorate a method so that it runs in the process that has the database open.
 
-    For a class method, put ``@classmethod`` above it; its first argument is the context. Without a
-    context, a call raises InvalidObject.
+    For a class method, put ``@classmethod`` above it; its first argument is the context.
     """
 
     @functools.wraps(method)
@@ -497,11 +485,7 @@ def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -
 
 
 def _contained_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str | None:
-    """Return the version of a contained object for a version of the containing object.
-
-    ``pairs`` are versions of the two, oldest first. None: it stays as it is. Raises LookupError for
-    a version before all pairs.
-    """
+    """Return the version of a contained object for a version of the containing object."""
     convert = versionutils.convert_version_to_tuple
     before = None
     for whole, part in pairs:

@@ -125,7 +125,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
     ) -> None:
         """Set ``last_seen`` of a driver instance's nodes to now, for processes of older releases.
 
-        ``uuids`` None means all nodes of the driver instance on that host.
+        ``uuids`` None means all nodes.
         """
         only = {} if uuids is None else {"uuid": list(uuids)}
         context.db.touch(
@@ -154,10 +154,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
 
 
 def following(before: str, after: str, nodes: Collection[str]) -> Iterator[Following]:
-    """Yield the changes of instances and moves in progress for nodes that get a new service host.
-
-    ``before`` and ``after`` are the hosts; ``nodes`` are the names of the nodes.
-    """
+    """Yield the changes of instances and moves in progress for nodes that get a new service host."""
     saved = {"updated_at": Instance._wanted("updated_at", field_types.now())}
     yield Following(Instance.TABLE, {"host": before, "node": nodes}, {"host": after, **saved})
     for end in ("source", "dest"):

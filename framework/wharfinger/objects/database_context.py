@@ -39,10 +39,9 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """State of a database: its schema version, and what it lacks.
+    """State of a database: its schema version, and its missing columns by table.
 
-    ``name`` is the path of the file, or the URL without its password. ``missing`` are missing
-    columns by table.
+    ``name`` is the path or URL, without password.
     """
 
     name: str
@@ -65,16 +64,16 @@ class Condition:
 def connect(conf: Options) -> Context:
     """Open the configured database; raises ConfigurationError, StateError.
 
-    Without [database] connection, it is a SQLite file, which is created or upgraded if needed.
+    The SQLite file, which is the default, is created or upgraded if needed.
     """
     managed = DatabaseSection.read(conf).connection is None
     return Context(_database(conf, managed=managed))
 
 
 def local(directory: Path, host: str) -> Context:
-    """Open the SQLite file in a state directory; create or upgrade it if needed.
+    """Open the SQLite file in a state directory, created or upgraded if needed; raises StateError.
 
-    ``host`` is the name of the service host. Raises StateError.
+    ``host`` is the name of the service host.
     """
     return Context(Database(_url(directory), directory=directory, host=host, managed=True))
 

@@ -98,7 +98,7 @@ class DeviceJob(KeptObject):
         return self.state in UNFINISHED
 
     def note_held(self, trait: str | None) -> None:
-        """Mark the job as programmed: the device has its image now. The caller saves the job.
+        """Mark the job as programmed, without saving it: the device has its image now.
 
         ``trait`` is the trait of the image's function, None if unknown.
         """

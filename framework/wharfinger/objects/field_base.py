@@ -16,8 +16,7 @@ class UnspecifiedDefault:
 class Field(Generic[T]):
     """A field with values of type T, and None if it is ``nullable``.
 
-    A nullable field is None by default. A field that is not nullable gets a copy of its default if
-    it is set to None.
+    In a field that is not nullable, the default replaces None.
     """
 
     def __init__(self, *, nullable: bool = False, default: Any = UnspecifiedDefault) -> None:
@@ -27,8 +26,7 @@ class Field(Generic[T]):
     def coerce(self, obj: Any, attr: str, value: Any) -> Any:
         """Return the value as this field stores it; raises ValueError if the field refuses it.
 
-        ``obj`` is the object that gets the value, or None. ``attr`` is the field's name for
-        messages.
+        ``obj`` is the object that gets the value. ``attr`` is the field's name for messages.
         """
         if value is not None:
             return self._coerce(obj, attr, value)
@@ -45,8 +43,7 @@ class Field(Generic[T]):
     def from_primitive(self, obj: Any, attr: str, value: Any) -> Any:
         """Convert JSON data to a value of the field, which the caller then checks with ``coerce``.
 
-        Raises ValueError for None if the field is not nullable. A field for objects also raises
-        InvalidObject, IncompatibleVersion.
+        Raises ValueError, or for objects InvalidObject, IncompatibleVersion.
         """
         if value is not None:
             return self._from_primitive(obj, attr, value)

@@ -62,8 +62,8 @@ class Takeover(WharfingerObject):
     def save(self) -> None:
         """Assign everything to the new driver instance in one transaction, or nothing.
 
-        Raises ConcurrentSave if a host of ``down_hosts`` is up, or if a node or record has changed
-        since it was read. Its ``keys`` are the uuids of the nodes and providers concerned.
+        Raises ConcurrentSave if a host of ``down_hosts`` is up, or if a node or record has changed;
+        its ``keys`` are the uuids of these nodes and providers.
         """
         self.obj_set_defaults()
         has_revisions = write_checked(self._context.db, _TABLES, self._write)
@@ -98,10 +98,7 @@ class Takeover(WharfingerObject):
         return {"host": self.host, "driver_instance": self.driver_instance}
 
     def _nodes_of_hosts_up(self, services: Rows) -> Iterator[str]:
-        """Yield the uuids of the nodes whose host is in ``down_hosts``, but up.
-
-        If such a host has no node here, yield the uuids of all nodes and providers.
-        """
+        """Yield the uuids of the nodes whose host is in ``down_hosts``, but up."""
         within = timedelta(seconds=self.down_time)
         held = services.hold("host", set(self.down_hosts), {"binary": AGENT_BINARY})
         for host, row in held.items():

@@ -171,8 +171,8 @@ class KeptObject(RowObject):
     """A stored object with methods that create, save and destroy it.
 
     ``UNIQUE`` describes the unique fields for messages. ``revision`` is 1 after ``create``, and
-    each ``save`` adds 1. All methods raise StateError if the database cannot be used. They raise
-    RemoteError if the process that has the database open does not answer.
+    each ``save`` adds 1. All methods raise StateError if the database cannot be used, or
+    RemoteError if the process that has it open does not answer.
     """
 
     UNIQUE: ClassVar[str] = "uuid"
@@ -194,9 +194,8 @@ class KeptObject(RowObject):
     def save(self) -> None:
         """Write the changed fields of the object, if there are any.
 
-        Raises ConcurrentSave if another process has saved the object, ObjectNotFound if it was
-        deleted, ObjectExists if a unique value exists already, and InvalidObject if the key has
-        changed.
+        Raises ConcurrentSave if another process has saved the object, ObjectNotFound, ObjectExists
+        if a unique value exists already, and InvalidObject if the key has changed.
         """
         if self.obj_what_changed():
             with _object_errors(type(self), [self]):
@@ -207,8 +206,8 @@ class KeptObject(RowObject):
     def destroy(self) -> None:
         """Delete the object from the database.
 
-        Raises ConcurrentSave if another process has saved it, ObjectNotFound if it was deleted, and
-        InvalidObject if the key has changed.
+        Raises ConcurrentSave if another process has saved it, ObjectNotFound, and InvalidObject if
+        the key has changed.
         """
         with _object_errors(type(self), [self]):
             self._context.db.delete(self.TABLE, self.KEY, {self._kept_key(): self.revision})
@@ -273,8 +272,7 @@ class RowList(base.ObjectList[_Row]):
     def get_by_filters(cls, context: Context, **filters: Any) -> Self:
         """Return the objects whose fields have these values, oldest first; without filters, all.
 
-        A filter may also be a collection of values, any of which matches. Raises InvalidObject for
-        an invalid field or value.
+        A filter may be a collection of values, any of which matches. Raises InvalidObject.
         """
         for name in filters:
             if name not in cls.KIND.fields or _is_document(cls.KIND.fields[name]):
@@ -331,10 +329,7 @@ class KeptList(RowList[_Kept]):
         self._save()
 
     def _save(self, following: Sequence[Following] = ()) -> None:
-        """Save the changed objects, and write ``following`` in the same transaction.
-
-        If no object has changed, do neither.
-        """
+        """Save the changed objects; if there are any, write ``following``, too."""
         # The list may contain an object twice.
         changed = list({id(one): one for one in self.objects if one.obj_what_changed()}.values())
         if changed:
@@ -362,8 +357,7 @@ def write_checked(
 ) -> _Result:
     """Run ``work``, which checks rows and then writes them, and return its result.
 
-    If another process adds a row meanwhile, run ``work`` a second time. Raises ObjectExists if that
-    fails, too.
+    If another process adds a row meanwhile, run ``work`` again. Raises ObjectExists.
     """
     try:
         return database.write(tables, work)
@@ -380,10 +374,7 @@ def write_checked(
 def stale_keys(
     held: Mapping[str, Mapping[str, Any]], revisions: Mapping[str, int | None]
 ) -> Iterator[str]:
-    """Yield the keys of rows that no longer exist, or have another revision than in ``revisions``.
-
-    ``held`` has the existing rows, by key.
-    """
+    """Yield the keys of rows that no longer exist, or have another revision than in ``revisions``."""
     for key, revision in revisions.items():
         if key not in held or held[key]["revision"] != revision:
             yield key

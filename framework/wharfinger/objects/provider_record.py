@@ -157,7 +157,7 @@ class ProviderRecordList(RowList[ProviderRecord]):
     ) -> None:
         """Write the changed fields of records, and delete the records of ``forgotten`` providers.
 
-        Only processes of older releases call this method. It does not check revisions.
+        Only processes of older releases call this method.
         """
         rows = {one.key: one._row(one.obj_what_changed() - {"revision"}) for one in records}
         scope = {"host": host, "driver_instance": driver_instance}

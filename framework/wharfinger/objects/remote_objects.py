@@ -36,10 +36,7 @@ class Serializer:
     """Converts objects to primitives and back; raises InvalidObject, IncompatibleVersion."""
 
     def serialize_entity(self, context: Any, entity: Any) -> Any:
-        """Return a copy of a value with primitives for its objects.
-
-        It also converts objects in lists, tuples, sets and dicts. Tuples and sets become lists.
-        """
+        """Return a copy of a value with primitives for its objects, also in lists and dicts."""
         match entity:
             case WharfingerObject():
                 return entity.obj_to_primitive()
@@ -79,8 +76,8 @@ class Serializer:
 class RemoteObjects:
     """Client that calls remotable methods in the process that has the database open.
 
-    ``send`` sends a question and returns the answer; it may raise OSError. The methods raise the
-    errors that the server sends, and RemoteError if the outcome is unknown.
+    ``send`` sends a question and returns the answer. The methods raise the errors of the server,
+    and RemoteError if the outcome is unknown.
     """
 
     def __init__(self, send: Callable[[bytes], bytes]) -> None:

@@ -89,8 +89,8 @@ class HostState(WharfingerObject):
     ) -> Self:
         """Return the state, read in one transaction.
 
-        ``known`` has the revisions that the caller has: ``nodes`` and ``instances`` by uuid,
-        ``records`` by provider uuid. ``binary`` is the program of the service.
+        ``known`` has the caller's revisions: ``nodes`` and ``instances`` by uuid, ``records`` by
+        provider uuid. ``binary`` is the program of the service.
         """
         kinds = [Service, ComputeNode, Instance, Migration, ProviderRecord, Reservation]
         tables = [kind.TABLE for kind in kinds] + ([DeviceJob.TABLE] if with_jobs else [])

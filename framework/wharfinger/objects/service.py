@@ -99,7 +99,7 @@ class Service(KeptObject):
     def get_minimum_version_multi(cls, context: Context, binaries: Iterable[str]) -> dict[str, int]:
         """Return the lowest version of the services of each program, by name of the program.
 
-        It is 0 for a program without services. Raises FieldUnset if a version cannot be read.
+        It is 0 without services. Raises FieldUnset if a version cannot be read.
         """
         versions: dict[str, list[int]] = {binary: [] for binary in binaries}
         for service in ServiceList.get_by_filters(context, binary=list(versions)):
@@ -134,7 +134,7 @@ class Service(KeptObject):
     def report_in(cls, services: Rows, host: str, binary: str) -> None:
         """Store in ``services`` that the service of a program on a host is up now.
 
-        ``services`` has the rows in the caller's transaction. Do nothing without such a service.
+        ``services`` are the rows in the caller's transaction.
         """
         values = {"last_seen_up": cls._wanted("last_seen_up", field_types.now())}
         services.touch(values, ["report_count"], {"host": host, "binary": binary})

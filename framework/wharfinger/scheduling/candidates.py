@@ -40,8 +40,7 @@ _GROUP_POLICY: Final = "group_policy"
 class Candidates:
     """The candidates found, in Placement's order.
 
-    ``dropped`` counts the refused candidates of the last answer, by name of the filter.
-    "group_policy" in it stands for the group policy.
+    ``dropped`` counts the refused candidates of the last answer, by filter, or "group_policy".
     """
 
     candidates: tuple[Candidate, ...]

@@ -1,7 +1,7 @@
 """Values that explain which candidates a request has, and why providers are excluded. Pure.
 
 A part of a request is a group with a suffix, or one class of the group without a suffix. Its funnel
-is a series of conditions, each of which excludes providers.
+is a series of conditions that exclude providers.
 """
 
 from collections.abc import Mapping
@@ -124,7 +124,7 @@ class Small:
 class Misfit:
     """Reason: min_unit, max_unit or step_size of the inventory does not allow the amount.
 
-    ``figure`` is the name of that field, "" if unknown. ``value`` is its value.
+    ``figure`` is the name of that field, "" if unknown.
     """
 
     resource_class: str
@@ -157,7 +157,7 @@ def gap(reason: Reason) -> float:
 class Miss:
     """A provider that has the classes of a part of a request, but is excluded.
 
-    ``step`` is the first condition that the provider fails.
+    ``step`` is the first condition that it fails.
     """
 
     uuid: str
@@ -175,7 +175,7 @@ class Miss:
 class Stage:
     """The providers that remain after the check of one condition.
 
-    ``alone`` counts the providers that have the classes and fail only this condition.
+    ``alone`` counts the providers with the classes that fail only this condition.
     """
 
     step: Step
@@ -192,8 +192,7 @@ class Stage:
 class Holding:
     """Number of providers that reservations with the same reason exclude.
 
-    ``reason`` is "" for reservations of other programs. ``first`` is the oldest reservation, None
-    if unknown.
+    ``reason`` is "" for other programs. ``first`` is the oldest reservation, None if unknown.
     """
 
     reason: str
@@ -206,9 +205,8 @@ class Part:
     """The funnel of a part of a request, which a single provider has to serve.
 
     ``misses`` are the excluded providers that have the classes, the most suitable first.
-    ``unowned`` counts excluded providers without an owner trait. ``not_looked_at`` counts providers
-    whose inventories were not read. ``last_seen`` counts excluded providers whose amounts may be
-    outdated.
+    ``unowned`` of them have no owner trait, and ``last_seen`` may have outdated amounts. The
+    inventories of ``not_looked_at`` providers were not read.
     """
 
     suffix: str
@@ -251,7 +249,7 @@ class TreeMiss:
     """A provider tree that the condition ``step`` excludes.
 
     ``parts`` are the indexes of the request's parts without a suitable provider. ``part_misses``
-    are the tree's most suitable providers for them. ``reasons`` exclude the root.
+    are the tree's most suitable providers for them.
     """
 
     uuid: str
@@ -267,8 +265,7 @@ class Explanation:
     """The whole explanation of a request.
 
     ``tree_misses`` are excluded trees, the most suitable first. ``dropped`` counts refused
-    candidates by request filter. ``owners`` are owner traits. ``not_looked_at`` counts the sharing
-    providers whose trees are unknown.
+    candidates by request filter. The trees of ``not_looked_at`` sharing providers are unknown.
     """
 
     request: ResourceRequest

@@ -71,7 +71,7 @@ def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) ->
 def with_reach(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
     """Return the facts with the trees that sharing providers among ``uuids`` share with.
 
-    At most _SHARING sharing providers are read; ``not_reached`` counts the others.
+    ``not_reached`` counts the sharing providers that are not read, beyond _SHARING.
     """
     reached: dict[str, frozenset[str]] = {}
     lists: dict[frozenset[str], frozenset[str]] = {}

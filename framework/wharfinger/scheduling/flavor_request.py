@@ -1,6 +1,6 @@
 """Translate flavors with nova's extra specs to requests. Pure.
 
-nova logs and ignores a key of a group that it cannot read. Here, such a key is an error.
+nova ignores a key of a group that it cannot read. Here, such a key is an error.
 """
 
 import re
@@ -41,8 +41,8 @@ _MIB_IN_GIB: Final = 1024
 class GroupDraft:
     """A group of a request while its extra specs are read.
 
-    ``keys`` has the extra spec that requests each resource or trait, by kind ("resources" or
-    "trait") and name. ``values`` are by extra spec.
+    ``keys`` has the extra spec that requests each resource or trait, by kind and name. ``values``
+    has the value of each extra spec.
     """
 
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class GroupDraft:
     def read(self, key: str, kind: str, name: str, value: object) -> None:
         """Add the resource or trait ``name``; raises InvalidRequest.
 
-        ``kind`` is "resources" or "trait". ``key`` and ``value`` are the extra spec.
+        ``kind`` is "resources" or "trait".
         """
         try:
             if (kind, name) in self.keys:
@@ -116,7 +116,7 @@ class GroupDraft:
     def group(self, suffix: str, owner: str | None) -> RequestGroup | None:
         """Return the group, None if it requests nothing; raises InvalidRequest.
 
-        If ``owner`` is None, the owner is the one whose trait the group requires.
+        ``owner`` None means the owner whose trait the group requires.
         """
         wanted = {name: amount for name, amount in self.resources.items() if amount}
         traits = TraitConditions(
@@ -173,7 +173,7 @@ def from_flavor(
     """Return the request for an instance of a flavor.
 
     Groups without an owner trait request nova's resources. ``device_profile`` returns the request
-    for the device profile of a name. Raises InvalidRequest, and the errors of ``device_profile``.
+    for a device profile. Raises InvalidRequest, and the errors of ``device_profile``.
     """
     with about(f"flavor {flavor.name}"):
         draft = _read(flavor)
@@ -202,8 +202,8 @@ def from_flavor(
 def keys_of(flavor: Flavor) -> dict[tuple[str, str | None, str], str]:
     """Return the extra spec that requests each resource class and trait of a flavor.
 
-    They are by kind ("resources" or "trait"), suffix of the group (None for a trait of the root
-    provider) and name. Raises InvalidRequest.
+    They are by kind ("resources" or "trait"), suffix of the group (None for the root provider) and
+    name. Raises InvalidRequest.
     """
     draft = _read(flavor)
     found = {

@@ -39,8 +39,7 @@ _PLACEHOLDERS: Final = {
 class Asked:
     """Resources and traits that one value of an extra spec requests from Placement.
 
-    ``resources`` are amounts by resource class. ``root`` are traits of the root provider. The
-    others are for the group without a suffix.
+    ``root`` are traits of the root provider, the others are for the group without a suffix.
     """
 
     resources: Mapping[str, int] = field(default_factory=dict)
@@ -53,9 +52,9 @@ class Asked:
 class ExtraSpec:
     """One extra spec, or several with the same values and the same meaning.
 
-    ``says`` describes it in messages and in the documentation. ``asks`` has the request of each
-    value; other values request nothing. If ``only_with`` is set, the extra spec counts only if that
-    other extra spec requests something, and ``default`` is its value without the key.
+    ``asks`` has the request of each value; other values request nothing. If ``only_with`` is set,
+    the extra spec counts only if that other extra spec requests something, and ``default`` is its
+    value without the key. ``says`` describes the extra spec.
     """
 
     keys: tuple[str, ...]
@@ -380,10 +379,7 @@ def find(key: str) -> ExtraSpec | None:
 
 
 def is_of_nova(key: str) -> bool:
-    """Return whether a key has a namespace of nova, such as hw.
-
-    The namespaces of request groups, resources and trait, do not count.
-    """
+    """Return whether a key has a namespace of nova, such as hw, but not resources or trait."""
     namespace, separator, _name = key.partition(":")
     return bool(separator) and namespace.strip().lower() in NAMESPACES
 

@@ -94,10 +94,7 @@ def _moved(
     specs: Mapping[str, str],
     keys: _Keys,
 ) -> dict[str, str]:
-    """Return the extra specs that move each contested class into a new group with a suffix.
-
-    Raises InvalidRequest if the move would change the request.
-    """
+    """Return the extra specs that move each contested class into a new group with a suffix."""
     stays = len(group.resources) > len(contested)
     _check_traits(group, contested, keys, specs, stays=stays)
     suffixed = [one.suffix for one in request.groups if one.suffix != UNNUMBERED]
@@ -132,10 +129,7 @@ def _check_traits(
     *,
     stays: bool,
 ) -> None:
-    """Raise InvalidRequest for a trait that cannot stay in the group without a suffix.
-
-    If the group keeps other classes (``stays``), traits of the root provider can stay.
-    """
+    """Raise InvalidRequest for a trait that cannot stay in the group without a suffix."""
     traits = set(group.traits.required)
     if stays:
         traits = {one for one in traits if not one.startswith(_TRAITS_OF_ROOT)} - {ownership.NOVA}

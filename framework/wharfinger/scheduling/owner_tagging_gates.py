@@ -23,8 +23,8 @@ _FEW: Final = 5
 class Gate:
     """Whether all services of an owner tag all their providers with the owner trait.
 
-    ``services`` counts the services that publish for the owner. ``behind`` names the services, as
-    HOST/BINARY, that may have untagged providers.
+    ``services`` counts the owner's services. ``behind`` names those, as HOST/BINARY, that may have
+    untagged providers.
     """
 
     owner: str
@@ -33,17 +33,14 @@ class Gate:
 
     @property
     def is_on(self) -> bool:
-        """Return whether all services of the owner tag all their providers with the owner trait.
-
-        Return False if no service publishes for the owner.
-        """
+        """Return whether the owner has services, and all of them tag all their providers."""
         return self.services > 0 and not self.behind
 
 
 def gates(services: Iterable[Service]) -> dict[str, Gate]:
     """Return the gate of each owner that a service publishes for, by owner.
 
-    Disabled and down services count. A service whose owners cannot be read keeps all gates off.
+    A service whose owners cannot be read keeps all gates off.
     """
     publishing: dict[str, list[Service]] = {}
     unknown: list[Service] = []

@@ -55,10 +55,7 @@ class Wanted:
 
 
 def wanted(request: ResourceRequest) -> list[Wanted]:
-    """Return the parts of a request.
-
-    A part is a group with a suffix, or one class of the group without a suffix.
-    """
+    """Return the parts of a request: groups with a suffix, and classes of the one without."""
     found = []
     for group in request.groups:
         if group.suffix == UNNUMBERED:
@@ -71,7 +68,7 @@ def wanted(request: ResourceRequest) -> list[Wanted]:
 def explain(part: Wanted, facts: Facts, may_take: MayTake | None) -> Part:
     """Return the funnel of a part of a request.
 
-    ``may_take`` is the rule of the request filter ``owner``, None without that filter.
+    ``may_take`` is the rule of the request filter ``owner``, if it is enabled.
     """
     looks = dict(_looks(part, facts, may_take))
     there = frozenset(facts.providers)
@@ -207,10 +204,7 @@ def _amounts(facts: Facts, resources: Mapping[str, int], uuid: str) -> dict[Step
 def _amount(
     kind: str, amount: int, stock: Stock, held: tuple[Reserved, ...]
 ) -> Iterator[tuple[Step, Reason]]:
-    """Yield the reasons why a provider cannot give an amount, with the condition of each.
-
-    A provider with unknown usage counts as used up.
-    """
+    """Yield the reasons why a provider cannot give an amount, with the condition of each."""
     inventory, short = stock.inventory, Short(kind, amount, stock.capacity, stock.used)
     misfit = _misfit(kind, amount, inventory)
     if stock.capacity < 1 or (stock.used is None and held):

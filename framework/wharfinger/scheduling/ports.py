@@ -1,6 +1,6 @@
 """Translate the resource requests of network ports. Pure.
 
-Neutron sets no owner traits, so a port requests resources of providers without an owner trait.
+Neutron sets no owner traits, so a port uses providers without an owner trait.
 """
 
 from collections.abc import Container, Iterable
@@ -42,9 +42,8 @@ def from_port(
     """Return the request for a port; raises InvalidRequest.
 
     ``resource_request`` is the port's attribute of that name, in the format of Neutron's extension
-    port-resource-request-groups. ``physnets`` are the physical networks of the port's network; the
-    request accepts any of them. With ``known_traits``, networks whose trait is not among these are
-    left out.
+    port-resource-request-groups. The request accepts any of the physical networks ``physnets``, but
+    only those whose trait is in ``known_traits``.
     """
     named = (os_traits.normalize_name(f"physnet_{name}") for name in physnets if name)
     choice = frozenset(trait for trait in named if known_traits is None or trait in known_traits)

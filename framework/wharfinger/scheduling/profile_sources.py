@@ -83,7 +83,7 @@ class ProfileFile:
 def open_source(conf: Options) -> ProfileSource:
     """Return the configured source of device profiles: a file if one is set, or else Cyborg.
 
-    Raises ConfigurationError, also if neither is configured.
+    Raises ConfigurationError.
     """
     section = AcceleratorSection.read(conf)
     if section.device_profiles is not None:

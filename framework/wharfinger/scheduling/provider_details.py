@@ -47,9 +47,9 @@ class Reserved:
 class Details:
     """A provider with the requested details; a detail that was not requested is None.
 
-    ``owners`` are owner traits. ``usages`` are amounts by resource class. ``reserved_by_others``
-    are the resource classes that other programs reserve fully. ``is_releasable`` is whether
-    ``provider release --foreign`` can end such a reservation.
+    ``usages`` are amounts by resource class. ``reserved_by_others`` are the resource classes that
+    other programs reserve fully. ``is_releasable`` is whether ``provider release --foreign`` can
+    end such a reservation.
     """
 
     summary: ProviderSummary
@@ -144,7 +144,7 @@ def last_seen(context: Context) -> dict[str, Provider]:
 def foreign_reservations(context: Context) -> list[ForeignReservation]:
     """Return the reservations by other programs that the operator can end.
 
-    They are as driver instances last read them from Placement. Raises ObjectError, StateError.
+    Raises ObjectError, StateError.
     """
     records = map(_record, ProviderRecordList.get_by_filters(context))
     found = (foreign_reservation(one.live, one) for one in records if one and one.live)

@@ -29,10 +29,10 @@ class Facts:
     - ``with_one_of``: the providers that have any trait of a set, by set of traits.
     - ``members``: the providers in any aggregate of a set, by set of aggregates.
     - ``stocks``: by provider and resource class.
-    - ``fitting``: the providers that can now give an amount, by class and amount.
+    - ``fitting``: the providers that can give an amount, by class and amount.
     - ``last_seen``: the providers whose inventories may be outdated.
     - ``reached``: the roots of the trees that a sharing provider shares with.
-    - ``not_reached``: the number of sharing providers whose trees are unknown.
+    - ``not_reached``: the number of other sharing providers.
     """
 
     providers: Mapping[str, ProviderSummary]

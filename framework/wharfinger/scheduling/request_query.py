@@ -30,11 +30,7 @@ def _pairs(request: ResourceRequest) -> Iterator[tuple[str, str]]:
 
 
 def _group_policy(request: ResourceRequest) -> GroupPolicy | None:
-    """Return the group policy to send.
-
-    With fewer than two suffixes, both policies mean the same, but Placement 16 confuses amounts
-    with "isolate".
-    """
+    """Return the group policy to send: "none" where it prevents wrong amounts of Placement 16."""
     several = len(request.groups) > 1
     suffixed = sum(group.suffix != UNNUMBERED for group in request.groups)
     return "none" if several and suffixed < 2 else request.group_policy

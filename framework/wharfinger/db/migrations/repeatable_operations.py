@@ -1,6 +1,6 @@
 """Operations of a schema upgrade that do nothing if they were done before.
 
-If an operation fails, MySQL keeps the earlier ones, and the next upgrade repeats them all.
+MySQL keeps the operations of a failed upgrade, and the next upgrade repeats them all.
 """
 
 from typing import Any

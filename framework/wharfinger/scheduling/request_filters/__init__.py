@@ -1,7 +1,4 @@
-"""Request filters: rules that all requests for allocation candidates have to follow.
-
-A filter is a plugin of the entry point group ``wharfinger.request_filters``.
-"""
+"""Request filters: rules that all requests for allocation candidates have to follow."""
 
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling.candidate import Candidate

@@ -22,7 +22,7 @@ class RequestFilter:
     """A rule that all requests for allocation candidates have to follow.
 
     A filter overrides only the methods that it needs. Several threads use one filter. A
-    WharfingerError of a filter ends the request.
+    WharfingerError that a filter raises ends the request.
     """
 
     def __init__(self, surroundings: Surroundings) -> None:

@@ -70,8 +70,7 @@ class OwnerFilter(RequestFilter):
     def may_take(self, group: RequestGroup, traits: frozenset[str]) -> bool:
         """Return whether a group may take resources of a provider with these traits.
 
-        A provider without an owner trait is allowed if it shares through an aggregate, if the
-        configuration allows it, or while the owner's gate is off. Raises ObjectError, StateError.
+        Raises ObjectError, StateError.
         """
         found = ownership.owners(traits)
         if found or group.owner is None:
