@@ -42,7 +42,7 @@ OPTIONS: Final = (
 class CyborgSection:
     """The validated options of a driver instance, without keystoneauth's options.
 
-    ``credentials`` is a section. ``program_timeout`` is in seconds.
+    ``credentials`` names the section with the credentials. ``program_timeout`` is in seconds.
     """
 
     name: str

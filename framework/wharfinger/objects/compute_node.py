@@ -154,7 +154,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
 
 
 def following(before: str, after: str, nodes: Collection[str]) -> Iterator[Following]:
-    """Yield the changes of instances and moves in progress for nodes that get a new service host."""
+    """Yield the changes of instances and moves in progress for nodes that get a new host."""
     saved = {"updated_at": Instance._wanted("updated_at", field_types.now())}
     yield Following(Instance.TABLE, {"host": before, "node": nodes}, {"host": after, **saved})
     for end in ("source", "dest"):

@@ -374,7 +374,7 @@ def write_checked(
 def stale_keys(
     held: Mapping[str, Mapping[str, Any]], revisions: Mapping[str, int | None]
 ) -> Iterator[str]:
-    """Yield the keys of rows that no longer exist, or have another revision than in ``revisions``."""
+    """Yield the keys of rows that no longer exist, or have another revision than given."""
     for key, revision in revisions.items():
         if key not in held or held[key]["revision"] != revision:
             yield key

@@ -32,7 +32,7 @@ class Facts:
     - ``fitting``: the providers that can give an amount, by class and amount.
     - ``last_seen``: the providers whose inventories may be outdated.
     - ``reached``: the roots of the trees that a sharing provider shares with.
-    - ``not_reached``: the number of other sharing providers.
+    - ``not_reached``: the number of sharing providers whose trees are unknown.
     """
 
     providers: Mapping[str, ProviderSummary]
