@@ -280,7 +280,7 @@ class AllocationClaims:
                 )
                 held = self._consumers.get(uuid)
             for one in lost.values():
-                self.reservations.keep(one.uuid, one.provider_uuid)
+                self.reservations.keep_reserved(one.uuid, one.provider_uuid)
         except WharfingerError as error:
             if not is_unsure(error):
                 self._undo_repair(instance, lost.values())
@@ -299,7 +299,7 @@ class AllocationClaims:
     def _undo_repair(self, instance: Instance, lost: Iterable[Reservation]) -> None:
         try:
             for one in lost:  # reserve before the deletion, so that no consumer takes the units
-                self.reservations.keep(one.uuid, one.provider_uuid)
+                self.reservations.keep_reserved(one.uuid, one.provider_uuid)
             held = self._client.get_allocations(instance.uuid)
             if held["allocations"]:
                 self._consumers.delete_allocations(instance.uuid, held)
@@ -413,7 +413,7 @@ class AllocationClaims:
             return self._claim_existing(attempt, suits)
         except WharfingerError as error:
             if not _is_of_instance(error):
-                self._forget(attempt, error)
+                self._delete_new(attempt, error)
             raise
 
     @with_retries
@@ -452,7 +452,7 @@ class AllocationClaims:
         if isinstance(error, ConcurrentSave) or is_unsure(error):
             return  # another process is working on it, or Placement may still allocate
         if attempt.instance.node is None and not isinstance(error, PlacementError):
-            self._forget(attempt, error)
+            self._delete_new(attempt, error)
             return
         with suppress(ConcurrentSave, ObjectNotFound):
             attempt.instance.task_state = None
@@ -506,7 +506,7 @@ class AllocationClaims:
         attempt.has_asked = True
         self._consumers.set(instance, (attempt.held, allocations))
 
-    def _forget(self, attempt: _Attempt, error: WharfingerError) -> None:
+    def _delete_new(self, attempt: _Attempt, error: WharfingerError) -> None:
         """Delete a new instance after an error; if it may have allocations, only log a warning."""
         uuid = attempt.instance.uuid
         try:

@@ -246,7 +246,7 @@ class _Work:
         try:
             # Another program may have ended the reservation. So first reserve, then read consumers.
             for uuid, one in self.taken.items():
-                self.reservations.keep(uuid, one.uuid)
+                self.reservations.keep_reserved(uuid, one.uuid)
             found = {
                 consumer
                 for one in self.scope
@@ -283,7 +283,7 @@ class _Work:
             while loading.is_alive():
                 for uuid, one in self.taken.items():
                     try:
-                        self.reservations.keep(uuid, one.uuid)
+                        self.reservations.keep_reserved(uuid, one.uuid)
                     except _UNREACHABLE as error:
                         _warn(
                             one,
@@ -360,7 +360,7 @@ class _Work:
             except ObjectNotFound:
                 continue  # the provider could not be reserved, or an operator has released it
             except BaseException as error:
-                if not isinstance(error, PlacementError) or self.reservations.is_there(uuid):
+                if not isinstance(error, PlacementError) or self.reservations.is_stored(uuid):
                     raise self._error(
                         f"the job has ended ({self.job.state}), but the reservation of {one.name} "
                         f"has not: {_words(error)}.",

@@ -51,7 +51,7 @@ def fights(record: Record) -> dict[str, Undone]:
     return {name: one for name, one in record.undone.items() if one.count >= CYCLES}
 
 
-def waits(remembered: Record, live: Provider, after: Provider) -> bool:
+def has_to_wait(remembered: Record, live: Provider, after: Provider) -> bool:
     """Return whether a write of a provider has to wait for the next full cycle, due to a fight.
 
     A write that adds a full reservation or COMPUTE_STATUS_DISABLED does not wait.

@@ -83,7 +83,7 @@ def disputed(records: Collection[Record]) -> frozenset[str]:
     )
 
 
-def without(record: Record, classes: Collection[str]) -> Record:
+def without_classes(record: Record, classes: Collection[str]) -> Record:
     """Return the record as if this instance had never written these classes."""
 
     def kept(values: Mapping[str, _Value]) -> dict[str, _Value]:

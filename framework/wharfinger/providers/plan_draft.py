@@ -109,7 +109,7 @@ class TreeDraft:
         """Return whether a provider is a detached child that stays a root for now."""
         return uuid in self.facts.detached and uuid in self.live
 
-    def proven(self, uuid: str) -> Record:
+    def proven_record(self, uuid: str) -> Record:
         """Return our record of a provider, without its claims if the provider is UNPROVEN.
 
         The claims are ``applied`` and ``intended``.
@@ -167,7 +167,7 @@ class TreeDraft:
     def leave(self, uuid: str) -> None:
         """Plan no change of a provider, and store its present state in our record."""
         if uuid in self.live:
-            record, live = self.proven(uuid), self.live[uuid]
+            record, live = self.proven_record(uuid), self.live[uuid]
             self.records[uuid] = replace(_seen(record, live), absence=None)
 
     def keep_absent(self, live: Provider, absence: Absence | None, reason: str = "") -> None:

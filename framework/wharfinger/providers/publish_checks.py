@@ -22,7 +22,7 @@ _KEEP_APART: Final = "Publish under another name, or remove that provider first.
 def problem(draft: TreeDraft, wanted: DesiredProvider, record: Record) -> WharfingerError | None:
     """Return the error that prevents the publishing of a provider, or None.
 
-    ``record`` is what ``TreeDraft.proven`` returns for the provider.
+    ``record`` is what ``TreeDraft.proven_record`` returns for the provider.
     """
     mine, publisher = wanted.provider, draft.facts.publisher
     live, named = draft.live.get(mine.uuid), draft.facts.name_owners.get(mine.name)

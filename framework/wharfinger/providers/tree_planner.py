@@ -46,7 +46,7 @@ def plan_trees(
         gone.name for draft in drafts for gone in draft.absent.values() if draft.is_ours(gone)
     }
     planned = [one for draft in drafts if not draft.problems for one in draft.desired.values()]
-    aside = _names_set_aside(planned, live)
+    renamed_for_now = _renamed_for_now(planned, live)
     plans: list[TreePlan] = []
     for draft in drafts:
         if draft.problems:
@@ -58,7 +58,7 @@ def plan_trees(
         change = AllocationChange(*reshape) if reshape else None
         if change:
             draft.dropped = change.dropped(draft)
-        _publish(draft, leaving, aside)
+        _publish(draft, leaving, renamed_for_now)
         remove(draft)
         _leave_others(draft)
         plan = _tree_plan(draft, change)
@@ -114,14 +114,14 @@ def _partition(
     return list(drafts.values())
 
 
-def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str]) -> None:
+def _publish(draft: TreeDraft, leaving: Collection[str], renamed_for_now: Collection[str]) -> None:
     """Plan the desired providers, except providers that may not be published or have to wait."""
     facts = draft.facts
     unpublished: set[str | None] = set()
     detached_roots: dict[str | None, str] = {}
     for wanted in draft.desired.values():
         mine = wanted.provider
-        live, record = draft.live.get(mine.uuid), draft.proven(mine.uuid)
+        live, record = draft.live.get(mine.uuid), draft.proven_record(mine.uuid)
         if live is None and mine.uuid in draft.known:
             record = replace(record, absence=record.absence or Absence(facts.now))
         if not wanted.stated and live is not None and not record.is_ours:
@@ -130,7 +130,7 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
         if waits or (live is None and mine.name in leaving):
             unpublished.add(mine.uuid)
             continue
-        if mine.uuid in aside:
+        if mine.uuid in renamed_for_now:
             wanted = replace(wanted, provider=replace(mine, name=mine.uuid))  # noqa: PLW2901
         if not wanted.stated:
             mode = record.mode if record.is_ours else PublishingMode.OVERLAY
@@ -145,7 +145,7 @@ def _publish(draft: TreeDraft, leaving: Collection[str], aside: Collection[str])
         else:
             dropped = draft.dropped.get(mine.uuid, ())
             after, remembered = merge(facts, wanted, live, record, dropped)
-            if live and not facts.is_listing and fights.waits(remembered, live, after):
+            if live and not facts.is_listing and fights.has_to_wait(remembered, live, after):
                 after, remembered = live, draft.waiting(live, remembered)
             placed = _placed(draft, after, detached_roots)
             if placed is not after:  # ``applied`` keeps the parent to which the provider returns
@@ -200,7 +200,7 @@ def _is_needed(draft: TreeDraft, uuid: str) -> bool:
     return is_own and (is_wanted or record.root_uuid in draft.missing)
 
 
-def _names_set_aside(desired: Iterable[DesiredProvider], live: Mapping[str, Provider]) -> set[str]:
+def _renamed_for_now(desired: Iterable[DesiredProvider], live: Mapping[str, Provider]) -> set[str]:
     """Return the uuid of one provider in each group of providers that exchange their names.
 
     Names are unique in Placement. So this provider is named after its uuid until the next cycle.

@@ -62,7 +62,7 @@ def collect_desired(
     }
     root_uuids = {name: root.uuid for name, root in root_by_node.items()}
     known = known_children.known_children(state)
-    apart = _apart(trees, {*root_uuids.values(), *(listed - state.nodes.listed)})
+    outside = _outside_trees(trees, {*root_uuids.values(), *(listed - state.nodes.listed)})
     is_others = partial(_is_others, state)
     desired: dict[str, DesiredProvider] = {}
     reshapes: dict[str, tuple[Allocations, Allocations]] = {}
@@ -79,8 +79,8 @@ def collect_desired(
         others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
         children = known_children.of_node(known, node.name, root_uuid)
         own = trees.get(root_uuid, [])
-        if children and apart:
-            own = _with_children(own, root_uuid, children, apart, state.records)
+        if children and outside:
+            own = _with_children(own, root_uuid, children, outside, state.records)
         try:
             tree = _tree(node, root_by_node[node.name], [*own, *others], is_others, children)
             reshape = guarded(
@@ -244,7 +244,7 @@ def _tree(
     )
 
 
-def _apart(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict[str, Provider]:
+def _outside_trees(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict[str, Provider]:
     """Return, by uuid, providers in trees whose root is not a node's root; no sharing roots."""
     return {
         one.uuid: one
@@ -259,16 +259,16 @@ def _with_children(
     own: list[Provider],
     root_uuid: str,
     children: Mapping[str, Sequence[str]],
-    apart: Mapping[str, Provider],
+    outside: Mapping[str, Provider],
     records: Mapping[str, Record],
 ) -> list[Provider]:
-    """Return the providers of a node, with its known children in ``apart`` and all below them."""
+    """Return the providers of a node, with its known children in ``outside`` and all below them."""
     known = {uuids[0] for uuids in children.values()}
     found: dict[str, Provider] = {}
-    for one in apart.values():
+    for one in outside.values():
         above: Provider | None = one
         while above and above.uuid not in known:
-            above = apart.get(above.parent_uuid or "")
+            above = outside.get(above.parent_uuid or "")
         if above:
             record = records.get(one.uuid)
             parent = record.applied.parent_uuid if record and record.applied else one.parent_uuid

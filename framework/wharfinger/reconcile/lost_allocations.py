@@ -56,10 +56,10 @@ class LostAllocations:
             for uuid, present in allocations.items()
             if present != (wanted[uuid].allocations or {})
         }
-        at_rest = self._at_rest(different)
+        idle = self._idle_rows(different)
         lost: list[Reservation] = []
         noted: list[Instance] = []
-        for uuid, row in at_rest.items():
+        for uuid, row in idle.items():
             if present := allocations[uuid]:
                 if "claimed_allocations" in row:
                     row.claimed_allocations = present
@@ -67,7 +67,7 @@ class LostAllocations:
             elif new := list(self._reservations(state, uuid, wanted[uuid])):
                 lost += new
                 problems.append(_problem(state, row, new))
-        unclear = different.keys() - at_rest.keys()
+        unclear = different.keys() - idle.keys()
         return replace(
             state,
             lost=tuple(lost),
@@ -85,7 +85,7 @@ class LostAllocations:
             return error
         return {provider: part["resources"] for provider, part in allocations.items()}
 
-    def _at_rest(self, known: Mapping[str, ClaimedInstance]) -> dict[str, Instance]:
+    def _idle_rows(self, known: Mapping[str, ClaimedInstance]) -> dict[str, Instance]:
         """Return the rows of instances that no process claims, moves or releases, by uuid.
 
         Read the rows after the allocations: a claim, a move or a release changes the row first.

@@ -18,7 +18,7 @@ from wharfinger.reconcile.reservation_phases import stored_figures
 
 
 class Observer:
-    """Observes for the cycles of one driver instance.
+    """Reads the trees of one driver instance for its cycles.
 
     Methods raise PlacementError, ObjectError and StateError.
     """

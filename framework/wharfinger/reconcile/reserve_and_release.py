@@ -167,17 +167,17 @@ class Reservations:
             raise
         return new
 
-    def keep(self, uuid: str, provider_uuid: str) -> None:
+    def keep_reserved(self, uuid: str, provider_uuid: str) -> None:
         """Fully reserve a provider again if another program has changed its ``reserved`` figures.
 
         ``uuid`` is the reservation. If the reservation has ended, nothing is written.
         """
         live = self._client.get_inventories(provider_uuid).inventories.values()
-        if not all(one.is_fully_reserved for one in live) and self.is_there(uuid):
+        if not all(one.is_fully_reserved for one in live) and self.is_stored(uuid):
             for provider in self._client.list_providers(uuid=provider_uuid):
                 self._fill(provider)
 
-    def is_there(self, uuid: str) -> bool:
+    def is_stored(self, uuid: str) -> bool:
         """Return whether a reservation with this uuid is stored."""
         return bool(self._held(uuid=uuid))
 
@@ -297,8 +297,8 @@ class Reservations:
     ) -> None:
         """Allocate ``amounts`` of a fully reserved provider to a consumer.
 
-        ``allocations`` are all allocations of the consumer, in the format of POST /reshaper.
-        Afterwards ``keep`` has to reserve the provider fully again. Raises ReservationRefused if no
+        ``allocations`` are all allocations of the consumer, in the format of POST /reshaper. Then
+        call ``keep_reserved`` to reserve the provider fully again. Raises ReservationRefused if no
         driver instance publishes the provider, or if it lacks the capacity.
         """
         stored = self._read(provider)
@@ -517,7 +517,7 @@ class Reservations:
         ours = {key: record for key, record in current.items() if record.is_ours}
         key = next(iter(ours or current), _NO_PUBLISHER)
         disputed = full_reservation.disputed(list(ours.values()))
-        record = full_reservation.without(current.get(key, NO_RECORD), disputed)
+        record = full_reservation.without_classes(current.get(key, NO_RECORD), disputed)
         spare = stored_figures(rows.reservations)
         reasons = dict.fromkeys(reason for one in current.values() for reason in one.reservations)
         unclear = sorted(disputed - spare.keys())
@@ -592,7 +592,7 @@ class Reservations:
                 held.phase, held.since = "releasing", now()
                 held.save()
             self._fill(provider)
-            if not self.is_there(held.uuid):
+            if not self.is_stored(held.uuid):
                 raise ObjectNotFound(kind=Reservation.obj_name(), key=held.uuid)
             return
         new = Reservation(

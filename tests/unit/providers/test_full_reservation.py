@@ -14,7 +14,7 @@ from wharfinger.providers.full_reservation import (
     own_reserved,
     release,
     reserve_fully,
-    without,
+    without_classes,
 )
 from wharfinger.providers.provider_record import Record
 
@@ -216,7 +216,7 @@ def test_disputed_classes_are_those_in_which_any_two_records_differ(
 
 @pytest.mark.parametrize("record", [published(full=True), published(full=True, intended=True)])
 def test_release_without_disputed_classes_leaves_them_full(record: Record) -> None:
-    unclear = without(replace(record, own_reserved={"VCPU": 1}), {"VCPU"})
+    unclear = without_classes(replace(record, own_reserved={"VCPU": 1}), {"VCPU"})
     assert unclear.is_ours
     assert own_reserved(vcpu(8), unclear) == {}
     assert release(vcpu(8), unclear) == vcpu(8)
