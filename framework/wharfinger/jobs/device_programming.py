@@ -106,10 +106,7 @@ def _enter(
     scope: Sequence[str],
     wanted: Mapping[str, str | None],
 ) -> DeviceJob:
-    """Store and return the new job, which replaces the finished job of this provider.
-
-    Raise JobRefused if another job of the device is not finished.
-    """
+    """Store and return the new job, which replaces the finished job of this provider."""
     jobs = [one for one in DeviceJobList.get_by_filters(context) if _is_about(one, scope)]
     held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=JOB_HOLDER)
     if held or any(not one.is_whole or one.is_unfinished for one in jobs):

@@ -109,10 +109,7 @@ def _note_held(
     job: DeviceJob,
     trait: str | None,
 ) -> None:
-    """Set the function trait of all providers of a device, and note it in the job.
-
-    Raise JobRefused, and write nothing, if one of the providers is no longer published.
-    """
+    """Set the function trait of all providers of a device, and note it in the job."""
     owners = {one.uuid: ownership.owners(client.get_traits(one.uuid).traits) for one in scope}
     for one in scope:
         if not reservations.is_published(one):

@@ -136,7 +136,7 @@ class PlacementReader:
     ) -> None:
         """Add to ``found`` the trees of the roots whose names it lacks: by uuid, else by name.
 
-        Another program may have renamed its root, and created a new root with the old name.
+        Another program may have renamed its root and created a new one with the old name.
         """
         listed = {provider.name for provider in found.values()}
         missing = {

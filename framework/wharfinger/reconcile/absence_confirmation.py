@@ -1,7 +1,4 @@
-"""Ask the driver whether it still has nodes and devices that its listing lacks.
-
-A listing may be incomplete.
-"""
+"""Ask the driver whether it still has nodes and devices that its listing lacks."""
 
 import random
 import time

@@ -378,7 +378,7 @@ class _Run:
                 self._reserve_what_stays(tree, step)
 
     def _reserve_what_stays(self, tree: TreeWrite, step: SetInventories) -> None:
-        """Fully reserve a provider as it is, if the failed step would have fully reserved it."""
+        """Fully reserve what a provider has, if the failed step would have fully reserved it."""
         if not tree_write.fully_reserves(step):
             return
         stays = replace(step, after=full_reservation.reserve_fully(step.before))

@@ -1,6 +1,6 @@
 """Lost allocations: another program has deleted allocations of an instance that has a claim.
 
-A list of providers does not show this: the generations stay the same (``delete_all`` in
+A list of providers does not show the deletion: the generations stay the same (``delete_all`` in
 placement/objects/allocation.py, read in 16.0).
 """
 

@@ -67,10 +67,7 @@ _R = TypeVar("_R")
 def retry_on(
     *errors: type[WharfingerError], attempts: int = 5, wait: wait_base = _WAIT
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Return a decorator that repeats a call that raises one of these errors.
-
-    After the last of ``attempts`` calls, the error is raised.
-    """
+    """Return a decorator that retries on these errors; ``attempts`` limits the number of calls."""
     return retry(
         retry=retry_if_exception_type(errors),
         stop=stop_after_attempt(attempts),
@@ -607,10 +604,7 @@ class Reservations:
 
 
 def _check_reservable(provider: ProviderSummary, stored: _Stored, *, is_cleaned: bool) -> None:
-    """Raise ReservationRefused if a provider cannot be reserved.
-
-    ``is_cleaned``: its driver cleans the provider after a release.
-    """
+    """Raise ReservationRefused if a provider cannot be reserved."""
     if not (stored.is_published if stored.record.is_ours else is_cleaned):
         others = ownership.owners(stored.traits) - ownership.owners(stored.record.claimed_traits)
         raise _refused(

@@ -25,8 +25,8 @@ class Heartbeat:
     A thread calls ``report`` three times in ``down_time``. With ``at_once``, the first report is
     immediate. Reports stop while ``progress`` has not been called for ``HANGS_AFTER`` seconds.
 
-    At its end, the block waits up to ``patience`` seconds (None: without limit) for a report that
-    is in progress.
+    At its end, the block waits up to ``patience`` seconds (None: without limit) for a report in
+    progress.
     """
 
     def __init__(

@@ -164,10 +164,7 @@ class Claims:
         return is_wrong
 
     def _steps(self, instance: Instance, migration: Migration, end: End) -> tuple[str, ...]:
-        """Return the statuses through which dropping a claim ends a move; none if it has ended.
-
-        Raise ClaimRefused if the status does not allow this.
-        """
+        """Return the statuses through which dropping a claim ends a move; none if it has ended."""
         dropped = _DROPPED[end]
         if migration.instance_uuid == instance.uuid:
             if migration.status in dropped:

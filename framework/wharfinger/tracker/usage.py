@@ -62,10 +62,7 @@ class HostUsage:
         self._used: Mapping[str, Usage] = {}
 
     def update(self, rows: HostState) -> None:
-        """Update the cache and the usage.
-
-        ``rows`` has all migrations, but only changed instances.
-        """
+        """Update the cache and the usage; ``rows`` has only the instances that have changed."""
         self.revisions = dict(rows.instance_revisions)
         kept = {uuid: one for uuid, one in self._instances.items() if uuid in self.revisions}
         self._instances = kept | _known(rows.instances)
