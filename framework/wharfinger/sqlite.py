@@ -43,7 +43,8 @@ def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
 def allow_concurrent_writers(engine: Engine) -> None:
     """Let transactions of an engine wait for each other instead of failing.
 
-    Call this before the first write, since it closes open connections.
+    ``BEGIN IMMEDIATE`` takes the write lock first, so that a second transaction waits. Call this
+    before the first write, since it closes open connections.
     """
     event.listen(engine, "connect", _set_pragmas)
     writing = threading.local()

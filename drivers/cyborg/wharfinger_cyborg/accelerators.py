@@ -38,10 +38,7 @@ class Snapshot:
     binding: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def being_bound(self, provider_uuid: str) -> list[str]:
-        """Return the uuids of the accelerator requests that Cyborg is binding to a device, sorted.
-
-        Any provider of the device may be given.
-        """
+        """Return the sorted uuids of the accelerator requests that Cyborg binds to a device now."""
         deployable = self.deployables.get(provider_uuid)
         return sorted(
             request
@@ -62,7 +59,7 @@ class Snapshot:
 class Accelerators:
     """All accelerators; if a request fails, the last complete snapshot stays.
 
-    ``seen`` has the uuids of all deployables that this process has read, by provider uuid.
+    ``seen`` has the uuids of all deployables ever read, by provider uuid.
     """
 
     def __init__(self, source: _Source, instance: str) -> None:

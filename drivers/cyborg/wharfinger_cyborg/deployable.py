@@ -41,7 +41,7 @@ class Deployable(msgspec.Struct, frozen=True):
     def inventory(self) -> dict[str, Inventory]:
         """Return the inventory of the provider by resource class; {} without accelerators.
 
-        Raises ValueError for invalid values, or unless there is exactly one resource class.
+        Raises ValueError unless there is exactly one valid resource class.
         """
         classes = {value for key, value in self._attributes() if key == _CLASS}
         if len(classes) != 1:
@@ -61,9 +61,9 @@ class Deployable(msgspec.Struct, frozen=True):
 
     @property
     def function(self) -> str | None:
-        """Return the function that Cyborg's agent has found on the device.
+        """Return the function that Cyborg's agent has found on the device; None if unknown.
 
-        Return None if there is not exactly one. Raises ValueError for an invalid trait.
+        Raises ValueError for an invalid trait.
         """
         prefix = self.function_trait("X")[:-1]
         found = [trait for trait in self.traits if trait.startswith(prefix)]

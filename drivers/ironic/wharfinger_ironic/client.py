@@ -70,8 +70,7 @@ class Latest:
     """The selected nodes with the latest updates, newest update first.
 
     ``updated`` has the time of each node's last update, None if it was never updated. ``answered``
-    is the time of Ironic's answer, None if unknown. ``has_more`` is whether Ironic has more
-    selected nodes.
+    is the time of Ironic's answer. ``has_more`` is whether Ironic has more selected nodes.
     """
 
     nodes: tuple[Node, ...]
@@ -190,7 +189,7 @@ class Ironic:
     def never_updated_come_last(self) -> bool:
         """Return whether nodes that were never updated come last in the order of ``latest``.
 
-        It depends on Ironic's database. Return False if no node is selected.
+        Return False if no node is selected.
         """
         operation = "looking for nodes that were never updated"
         query = {"sort_key": "updated_at", "sort_dir": "asc", "limit": 1}

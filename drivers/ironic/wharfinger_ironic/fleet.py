@@ -63,7 +63,7 @@ class Fleet:
     def begin_following(self) -> str:
         """Start the change feed anew at the present; return the mark for ``changed_since``.
 
-        Changes that were not read before are lost. Raises BackendError.
+        Raises BackendError.
         """
         self._feed.begin()
         return self._mark()

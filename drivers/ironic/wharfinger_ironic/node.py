@@ -11,7 +11,7 @@ from wharfinger.providers.names import MAX_NAME
 class Node(msgspec.Struct, frozen=True):
     """A node, with the field names and values of Ironic's API.
 
-    The operator chooses ``name``. Ironic itself sets ``fault``. ``power_state`` is None if unknown.
+    Ironic itself sets ``fault``. ``power_state`` is None if unknown.
     """
 
     uuid: str
@@ -30,10 +30,7 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def custom_class(self) -> str | None:
-        """Return Placement's name of the node's resource class, or None without a valid one.
-
-        The name is derived as in nova: CUSTOM_ and the class in upper case.
-        """
+        """Return Placement's name of the node's resource class, or None without a valid one."""
         own = self.resource_class or ""
         name: str = os_resource_classes.normalize_name(own)
         has_any = any(char.isascii() and char.isalnum() for char in own)

@@ -36,7 +36,7 @@ class HostFigures:
 
 
 class Connection:
-    """An open connection to libvirt; all methods raise BackendError for an error of libvirt.
+    """An open connection to libvirt; all methods raise BackendError.
 
     If a device or domain disappears while it is read, they raise Vanished instead.
     """

@@ -61,8 +61,7 @@ class LibvirtDriver(ComputeDriver):
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         """Return the name of the host, the only node; read the host if requested or not read yet.
 
-        Raises BackendError if libvirt cannot describe the host, and ConfigurationError if the
-        options do not fit the host.
+        Raises BackendError, and ConfigurationError if the options do not fit the host.
         """
         if refresh or self._snapshot is None:
             return [self._node_name(self._refresh())]

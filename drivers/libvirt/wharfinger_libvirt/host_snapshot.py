@@ -1,4 +1,8 @@
-"""The host at one moment, as libvirt describes it."""
+"""The host at one moment, as libvirt describes it.
+
+libvirt describes one device at a time, while mdevs come and go. So all devices are read until two
+readings are equal.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,10 +44,7 @@ class HostSnapshot:
 
 
 def take_snapshot(uri: str, instance: str, *, with_domains: bool = False) -> HostSnapshot:
-    """Read the host from libvirt, with a new connection.
-
-    Raises BackendError if the host cannot be described completely.
-    """
+    """Read the host from libvirt, with a new connection; raises BackendError."""
     with Connection.open(uri, instance) as connection:
         figures = connection.figures()
         if with_domains:
@@ -74,8 +75,7 @@ def read_devices_and_domains(
 ) -> tuple[tuple[NodeDevice, ...], tuple[Domain, ...]]:
     """Read devices and domains until two readings of both in a row are equal.
 
-    Return the devices sorted by name, and the domains by uuid. Raises BackendError as
-    ``read_devices`` does.
+    Return both sorted. Raises BackendError as ``read_devices`` does.
     """
 
     def read() -> tuple[tuple[NodeDevice, ...], tuple[Domain, ...]]:

@@ -227,7 +227,6 @@ class CandidateExplain(_CandidateCommand):
             self.app.stdout.write(f"{line}\n")
 
     def _database(self) -> "Context | None":
-        """Return the database; None if it does not exist, or (with a warning) cannot be read."""
         from wharfinger.objects.database_context import look
 
         try:

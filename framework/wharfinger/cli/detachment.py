@@ -8,10 +8,9 @@ from wharfinger.cli.object_command import ObjectCommand, print_done
 class ProviderDetach(ObjectCommand):
     """Make a child provider a root provider, fully reserved, until its node has a new root.
 
-    Use it when nova has deleted a compute service, but not its root provider, because a child
-    provider has allocations. Detach each such child, delete the former root, and start
-    nova-compute. The first sync that sees the new root moves the child below it and ends the
-    reservation. Allocations stay.
+    Use it when Placement keeps the root provider of a deleted compute service, because a child has
+    allocations. Detach each such child, delete the former root, and start nova-compute. The first
+    sync that sees the new root moves the child below it and ends the reservation. Allocations stay.
 
     Needs microversion 1.37.
     """

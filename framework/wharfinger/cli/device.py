@@ -38,7 +38,6 @@ class _DeviceCommand(ObjectCommand):
 
     @contextmanager
     def connected(self, provider: "ProviderSummary") -> "Iterator[ComputeDriver]":
-        """Yield the driver that publishes a device on this host, after it has listed its nodes."""
         from wharfinger.reconcile import driver_instance_loader
         from wharfinger.reconcile.driver_calls import list_nodes
 
@@ -148,10 +147,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 class DeviceJobs(ObjectLister):
-    """List the last programming job of each device, with its state.
-
-    While a job is neither programmed nor failed, the device is reserved.
-    """
+    """List the last programming job of each device, with its state."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -269,7 +265,6 @@ class DeviceResolve(_DeviceCommand):
         sys.stdout.write(f"{printable(f'{full_name(provider) if provider else name}: {done}')}\n")
 
     def _former(self, name: str) -> str | None:
-        """Return the uuid of a deleted provider, given by uuid or name; None if unknown."""
         from wharfinger.objects import DeviceJobList
 
         jobs = DeviceJobList.get_by_filters(self.objects, provider_name=name)

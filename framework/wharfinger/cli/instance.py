@@ -228,8 +228,8 @@ class InstanceRelease(InstanceCommand):
 class InstanceRepair(InstanceCommand):
     """Repair an instance whose allocation another program has deleted from Placement.
 
-    The command allocates the same resources of the same providers again, and ends the reservation
-    that the cycle made when it found the loss.
+    The command allocates the same resources of the same providers again, and ends their
+    reservation.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -35,10 +35,7 @@ class ObjectCommand(WharfingerCommand):
 
     @cached_property
     def objects(self) -> "Context":
-        """The context of the objects in the database, which is opened at the first access.
-
-        Raises ConfigurationError, StateError.
-        """
+        """The context with the open database; raises ConfigurationError, StateError."""
         from wharfinger.objects import connect
 
         return connect(self.conf)

@@ -182,7 +182,6 @@ class ProviderTreeCommand(ObjectCommand):
             )
 
     def _with_reservations(self, providers: "list[Details]") -> "list[Details]":
-        """Add the reservations to the providers, unless the database cannot be read."""
         from wharfinger.objects.database_context import look
         from wharfinger.scheduling import provider_details
 

@@ -23,7 +23,7 @@ _REPEATABLE: Final = "repeatable"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options to the parser; it collects the options of groups by suffix in ``groups``."""
+    """Add all options to the parser; those of groups are in ``groups``, by suffix."""
     parser.set_defaults(groups={"": ()})
     groups = parser.add_argument_group(
         "groups",
@@ -175,8 +175,6 @@ def whole(
 
 
 class _Group(argparse.Action):
-    """Action of an option that starts a request group; the options after it belong to the group."""
-
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
     ) -> None:

@@ -122,7 +122,6 @@ class Sync(ObjectCommand):
 
     @contextmanager
     def _reporting(self, default: "DefaultSection", dry_run: bool) -> Iterator[Callable[[], None]]:
-        """Report the service as up while the cycles run, but not in a dry run."""
         from wharfinger.tracker import service_record
         from wharfinger.tracker.heartbeat import Heartbeat
 

@@ -85,8 +85,7 @@ class _Bounded:
 class BoundedTransport(TCPKeepAliveAdapter):
     """keystoneauth's transport, with a limit of ``limit`` MiB for an answer after decompression.
 
-    It observes the deadline of BoundedSession. ``section`` is the configuration section with the
-    limits, for errors.
+    ``section`` is the configuration section with the limits, for errors.
     """
 
     def __init__(self, limit: int, section: str) -> None:

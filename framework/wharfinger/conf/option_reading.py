@@ -31,7 +31,7 @@ def reading(section: str) -> Iterator[None]:
 def read_options(conf: cfg.ConfigOpts, section: str, options: Sequence[cfg.Opt]) -> dict[str, Any]:
     """Register the options of a section and return their values, by name.
 
-    Secrets among them are masked in all later output. Raises ConfigurationError.
+    Secrets are masked in all later output. Raises ConfigurationError.
     """
     conf.register_opts(list(options), None if section == DEFAULT else section)
     return {option.dest: _value(conf, section, option) for option in options}
@@ -89,7 +89,7 @@ def _kind(wanted: object) -> str:
 def read_path(section: str, key: str, value: str) -> Path:
     """Return a path, with ~ as the home directory.
 
-    Raises ConfigurationError if it is not absolute, or has unprintable characters or one of ?#%.
+    Raises ConfigurationError if it is not absolute, or has unusual characters.
     """
     try:
         path = Path(value).expanduser()

@@ -21,10 +21,7 @@ _Children = dict[str | None, list[Details]]
 
 
 def as_drawing(providers: Iterable[Details], now: datetime) -> Iterator[Tree]:
-    """Yield a drawing for each root provider, with its child providers in the order of their names.
-
-    Ages of reservations are shown for the time ``now``.
-    """
+    """Yield a drawing for each root provider, with ages of reservations at the time ``now``."""
     children = _by_parent(providers)
     for root in children.get(None, []):
         tree = Tree(_label(root), guide_style="dim")

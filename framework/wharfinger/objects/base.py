@@ -485,7 +485,7 @@ def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -
 
 
 def _contained_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str | None:
-    """Return the version of a contained object for a version of the containing object."""
+    """Return a contained object's version for a version of its container; None: its own version."""
     convert = versionutils.convert_version_to_tuple
     before = None
     for whole, part in pairs:

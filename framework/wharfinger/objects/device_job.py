@@ -20,7 +20,7 @@ FINISHED: Final = ("programmed", "failed")
 class DeviceJob(KeptObject):
     """The last programming job of a device; each device has at most one.
 
-    During an unfinished job, the device is reserved, and no other job can program it.
+    During an unfinished job, the device is reserved.
 
     - ``provider_uuid``: the device's resource provider.
     - ``provider_name``: the provider's name when the job started.

@@ -32,8 +32,8 @@ UNSAID: Final = "no reason given"
 class Reserved:
     """Reservation of a provider; an unknown value is UNKNOWN.
 
-    ``holder`` is the operator, job or driver that made the reservation. ``expected_end`` is None if
-    there is none.
+    ``holder`` is the operator, job or driver that made it. ``expected_end`` is None if there is
+    none.
     """
 
     provider_uuid: str
@@ -129,7 +129,7 @@ def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
 def last_seen(context: Context) -> dict[str, Provider]:
     """Return the providers as driver instances last read them from Placement, by uuid.
 
-    Providers without a record are missing. Raises ObjectError, StateError.
+    Raises ObjectError, StateError.
     """
     found: dict[str, Provider] = {}
     for record in ProviderRecordList.get_by_filters(context):

@@ -22,7 +22,7 @@ def before_asking(
 ) -> list[TreeStage]:
     """Return one stage for each condition that can be checked without candidates of Placement.
 
-    ``root`` has the conditions on root providers.
+    ``root`` are conditions on root providers.
     """
     left = frozenset(uuid for uuid in facts.providers if facts.root(uuid) == uuid)
     stages = [TreeStage(TreeStep.ALL, left)]
@@ -44,10 +44,7 @@ def before_asking(
 
 
 def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Within:
-    """Return, by root, the suitable providers of each part that are in its tree or share with it.
-
-    Trees without a suitable provider are omitted.
-    """
+    """Return, by root, each part's suitable providers that are in its tree or share with it."""
     found: dict[str, list[set[str]]] = {}
     barred = _excluded_roots(request, facts)
     for number, part in enumerate(parts):
