@@ -36,7 +36,7 @@ class ProviderAdopt(ObjectCommand):
             metavar="NAME",
             type=text(64),
             required=True,
-            help="the driver instance that will publish the providers",
+            help="the enabled driver instance of this host that will publish the providers",
         )
         parser.add_argument(
             "--dry-run",

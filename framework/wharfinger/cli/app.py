@@ -60,7 +60,7 @@ class WharfingerApp(App):
             "--config-dir",
             action="append",
             metavar="DIR",
-            help="A directory of *.conf files (repeatable). They are read after the files of "
+            help="A directory of *.conf files (repeatable). These files are read after those of "
             "--config-file, in the order of their names; the last file takes precedence. Default, "
             "unless --config-file is set: the first wharfinger.conf.d in ~/.wharfinger, ~, "
             "/etc/wharfinger and /etc.",

@@ -172,11 +172,16 @@ class CandidateList(_CandidateCommand, Lister):
         if found.dropped:
             counts = ", ".join(f"{count} by {name}" for name, count in found.dropped.items())
             warn(
-                "Request filters dropped candidates: %s. -v shows the reason of the first.", counts
+                "Request filters dropped candidates: %s. -v shows the reason of the first.",
+                counts,
             )
         if not found.candidates:
             hint = f" --no-filters lists the candidates without {filters}." if filters else ""
-            warn("No candidates. Run `candidate explain` to see why.%s", hint)
+            warn(
+                "No candidates. To see why, run `wharfinger candidate explain` with the same "
+                "options.%s",
+                hint,
+            )
         elif parsed_args.limit is None and len(found.candidates) == options.LIMIT:
             warn("The list ends after %d candidates; for more, raise --limit.", options.LIMIT)
         for problem in self._unknown_owners(parsed_args, _owners(found)) if filters else ():

@@ -19,7 +19,7 @@ class ConformanceInit(WharfingerCommand):
             "name",
             metavar="NAME",
             type=_name,
-            help="the name of the new driver, also in configurations and commands",
+            help="the name of the new driver; its Python module is wharfinger_NAME",
         )
         parser.add_argument(
             "--directory",

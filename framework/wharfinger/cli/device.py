@@ -87,7 +87,7 @@ class DeviceProgram(_DeviceCommand):
             metavar="UUID",
             type=uuid,
             required=True,
-            help="the uuid of the image to load",
+            help="the uuid of the image to load; for a device of Cyborg, of an image in Glance",
         )
         parser.add_argument(
             "--function",
@@ -102,8 +102,8 @@ class DeviceProgram(_DeviceCommand):
             metavar="SECONDS",
             type=seconds,
             default=0.0,
-            help="wait up to this many seconds until the device has no allocations, then fail. "
-            "Default: fail at once if the device has allocations",
+            help="how many seconds to wait if the device has allocations. If it still has some "
+            "after that time, the command fails. Default: 0",
         )
         return parser
 

@@ -176,10 +176,10 @@ class FlavorShow(ObjectShow):
             "--for",
             dest="program",
             choices=["nova"],
-            help="print the `openstack flavor set` command for nova's flavor of the same name. "
-            "The extra specs of this command keep nova from providers of other owners. Formats "
-            "other than table print only the extra specs. A flavor that extra specs cannot "
-            "protect is refused",
+            help="print the `openstack flavor set` command for nova's flavor of the same name. It "
+            "sets extra specs with which nova takes no resources from providers of other owners. "
+            "Formats other than table print only the extra specs. A flavor that extra specs "
+            "cannot protect is refused",
         )
         return parser
 

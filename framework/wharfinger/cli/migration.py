@@ -49,7 +49,8 @@ class MigrationList(ObjectLister):
         parser.add_argument(
             "--in-progress",
             action="store_true",
-            help="only migrations that have not ended, and hold resources on both nodes",
+            help="only migrations that have not ended, such as one that waits for a confirm or "
+            "revert",
         )
         return parser
 

@@ -59,8 +59,8 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="TRAITS",
         type=required,
         action=_OfGroup,
-        help="traits that the provider of the group must have. In the group without a suffix, it "
-        f"is enough if one of several providers has a trait. {SYNTAX}",
+        help="traits that the provider of the group must have. The group without a suffix may "
+        f"have several providers: each trait is required of only one of them. {SYNTAX}",
     )
     add(
         "--forbidden",
@@ -106,8 +106,9 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--group-policy",
         choices=("none", "isolate"),
-        help="none: one provider may serve several groups with suffixes. isolate: a provider "
-        "serves at most one of these groups. Default: the policy of the flavor, or else none",
+        help="with none, one provider may serve several groups with suffixes; with isolate, each "
+        "of these groups gets a provider of its own. Default: the policy of the flavor, or else "
+        "none",
     )
     group.add_argument(
         "--same-subtree",

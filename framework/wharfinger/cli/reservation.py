@@ -147,8 +147,8 @@ class ProviderReserve(ObjectCommand):
             metavar="WHEN",
             type=_end,
             help="when the reservation is expected to end; shown to other operators. The "
-            "reservation does not end by itself at that time. A time in ISO 8601, in UTC unless "
-            "it has a UTC offset; or a time span from now, such as 90m, 2h or 3d",
+            "reservation does not end by itself at that time. Write a time in ISO 8601, in UTC "
+            "unless it has a UTC offset; or a time span from now, such as 90m, 2h or 3d",
         )
         return parser
 
@@ -203,7 +203,9 @@ class ProviderRelease(ObjectCommand):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("provider", metavar="PROVIDER", help="the provider, by name or uuid")
+        parser.add_argument(
+            "provider", metavar="PROVIDER", help="the reserved provider, by name or uuid"
+        )
         which_one = parser.add_mutually_exclusive_group()
         _takes_holder(which_one)
         which_one.add_argument(
@@ -280,7 +282,9 @@ class ProviderRelease(ObjectCommand):
 
 
 def _takes_provider(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("provider", metavar="PROVIDER", help="the provider, by name or uuid")
+    parser.add_argument(
+        "provider", metavar="PROVIDER", help="the provider to reserve, by name or uuid"
+    )
     _takes_holder(parser)
     return parser
 
@@ -301,9 +305,9 @@ def _refuse_jobs(holder: str) -> None:
 
     if holder == JOB_HOLDER:
         raise CommandFailed(
-            reason=f"only jobs that program devices may use --holder {holder}. To reserve a "
-            "provider, use another holder. To end the reservation of an interrupted job, run "
-            "`wharfinger device resolve`; `wharfinger device jobs` lists the jobs."
+            reason=f"--holder {holder} is not allowed: jobs that program devices use this name. "
+            "To reserve a provider, use another holder. To end the reservation of an interrupted "
+            "job, run `wharfinger device resolve`; `wharfinger device jobs` lists the jobs."
         )
 
 

@@ -150,7 +150,7 @@ class ServiceDelete(ObjectCommand):
             "--force",
             action="store_true",
             help="delete the service even if it is up. If its agent still runs, the next report "
-            "of the agent creates the service again, enabled",
+            "of the agent creates the service again, as an enabled one",
         )
         return parser
 

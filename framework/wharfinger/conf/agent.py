@@ -73,7 +73,8 @@ OPTIONS: Final = (
                 "all driver instances run in the process of the agent: for tests and tiny hosts",
             ),
         ],
-        help="How the agent runs driver instances. In separate processes, a driver that crashes, "
+        help="How the agent runs driver instances: each in a process of its own (process), or all "
+        "in the process of the agent (thread). In processes of their own, a driver that crashes, "
         "hangs or needs too much memory does not disturb other instances.",
     ),
     cfg.FloatOpt(

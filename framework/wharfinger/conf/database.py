@@ -29,7 +29,7 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         help="URL of the database for SQLAlchemy: postgresql+psycopg://user:password@host/name, "
         "or mysql+pymysql://user:password@host/name. This database must exist; run `wharfinger db "
         "upgrade` to create and upgrade its tables. Default: the SQLite file wharfinger.sqlite in "
-        "state_path, which is created and upgraded without a command.",
+        "state_path, which Wharfinger creates and upgrades itself.",
     ),
     cfg.FloatOpt(
         "timeout",
@@ -37,8 +37,8 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         min=1,
         max=2**31 - 1,
         help="Seconds that a transaction on PostgreSQL or MySQL may take, including connecting, "
-        "waiting for locks, and reading answers. No effect with SQLite, where a transaction waits "
-        "up to 30 seconds for another writer.",
+        "waiting for locks, and reading answers; a longer one fails. No effect with SQLite, where "
+        "a transaction waits up to 30 seconds for another writer.",
     ),
     *(option for option in database_opts if option.dest in _POOL),
 )

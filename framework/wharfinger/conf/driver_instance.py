@@ -39,10 +39,10 @@ OPTIONS: Final = (
                 "of another instance; never a root provider with VCPU",
             ),
         ),
-        help="Whether this instance adopts providers that another program, such as nova's ironic "
-        "driver, has created. The instance publishes adopted providers from then on: it replaces "
-        "their inventories, and deletes the providers when its backend no longer has them. Stop "
-        "the other program first.",
+        help="Which providers of another program, such as nova's ironic driver, this instance "
+        "adopts: none, or the matching ones. From then on, the instance publishes these "
+        "providers: it replaces their inventories, and deletes the providers when its backend no "
+        "longer has them. Stop the other program first.",
     ),
     cfg.IntOpt(
         "removal_delay",

@@ -107,8 +107,8 @@ def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
             key="auth_type",
             value=conf[section].auth_type,
             problem=f"{error}.",
-            remedy="Correct the options of this auth_type. They are described in the "
-            "documentation of keystoneauth.",
+            remedy="Correct the options of this auth_type, which keystoneauth's documentation "
+            "describes.",
         ) from error
     bounded_transport.bound(session, conf[section].max_response_size, section)
     return adapter
@@ -153,14 +153,14 @@ def _problems(
     if not _INTERFACES.issuperset(values["valid_interfaces"] or ()):
         yield wrong(
             "valid_interfaces",
-            "this interface does not exist.",
+            "it names an interface that does not exist.",
             f"Use {', '.join(sorted(_INTERFACES))}.",
         )
     if values["version"] and (values["min_version"] or values["max_version"]):
         yield wrong(
             "version",
             "it cannot be combined with min_version or max_version.",
-            "Remove it, or both of the others.",
+            "Remove version, or min_version and max_version.",
         )
     if values["timeout"] is not None and not values["timeout"] > 0:  # also true for NaN
         yield wrong("timeout", "it leaves no time for an answer.", "Set a number above 0.")

@@ -55,7 +55,9 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         help="Log to systemd's journal, with structured fields. Needs the Python package "
         "systemd-python.",
     ),
-    cfg.BoolOpt("use_syslog", default=False, help="Log to syslog."),
+    cfg.BoolOpt(
+        "use_syslog", default=False, help="Log to syslog, with the facility syslog_log_facility."
+    ),
     cfg.StrOpt(
         "syslog_log_facility",
         default="LOG_USER",

@@ -24,8 +24,8 @@ OPTIONS: Final = (
             ("allow", "yes"),
         ],
         help="Whether a request for an owner's resources may get resources of providers without "
-        "an owner trait. With forbid, it still may until all services of the owner tag all their "
-        "providers: the gate of the owner in `wharfinger service list` is then on. No effect "
+        "an owner trait. forbid takes effect when all services of the owner tag all their "
+        "providers: `wharfinger service list` then shows the gate of the owner as on. No effect "
         "without owner in request_filters.",
     ),
     cfg.IntOpt(

@@ -24,7 +24,7 @@ from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import OWNER_TAG_VERSION
 
 ELSEWHERE = uuid("an empty aggregate")
-NOTHING = "No candidates. Run `candidate explain` to see why."
+NOTHING = "No candidates. To see why, run `wharfinger candidate explain` with the same options."
 GPU = ("--resource", "VGPU=1")
 OWNER_TRAITS = ["GET /traits?name=startswith:OWNER_", "GET /traits?name=startswith:CUSTOM_OWNER_"]
 
