@@ -295,7 +295,7 @@ class Control:
             try:
                 self._agents[host].report()
             except Exception as error:
-                LOG.exception("The agent of host %s cannot report its devices, because of:", host)
+                LOG.exception("Cyborg's agent of host %s cannot report its devices", host)
                 start_response("500 No Report", [])
                 return [f"{type(error).__name__}: {error}".encode()]
         start_response("200 OK", [])
@@ -307,7 +307,7 @@ class Control:
             try:
                 agent.report()
             except Exception:
-                LOG.exception("The agent of host %s cannot report its devices, because of:", host)
+                LOG.exception("Cyborg's agent of host %s cannot report its devices", host)
 
     def report_every(self, seconds: float) -> None:
         """Let all agents report at this interval for ever."""

@@ -16,7 +16,10 @@ MAGIC_TOTAL: Final = 10
 
 CONF: Final = nova.conf.CONF
 CONF.register_opts(
-    [cfg.StrOpt("url", help="URL of the list of nodes."), cfg.FloatOpt("timeout", default=1.0)],
+    [
+        cfg.StrOpt("url", help="URL from which this driver reads the list of nodes."),
+        cfg.FloatOpt("timeout", default=1.0),
+    ],
     group="fleet",
 )
 

@@ -25,15 +25,16 @@ OPTIONS: Final = (
             ),
             ("own", "The driver does. Use it only if no other program publishes them."),
         ],
-        help="Which program creates and removes the providers of the accelerators.",
+        help="Which program creates and removes the providers of the accelerators: Cyborg's "
+        "conductor (overlay) or this driver (own).",
     ),
     cfg.IntOpt(
         "program_timeout",
         default=900,
         min=1,
         help="Seconds that Cyborg may take to program a device. After that, the result counts as "
-        "unknown, and the device stays reserved. Cyborg itself times out sooner unless its own "
-        "rpc_response_timeout is longer than programming takes.",
+        "unknown, and the device stays reserved. Also set Cyborg's own rpc_response_timeout longer "
+        "than programming takes; otherwise Cyborg gives up sooner.",
     ),
 )
 
@@ -63,7 +64,7 @@ class CyborgSection:
                 value="",
                 problem="no authentication for Cyborg is configured.",
                 remedy="Set auth_type (password, v3applicationcredential, ...) and its options; "
-                "for a Cyborg without Keystone, auth_type = none and endpoint.",
+                "for a Cyborg without Keystone, set auth_type = none and endpoint.",
             )
         return cls(
             instance, PublishingMode(values["publish"]), values["program_timeout"], credentials

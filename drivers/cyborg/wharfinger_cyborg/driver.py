@@ -230,7 +230,8 @@ class CyborgDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation=f"looking up the deployable of provider {provider_uuid}",
-                reason="Cyborg listed no such deployable when it was last read",
+                reason="the last list of deployables from Cyborg has no deployable of this "
+                "provider. Each full cycle reads the list again",
             )
         return deployable
 
@@ -246,5 +247,7 @@ class CyborgDriver(ComputeDriver):
 
     def _unconnected(self) -> BackendError:
         return BackendError(
-            driver=self.name, operation="asking Cyborg", reason="init_host has not been called"
+            driver=self.name,
+            operation="asking Cyborg",
+            reason="the driver instance is not connected: call init_host first",
         )

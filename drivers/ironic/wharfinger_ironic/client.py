@@ -126,10 +126,10 @@ class Ironic:
             raise BackendError(
                 driver=self._section.name,
                 operation=error.operation,
-                reason=f"these credentials may not list all nodes{own}, so Ironic would omit nodes "
-                "without an error. Give the user the reader role on the system, or the service "
-                "role and Ironic [DEFAULT] rbac_service_role_elevated_access = true; or set "
-                "node_owner to the id of the user's project.",
+                reason=f"the configured user may not list all nodes{own}, and Ironic would omit "
+                "nodes without an error. Give the user the reader role on the system, or the "
+                "service role and Ironic [DEFAULT] rbac_service_role_elevated_access = true; or "
+                "set node_owner to the id of the user's project.",
             ) from error
 
     def last(self) -> str | None:

@@ -28,9 +28,9 @@ OPTIONS: Final = (
     ),
     cfg.StrOpt(
         "node_owner",
-        help="Publish only the nodes whose owner in Ironic is this project (its id). Credentials "
-        "that may list only the nodes of that project are then enough. Default: the nodes of all "
-        "owners.",
+        help="Publish only the nodes whose owner in Ironic is the project with this id. Then "
+        "credentials that may list only the nodes of that project are enough. Default: the nodes "
+        "of all owners.",
     ),
     cfg.StrOpt(
         "resource_class",
@@ -41,8 +41,9 @@ OPTIONS: Final = (
         "max_pages",
         default=MAX_PAGES,
         min=1,
-        help="Largest number of pages in a complete list of nodes; a longer list is an error. A "
-        "page has 1000 nodes, or fewer if Ironic's own [api] max_limit is lower.",
+        help="Largest number of pages that the driver reads for a list of all nodes. If the list "
+        "is longer, the cycle fails. A page has 1000 nodes, or fewer if Ironic's own [api] "
+        "max_limit is lower.",
     ),
 )
 
@@ -84,7 +85,7 @@ class FleetSection:
                 value="",
                 problem="no authentication for Ironic is configured.",
                 remedy="Set auth_type (password, v3applicationcredential, ...) and its options; "
-                "for an Ironic without Keystone, auth_type = none and endpoint, or http_basic.",
+                "for an Ironic without Keystone, set auth_type = none and endpoint, or http_basic.",
             )
         given = {key: value for key, value in values.items() if value is not None}
         for key, value in given.items():

@@ -81,8 +81,8 @@ class IronicDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation=f"publishing node {node.known_as()}",
-                reason=f"{_problem(node)}: set one in Ironic (openstack baremetal node set "
-                f"{node.uuid} --resource-class CLASS)",
+                reason=f"{_problem(node)}. Set a resource class in Ironic: openstack baremetal "
+                f"node set {node.uuid} --resource-class CLASS",
             )
         return {node.custom_class: _ONE}
 
@@ -127,7 +127,9 @@ class IronicDriver(ComputeDriver):
     def _connected(self) -> Fleet:
         if self._fleet is None:
             raise BackendError(
-                driver=self.name, operation="asking Ironic", reason="init_host has not been called"
+                driver=self.name,
+                operation="asking Ironic",
+                reason="the driver instance is not connected: call init_host first",
             )
         return self._fleet
 
@@ -137,7 +139,8 @@ class IronicDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation=f"looking up node {nodename}",
-                reason="Ironic did not list it in the last snapshot",
+                reason="the last list of all nodes from Ironic does not have this node. Each full "
+                "cycle reads the list again",
             )
         return node
 

@@ -64,7 +64,7 @@ class MdevTypeSection:
                 section=self.section,
                 key="device_addresses",
                 value=address,
-                problem="this is not a PCI address.",
+                problem="the value is not a PCI address.",
                 remedy="Write domain:bus:slot.function in hexadecimal, as `lspci -D` does: "
                 "0000:84:00.0.",
             )
@@ -73,8 +73,8 @@ class MdevTypeSection:
                 section=self.section,
                 key="device_addresses",
                 value=address,
-                problem="this device is named twice.",
-                remedy="Name it once.",
+                problem="the option names this device twice.",
+                remedy="Name the device once.",
             )
 
     def _check_resource_class(self) -> None:
@@ -88,8 +88,9 @@ class MdevTypeSection:
                 section=self.section,
                 key="resource_class",
                 value=self.resource_class,
-                problem="vGPUs cannot be offered as this resource class.",
-                remedy="Use VGPU, or CUSTOM_ and upper case letters, digits and underscores.",
+                problem="vGPUs cannot have this resource class.",
+                remedy="Use VGPU, or a name of CUSTOM_ and upper case letters, digits and "
+                "underscores.",
             )
 
     def _check_trait(self, trait: str) -> None:
@@ -98,9 +99,10 @@ class MdevTypeSection:
                 section=self.section,
                 key="traits",
                 value=trait,
-                problem="Wharfinger sets the owner trait, one for the whole driver instance.",
-                remedy="Remove it here; to publish for another owner, set `owner` in the "
-                "instance's section.",
+                problem="this is an owner trait, and Wharfinger itself adds the owner trait to all "
+                "providers of the driver instance.",
+                remedy="Remove the trait here. To publish for another owner, set `owner` in the "
+                "section of the driver instance.",
             )
         try:
             check_trait(trait)
@@ -110,8 +112,8 @@ class MdevTypeSection:
                 key="traits",
                 value=trait,
                 problem=f"this trait {error.problem}.",
-                remedy="Use a standard trait, or CUSTOM_ and upper case letters, digits and "
-                "underscores.",
+                remedy="Use a standard trait, or a name of CUSTOM_ and upper case letters, digits "
+                "and underscores.",
             ) from None
 
 
@@ -169,7 +171,7 @@ class HostSection:
                 section=self.section,
                 key="hypervisor_hostname",
                 value=name,
-                problem=f"a provider's name {error.problem}.",
+                problem=f"the name of the root provider {error.problem}.",
                 remedy="Use the host's name, or remove the option.",
             ) from None
 
@@ -183,9 +185,9 @@ class HostSection:
                         section=mdev_type.section,
                         key="device_addresses",
                         value=address,
-                        problem=f"this device is named in [{other.section}] too, and a device "
-                        "can offer only one type.",
-                        remedy="Name it for one type only.",
+                        problem=f"section [{other.section}] names this device, too, but a "
+                        "device can offer only one mdev type.",
+                        remedy="Name the device for one type only.",
                     )
 
 

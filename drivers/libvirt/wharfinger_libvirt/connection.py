@@ -76,8 +76,8 @@ class Connection:
             raise BackendError(
                 driver=self._instance,
                 operation="asking for the host's CPUs and memory",
-                reason=f"libvirt reports {cpus} CPUs and {memory_mb} MiB of memory; both have to "
-                "be above 0",
+                reason=f"libvirt reports {cpus} CPUs and {memory_mb} MiB of memory, but both must "
+                "be above 0. See `virsh nodeinfo`",
             )
         return HostFigures(cpus, memory_mb)
 

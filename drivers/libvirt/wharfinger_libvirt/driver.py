@@ -288,8 +288,9 @@ class LibvirtDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation="asking for the host's name",
-                reason=f"the name was {before} and is now {now}. A renamed host is not published: "
-                f"restore its name, or set hypervisor_hostname = {before}",
+                reason=f"the host's name was {before} and is now {now}. The driver does not "
+                "publish a renamed host: restore the old name, or set hypervisor_hostname = "
+                f"{before}",
             )
 
     def _check_device_names(self, found: Iterable[Share]) -> None:
@@ -298,9 +299,10 @@ class LibvirtDriver(ComputeDriver):
                 raise BackendError(
                     driver=self.name,
                     operation=f"reading device {share.device.name}",
-                    reason="the device's name is not of libvirt's form <subsystem>_<more>, with "
-                    "ASCII letters, digits and _. To exclude the device, name the others in "
-                    "device_addresses. Until this is corrected, no provider of this host changes",
+                    reason="the device's name does not have libvirt's form <subsystem>_<more>, "
+                    "with ASCII letters, digits and _. To exclude this device, list only other "
+                    "devices in device_addresses. Until this is corrected, no provider of this "
+                    "host changes",
                 )
 
     def _check_reserved(self, snapshot: HostSnapshot) -> None:
@@ -319,7 +321,7 @@ class LibvirtDriver(ComputeDriver):
                     key=key,
                     value=reserved,
                     problem=f"the host has only {total} {unit}.",
-                    remedy="Reserve less for the host itself.",
+                    remedy="Set a smaller value.",
                 )
 
 

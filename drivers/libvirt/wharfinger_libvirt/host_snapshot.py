@@ -105,7 +105,8 @@ def _read_until_equal(read: Callable[[], _T], what: str, instance: str) -> _T:
     raise BackendError(
         driver=instance,
         operation=f"reading the host's {what}",
-        reason=f"the {what} kept changing: of {MAX_READINGS} readings no two in a row agreed",
+        reason=f"the {what} kept changing: of {MAX_READINGS} readings no two in a row agreed. "
+        "The next cycle tries again",
     )
 
 
@@ -129,5 +130,6 @@ def _check_names(devices: Sequence[NodeDevice], instance: str) -> None:
         raise BackendError(
             driver=instance,
             operation="reading the host's devices",
-            reason=f"{problems[0]}, and one would hide the other",
+            reason=f"{problems[0]}, but the driver can only tell devices apart by names and PCI "
+            "addresses",
         )

@@ -118,8 +118,8 @@ def _named_device(
             f"{', '.join(sorted(_type_ids(device)))}."
         )
     else:
-        problem = "this device offers no mdev types; its driver may not be loaded."
-        remedy = "Load the driver, or correct the address."
+        problem = "this device offers no mdev types; its kernel driver may not be loaded."
+        remedy = "Load the kernel driver, or correct the address."
     raise ConfigurationError(
         section=mdev_type.section,
         key="device_addresses",
@@ -141,8 +141,8 @@ def _check_types_are_offered(
                 value=mdev_type.type_id,
                 problem="no device of the host offers this type. The offered types are: "
                 f"{', '.join(sorted(offered)) or 'none'}.",
-                remedy="Correct or remove it, or load the driver of the device that offers it. "
-                "Until this is corrected, no provider of this host changes.",
+                remedy="Correct or remove the type, or load the kernel driver of the device that "
+                "offers the type. Until this is corrected, no provider of this host changes.",
             )
 
 

@@ -38,8 +38,8 @@ INSTANCE: Final = (
         "timeout",
         type=_Ratio(),
         default=30.0,
-        help="Seconds to wait for libvirt to describe the host. Until it answers, no provider of "
-        "the host changes.",
+        help="Seconds to wait for libvirt to describe the host. If libvirt takes longer, the cycle "
+        "fails, and no provider of the host changes.",
     ),
     cfg.StrOpt(
         "hypervisor_hostname",
@@ -60,14 +60,17 @@ INSTANCE: Final = (
             ]
         ),
         default="auto",
-        help="Which program publishes the host's root provider.",
+        help="Which program publishes the host's root provider: this driver (own), another "
+        "program such as nova-compute (overlay), or this driver unless another program already "
+        "does (auto).",
     ),
     cfg.StrOpt(
         "nova_compute_id_file",
         default="/var/lib/nova/compute_id",
-        help="The file in which nova-compute keeps the uuid of this host. An overlaid root with "
-        "another uuid is reported, because nova-compute cannot create its own root then. The "
-        "uuids are not compared if the file does not exist, or if this option is empty.",
+        help="The file in which nova-compute stores the uuid of this host. If another program "
+        "publishes the root provider, but with another uuid than in this file, the cycle reports a "
+        "problem: nova-compute cannot create its root provider. If the file does not exist, or "
+        "this option is empty, the driver does not compare the uuids.",
     ),
     cfg.Opt(
         "reserved_host_cpus",
@@ -102,7 +105,7 @@ INSTANCE: Final = (
         default=[],
         help="Mediated device types to offer, as `mdevctl types` shows them, e.g. nvidia-35. "
         "Default: none; then the driver publishes no devices. Each type may have a section "
-        "[<instance>:<type>]. For the meaning of their order, see device_addresses there.",
+        "[<instance>:<type>]. If a device can offer several types, see device_addresses there.",
     ),
 )
 
@@ -112,8 +115,8 @@ MDEV_TYPE: Final = (
         "device_addresses",
         default=[],
         help="PCI addresses of the devices that offer this type, e.g. 0000:84:00.0. Default: "
-        "every device that can offer it and is not named for another type. If several types "
-        "without addresses fit a device, it offers the first of enabled_mdev_types.",
+        "each device that can offer this type and that no other type names. If a device can offer "
+        "several types without addresses, the one that comes first in enabled_mdev_types counts.",
     ),
     cfg.StrOpt(
         "resource_class",
@@ -123,14 +126,14 @@ MDEV_TYPE: Final = (
     cfg.ListOpt(
         "traits",
         default=[],
-        help="Traits of the devices that offer this type, standard or CUSTOM_*. Wharfinger itself "
-        "sets owner traits.",
+        help="Traits of the devices that offer this type, standard or CUSTOM_*. Name no owner "
+        "trait here: Wharfinger adds the owner trait.",
     ),
     cfg.Opt(
         "max_instances",
         type=types.Integer(min=0),
-        help="Largest number of mediated devices of this type on the whole host. Existing ones "
-        "are counted first. The rest goes to the devices in the order of their addresses. "
+        help="Largest number of mediated devices of this type on the whole host, including "
+        "existing ones. The remainder goes to the devices in the order of their addresses. "
         "Default: as many as the devices can take.",
     ),
 )

@@ -114,9 +114,10 @@ class _Filling:
                     driver=self._move.driver,
                     operation=f"moving {self._move.resource_class} from the root provider to "
                     "those of the devices",
-                    reason=f"no device has room for {amount} of consumer {consumer}. Check which "
-                    "mdevs the host has, and whether the consumer still exists. Until there is "
-                    "room, no provider of this host changes",
+                    reason=f"no device has room for {amount} {self._move.resource_class} of "
+                    f"consumer {consumer}. Check which mdevs the host has. If the consumer no "
+                    "longer exists, delete its allocations. Until there is room, no provider of "
+                    "this host changes",
                 )
 
 

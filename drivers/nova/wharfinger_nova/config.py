@@ -50,7 +50,7 @@ class NovaSection:
                     key="nova_config",
                     value=", ".join(files),
                     problem=f"{file} is a relative path.",
-                    remedy="Name absolute paths.",
+                    remedy="Use absolute paths.",
                 )
         named = values["compute_driver"]
         if named is not None and "." not in named:
@@ -58,8 +58,8 @@ class NovaSection:
                 section=instance,
                 key="compute_driver",
                 value=named,
-                problem="the value names no module, or no class in it.",
-                remedy="Name a module and a class, such as ironic.IronicDriver.",
+                problem="the value has no dot, but must name a module and a class in the module.",
+                remedy="Set MODULE.CLASS, such as ironic.IronicDriver.",
             )
         return cls(instance, named, files)
 

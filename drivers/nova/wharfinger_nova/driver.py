@@ -74,7 +74,7 @@ class NovaDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation=f"get_available_resource({nodename})",
-                reason="nova's driver does not know this node",
+                reason="nova's compute driver returns no resources for this node",
             )
         known: dict[str, Any] = {
             name: int(resource[name]) for name in _FIGURES if resource.get(name) is not None
@@ -118,7 +118,7 @@ class NovaDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation="asking nova's driver",
-                reason="init_host has not been called",
+                reason="the driver instance is not connected: call init_host first",
             )
         return self._driver
 
@@ -134,7 +134,7 @@ class NovaDriver(ComputeDriver):
                 driver=self.name,
                 operation=f"update_provider_tree({nodename})",
                 reason=f"{type(driver).__name__} has neither update_provider_tree nor "
-                "get_inventory",
+                "get_inventory. Configure another compute_driver",
             )
         inventory: Mapping[str, Mapping[str, Any]] = driver.get_inventory(nodename)
         return inventory

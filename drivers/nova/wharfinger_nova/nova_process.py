@@ -106,9 +106,11 @@ def _configure(section: NovaSection, host: str) -> None:
                 section=section.name,
                 key="nova_config",
                 value=", ".join(wanted.nova_config),
-                problem=f"nova's configuration is global to a process, and [{there.instance}] has "
-                f"read {', '.join(there.nova_config) or 'no file'} for host {there.host}.",
-                remedy="Use the same files and host, or run this instance in a separate agent.",
+                problem=f"nova's configuration is global to a process, and driver instance "
+                f"[{there.instance}] has read {', '.join(there.nova_config) or 'no file'} for host "
+                f"{there.host}.",
+                remedy="Use the same files and host for both driver instances, or run this one in "
+                "a separate agent.",
             )
         return
     _choose_threads(section)

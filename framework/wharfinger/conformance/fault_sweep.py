@@ -270,7 +270,9 @@ def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> N
     for root in before.keys() | now.keys() | after.keys():
         if now.get(root) not in (before.get(root), after.get(root)):
             raise Violation(
-                f"{when}: {difference(old, seen)}", f"no difference, or {difference(old, new)}"
+                f"{when}, and a published tree is neither the old nor the new one: "
+                f"{difference(old, seen)}",
+                f"the old trees, or those after a cycle without a fault: {difference(old, new)}",
             )
 
 

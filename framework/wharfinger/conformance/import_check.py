@@ -44,10 +44,16 @@ def done_by_import(driver: str) -> Sequence[str]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise Violation(f"the import has not ended after {_TIMEOUT:g} s", "an end") from error
+        raise Violation(
+            f"the import of the driver in a new process has not ended after {_TIMEOUT:g} s",
+            "an import that ends",
+        ) from error
     if done.returncode or not done.stdout.strip():
         reason = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[-1]
-        raise Violation(f"the import in a new process failed: {reason}", "no error")
+        raise Violation(
+            f"the import of the driver in a new process failed: {reason}",
+            "an import without an error",
+        )
     found: list[str] = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(
             "--driver",
             metavar="NAME",
-            help="the driver to check, such as libvirt. Without it, no rule is run",
+            help="the driver to check, such as libvirt. Without this option, no rule is run",
         )
     except ValueError as error:
         raise pytest.UsageError(

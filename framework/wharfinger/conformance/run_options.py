@@ -97,15 +97,17 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         "--driver-config",
         metavar="FILE",
         type=_file,
-        help="check the driver with this configuration and the backend that it names. The kit "
-        "only reads from this backend, so only the core rules can be checked: add "
-        f"--{prefix}profile core. Default: the driver's harness",
+        help="check the driver with this configuration file, on the backend that the file names. "
+        "The kit only reads from this backend, which is enough for the core rules; add "
+        f"--{prefix}profile core, since the verdict on the other rules is PARTIAL. Default: the "
+        "configuration and backend of the driver's harness",
     )
     add(
         f"--{prefix}profile",
         choices=[profile.value for profile in Profile],
         default=Profile.EXTENDED.value,
-        help="core: only the rules that need no harness. extended: all rules. Default: extended",
+        help="core: check only the rules that need no harness. extended: check all rules. Default: "
+        "extended",
     )
     add(
         f"--{prefix}known-failure",
@@ -113,8 +115,9 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         type=_known_failure,
         action="append",
         default=[],
-        help="a rule that the driver is known to break, and the reason. The run fails if the "
-        "driver keeps the rule, or is exempt from it. Repeat the option for further rules",
+        help="the id of a rule that the driver is known to break, and the reason. The broken rule "
+        "then does not fail the run. The run fails if the driver keeps the rule, or if the rule "
+        "does not apply to the driver. Repeat the option for further rules",
     )
     add(
         f"--{prefix}report",
@@ -127,28 +130,31 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         f"--{prefix}seed",
         metavar="N",
         type=int,
-        help="the seed of random histories and of samples of faults. Default: a random one",
+        help="the seed of the random histories and of the sample of faults. The same seed draws "
+        "the same ones again. Default: a random seed, which the output shows",
     )
     add(
         f"--{prefix}examples",
         metavar="N",
         type=_count,
         default=EXAMPLES,
-        help="the number of random histories after two simple ones. Default: %(default)s",
+        help="the number of random histories, which are sequences of backend events and cycles. "
+        "Two simple histories come first, and do not count. Default: %(default)s",
     )
     add(
         f"--{prefix}timeout",
         metavar="SECONDS",
         type=_seconds,
         default=TIMEOUT,
-        help="the seconds that all calls to the driver in one rule may take together, and that one "
-        "call to the harness may take. Default: %(default)g",
+        help="the seconds that all calls to the driver in one rule may take together. A rule that "
+        "takes longer fails. One call to the harness may also take this long; after that, the "
+        "rule is not run. Default: %(default)g",
     )
     add(
         f"--{prefix}thorough",
         action="store_true",
-        help="try all faults and cases, not only a sample of them. This takes long. --examples "
-        "still limits the random histories",
+        help="try every fault and case instead of a sample, without a time limit. The number "
+        f"of random histories stays that of --{prefix}examples",
     )
 
 

@@ -55,16 +55,20 @@ def described_elsewhere(
         )
     except subprocess.TimeoutExpired as error:
         raise Violation(
-            f"the driver has not answered in another process after {_TIMEOUT:g} s", "an answer"
+            f"in a second process, the driver has not described its nodes after {_TIMEOUT:g} s",
+            "a description of the nodes",
         ) from error
     if done.returncode == 0:
-        raise Violation("the driver ends the kit's second process before it answers", "an answer")
+        raise Violation(
+            "in a second process, the driver ended the process before it described its nodes",
+            "a description of the nodes",
+        )
     if done.returncode != _ENDED:
         reason = (done.stderr.strip() or "it printed nothing").splitlines()[-1]
         raise Violation(
-            f"the driver fails in another process: {reason}",
-            "the same answer as in this process. If no other process reaches the backend, the "
-            "harness has to declare it (other_processes)",
+            f"in a second process, the driver fails to describe its nodes: {reason}",
+            "the same description as in the first process. If no second process can reach the "
+            "backend, set the harness's attribute other_processes to unsupported(REASON)",
         )
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer

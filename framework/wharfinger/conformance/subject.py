@@ -153,8 +153,8 @@ class Subject:
                 section="DEFAULT",
                 key="enabled_drivers",
                 value=", ".join(names),
-                problem=f"{self._config_file} enables several instances of {self.name}.",
-                remedy="Use a copy of this file that enables only one of them.",
+                problem=f"{self._config_file} enables several instances of driver {self.name}.",
+                remedy="Use a copy of this file that enables only one of these instances.",
             )
         return names[0] if names else self.name
 
@@ -412,7 +412,7 @@ def sound(outcome: CycleResult, *, may_report: bool = False) -> CycleResult:
     With ``may_report``, ignore the problems that the driver reports in ``get_problems``.
     """
     for problem in problems(outcome, may_report=may_report):
-        raise Violation(str(problem), "a cycle without a problem")
+        raise Violation(f"the cycle reports a problem: {problem}", "a cycle without a problem")
     return outcome
 
 
@@ -477,7 +477,9 @@ def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeList:
     check_names(driver, "get_available_nodes", names)
     listing = describe_nodes(driver, names)
     for problem in listing.problems:
-        raise Violation(str(problem), "a valid name, uuid and ComputeNode of each node")
+        raise Violation(
+            f"a node cannot be used: {problem}", "a valid name, uuid and ComputeNode of each node"
+        )
     return listing
 
 

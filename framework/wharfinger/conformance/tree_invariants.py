@@ -53,7 +53,10 @@ class TreeInvariants:
             found = owners(contents[name].traits)
             if found != {self._publisher.owner}:
                 text = ", ".join(sorted(found)) or "none"
-                raise Violation(f"{name}: owner {text}", f"owner {self._publisher.owner}")
+                raise Violation(
+                    f"provider {name} has the owner traits {text}",
+                    f"only the owner trait {self._publisher.owner}",
+                )
         for name in sorted(mine):
             self._see_identity(name, contents[name].uuid)
         is_inherited = type(driver).get_available_resource is ComputeDriver.get_available_resource
@@ -85,22 +88,31 @@ class TreeInvariants:
         before = self._facts.get(name)
         self._facts[name] = tree, facts
         if before is not None and before[0] == tree and before[1] != facts:
-            found = f"{name}: the ComputeNode now has {facts}, and the tree has not changed"
-            raise Violation(found, str(before[1]))
+            found = (
+                f"the ComputeNode of node {name} now has {facts}, although its tree has not changed"
+            )
+            raise Violation(found, f"the figures from before: {before[1]}")
 
     def _see_identity(self, name: str, uuid: str) -> None:
         before = self._uuids.setdefault(name, uuid)
         if before != uuid:
-            raise Violation(f"{name}: uuid {uuid}", f"the same uuid as before, {before}")
+            raise Violation(
+                f"provider {name} now has the uuid {uuid}", f"the same uuid as before, {before}"
+            )
         other = self._names.setdefault(uuid, name)
         if other != name and not self._renames:
-            raise Violation(f"uuid {uuid} now belongs to {name}", f"uuid {uuid} stays with {other}")
+            raise Violation(
+                f"provider {name} now has the uuid {uuid}, which belonged to provider {other}",
+                f"the uuid {uuid} for {other} alone",
+            )
 
 
 def _see_whose(node: ComputeNode, name: str, host: str) -> None:
     for field, expected in (("hypervisor_hostname", name), ("host", host)):
         if (found := getattr(node, field)) != expected:
-            raise Violation(f"{name}: the ComputeNode has {field} {found}", f"{field} {expected}")
+            raise Violation(
+                f"the ComputeNode of node {name} has {field} {found}", f"{field} {expected}"
+            )
 
 
 def see_agreement(node: ComputeNode, root: Provider) -> None:
@@ -108,15 +120,15 @@ def see_agreement(node: ComputeNode, root: Provider) -> None:
     name = root.name
     if "uuid" in node and node.uuid != root.uuid:
         raise Violation(
-            f"{name}: the ComputeNode has uuid {node.uuid}",
-            f"uuid {root.uuid}, as the root provider has it",
+            f"the ComputeNode of node {name} has uuid {node.uuid}",
+            f"uuid {root.uuid} of the node's root provider",
         )
     for field, figure, totals in _figures(node, root):
         if figure not in totals:
             text = " or ".join(map(str, totals))
             raise Violation(
-                f"{name}: the ComputeNode has {field} {figure}",
-                f"{field} {text}, as the inventories of the root provider have it",
+                f"the ComputeNode of node {name} has {field} {figure}",
+                f"{field} {text}, the total of the node's root provider",
             )
 
 

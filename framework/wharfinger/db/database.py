@@ -266,13 +266,12 @@ class Database:
         if missing != self._missing:
             for table, columns in missing.items():
                 is_whole = columns.issuperset(METADATA.tables[table].columns.keys())
-                lacking = "" if is_whole else f"column {', '.join(sorted(columns))} in "
+                names = ", ".join(sorted(columns))
                 LOG.warning(
-                    "Database %s has no %stable %s, so these values are not stored: run "
-                    "`wharfinger db upgrade`.",
+                    "Database %s has an older schema than this release needs, so the values of %s "
+                    "are not stored. Run `wharfinger db upgrade`.",
                     self.name,
-                    lacking,
-                    table,
+                    f"table {table}" if is_whole else f"columns {names} of table {table}",
                 )
             self._missing = missing
 
@@ -287,7 +286,7 @@ class Database:
                     raise
                 raise DatabaseUnavailable(
                     path=self.name,
-                    problem="the transaction was not complete within [database] timeout.",
+                    problem="the server has not completed a transaction within [database] timeout.",
                     remedy=_CHECK_SERVER,
                 ) from error
 
@@ -303,7 +302,7 @@ class Database:
             raise DatabaseUnavailable(
                 path=self.name,
                 problem=_first_line(error),
-                remedy="Wait until the other upgrade ends, and repeat the command.",
+                remedy="Wait until the other upgrade ends; then repeat the command.",
             ) from error
         except (db_exception.DBError, SQLAlchemyError, BrokenSchemaError, OSError) as error:
             kind = DatabaseUnavailable if _is_outage(error) else StateError

@@ -130,4 +130,6 @@ def _shut_down(connection: Any) -> None:
         with socket.socket(fileno=os.dup(number)) as duplicate:
             duplicate.shutdown(socket.SHUT_RDWR)
     except Exception:  # the database driver's own error, if it is no longer connected
-        LOG.debug("A database connection could not be shut down at its deadline", exc_info=True)
+        LOG.debug(
+            "A database connection could not be shut down after [database] timeout", exc_info=True
+        )

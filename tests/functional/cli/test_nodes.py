@@ -166,8 +166,8 @@ def test_node_show_without_a_new_column_shows_a_question_mark(program: Program) 
     assert one.code == 0
     assert {name for name, value in one.json().items() if value == "?"} == {"pci_stats"}
     for done in (listed, one):
-        assert "has no column pci_stats in table compute_nodes" in done.err
-        assert "run `wharfinger db upgrade`" in done.err
+        assert "the values of columns pci_stats of table compute_nodes are not" in done.err
+        assert "Run `wharfinger db upgrade`." in done.err
     assert "pci_stats has no value" in one.err
 
 

@@ -81,7 +81,7 @@ def test_damaged_documents_are_logged_and_kept_and_the_others_moved(
 
     for one in damaged:
         [told] = [message for message in caplog.messages if one in message]
-        assert f"record that driver instance gpus has of provider {one} cannot be read" in told
+        assert f"cannot read the record that driver instance gpus has of provider {one}: " in told
         assert "stays in the table provider_documents" in told
     assert len(caplog.messages) == len(damaged)
     assert damaged_ones(file) == damaged

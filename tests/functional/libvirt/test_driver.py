@@ -303,7 +303,8 @@ def test_type_that_no_device_offers_is_an_error(host: Path) -> None:
     with pytest.raises(
         ConfigurationError,
         match=r"^\[gpus\] enabled_mdev_types = nvidia-999: no device of the host offers this "
-        r"type\. The offered types are: nvidia-230, nvidia-231, nvidia-232\. Correct or remove it,",
+        r"type\. The offered types are: nvidia-230, nvidia-231, nvidia-232\. Correct or "
+        r"remove the type,",
     ):
         publish(driver_of(host, types="nvidia-231, nvidia-999"))
 
@@ -320,7 +321,7 @@ def test_reservation_of_more_than_the_host_has_is_an_error(
 ) -> None:
     with pytest.raises(
         ConfigurationError,
-        match=rf"^\[gpus\] {key} = {value}: the host has only {total}\. Reserve less",
+        match=rf"^\[gpus\] {key} = {value}: the host has only {total}\. Set a smaller value",
     ):
         publish(driver_of(host, f"{key} = {value}\n"))
 

@@ -87,7 +87,9 @@ def test_write_over_file_names_it_and_leaves_it(tmp_path: Path) -> None:
 
 
 def test_write_of_installed_package_names_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(WharfingerError, match=r"wharfinger_libvirt is installed.*another name"):
+    with pytest.raises(
+        WharfingerError, match=r"wharfinger_libvirt is installed already.*another name"
+    ):
         new_package.write("libvirt", tmp_path / "new")
 
     assert not (tmp_path / "new").exists()

@@ -154,7 +154,7 @@ def test_driver_is_loaded_and_passes_the_check() -> None:
 def test_driver_before_init_host_raises_at_each_question(
     unconnected: CyborgDriver, question: str
 ) -> None:
-    with pytest.raises(BackendError, match="init_host has not been called"):
+    with pytest.raises(BackendError, match="the driver instance is not connected"):
         (OF_ALL | OF_A_PROVIDER)[question](unconnected)
 
 

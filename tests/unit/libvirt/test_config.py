@@ -86,13 +86,13 @@ WRONG = {
     "type in two words": ("gpus", "enabled_mdev_types", "GRID T4", "not an mdev type", "mdevctl"),
     "malformed address": ("gpus:a", "device_addresses", "84:00.0", "not a PCI", "lspci -D"),
     "function 8": ("gpus:a", "device_addresses", "0000:84:00.8", "not a PCI", "lspci -D"),
-    "unknown class": ("gpus:a", "resource_class", "GPU", "cannot be offered", "Use VGPU"),
-    "other class": ("gpus:a", "resource_class", "PGPU", "cannot be offered", "Use VGPU"),
-    "small class": ("gpus:a", "resource_class", "CUSTOM_big", "cannot be offered", "upper case"),
-    "no class": ("gpus:a", "resource_class", "", "cannot be offered", "Use VGPU"),
+    "unknown class": ("gpus:a", "resource_class", "GPU", "cannot have this", "Use VGPU"),
+    "other class": ("gpus:a", "resource_class", "PGPU", "cannot have this", "Use VGPU"),
+    "small class": ("gpus:a", "resource_class", "CUSTOM_big", "cannot have this", "upper case"),
+    "no class": ("gpus:a", "resource_class", "", "cannot have this", "Use VGPU"),
     "unknown trait": ("gpus:a", "traits", "FAST", "os-traits", "standard trait"),
-    "owner trait": ("gpus:a", "traits", "OWNER_NOVA", "Wharfinger sets", "`owner`"),
-    "custom owner": ("gpus:a", "traits", "CUSTOM_OWNER_X", "Wharfinger sets", "`owner`"),
+    "owner trait": ("gpus:a", "traits", "OWNER_NOVA", "Wharfinger itself adds", "`owner`"),
+    "custom owner": ("gpus:a", "traits", "CUSTOM_OWNER_X", "Wharfinger itself adds", "`owner`"),
     "empty number": ("gpus", "reserved_host_cpus", "", "cannot be used", "0 or above"),
     "negative limit": ("gpus:a", "max_instances", "-1", "cannot be used", "0 or above"),
 }
@@ -131,7 +131,7 @@ def test_type_enabled_twice_is_refused(tmp_path: Path) -> None:
 def test_device_named_for_two_types_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigurationError,
-        match=r"^\[gpus:b\] device_addresses = 0000:84:00.0: .* in \[gpus:a\] too.* one type only",
+        match=r"^\[gpus:b\] device_addresses = 0000:84:00.0: section \[gpus:a\] .* one type only",
     ):
         read(
             tmp_path,

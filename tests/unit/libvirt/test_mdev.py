@@ -185,12 +185,12 @@ class TestMistakes:
             (
                 of_type("a", address(3)),
                 r"\[gpus:a\] device_addresses = 0000:03:00.0: this device offers no mdev types; "
-                r"its driver may not be loaded\. Load the driver",
+                r"its kernel driver may not be loaded\. Load the kernel driver",
             ),
             (
                 of_type("z"),
                 r"\[gpus\] enabled_mdev_types = z: no device of the host offers this type\. "
-                r"The offered types are: a, b\. Correct or remove it",
+                r"The offered types are: a, b\. Correct or remove the type",
             ),
         ],
     )

@@ -34,8 +34,8 @@ def test_section_names_a_driver_and_files_in_order(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("nova_config = /etc/a.conf, nova.conf", "nova.conf is a relative path"),
-        ("compute_driver = IronicDriver", "the value names no module"),
-        ("compute_driver =", "the value names no module"),
+        ("compute_driver = IronicDriver", "the value has no dot"),
+        ("compute_driver =", "the value has no dot"),
     ],
 )
 def test_section_with_a_wrong_value_is_refused(tmp_path: Path, text: str, problem: str) -> None:

@@ -44,8 +44,8 @@ def write(name: str, directory: Path) -> list[Path]:
     package = _substitute("wharfinger_fleet", name)
     if find_spec(package) is not None:
         raise CommandFailed(
-            reason=f"a package {package} is installed already. Choose another name, or uninstall "
-            f"it: python -m pip uninstall {package.replace('_', '-')}"
+            reason=f"a Python package {package} is installed already. Choose another name for the "
+            f"driver, or uninstall the package: python -m pip uninstall {package.replace('_', '-')}"
         )
     try:
         if directory.exists() and any(directory.iterdir()):
