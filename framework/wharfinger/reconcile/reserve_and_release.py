@@ -7,7 +7,7 @@ A reservation is stored before the provider is fully reserved in Placement, and 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, ParamSpec, TypeVar
 from uuid import uuid4
@@ -21,43 +21,36 @@ from wharfinger.exceptions import (
     ConcurrentUpdate,
     DetachmentRefused,
     IntentExpired,
-    InvalidObject,
     NotFound,
     ObjectExists,
     ObjectNotFound,
     ReservationRefused,
     WharfingerError,
 )
-from wharfinger.objects import Context, ProviderRecord, ProviderState, Reservation, ReservationList
+from wharfinger.objects import Context, ProviderState, Reservation, ReservationList
 from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import Feature
-from wharfinger.placement.model import Inventories, ProviderSummary, Traits
-from wharfinger.placement.tree_reader import without_contents
+from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import full_reservation, ownership, reshape
 from wharfinger.providers.device_function_traits import function_traits
-from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import (
     Identity,
     Reshape,
-    SetInventories,
     SetTraits,
     Step,
     TreePlan,
     UpdateProvider,
 )
 from wharfinger.providers.plan_draft import step_target
-from wharfinger.providers.provider import Provider, PublishingMode
-from wharfinger.providers.provider_record import NO_RECORD, Record
+from wharfinger.providers.provider import PublishingMode
+from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.apply import Writer
 from wharfinger.reconcile.detachment import REASON, FormerRoot
 from wharfinger.reconcile.lost_allocations import is_lost, lost_by
-from wharfinger.reconcile.record_store import RecordStore, to_record
-from wharfinger.reconcile.reservation_phases import stored_figures
+from wharfinger.reconcile.stored_provider import StoredProvider, readable_record
 from wharfinger.reconcile.tree_write import TreeWrite
 
-#: Placeholders for the host and driver instance of a provider without records.
-_NO_PUBLISHER: Final = ("none", "none")
 _WAIT: Final = wait_random_exponential(max=2.0)  # seconds
 _CONFLICTS: Final = (ConcurrentSave, ConcurrentUpdate, IntentExpired)
 _P = ParamSpec("_P")
@@ -74,47 +67,6 @@ def retry_on(
         wait=wait,
         reraise=True,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    #: The traits in Placement, which may belong to an older generation than ``live``.
-    traits: frozenset[str]
-    #: The provider, with the inventories (or else the traits) that were just read from Placement.
-    #: The rest comes from our record, if the record has the same generation.
-    live: Provider
-    #: A store with the record of the driver instance that publishes the provider.
-    store: RecordStore
-    #: A merge of all records of the provider, with the reservation reasons of all. Own figures on
-    #: which the records disagree come from ``reservations``.
-    record: Record
-    reservations: tuple[Reservation, ...]
-    #: A message if own figures remain unknown, else empty.
-    disagreement: tuple[str, ...]
-
-    @property
-    def is_published(self) -> bool:
-        return ownership.is_published(self.traits, self.record)
-
-    @property
-    def own_record(self) -> Record:
-        return self.store.get(self.live.uuid)
-
-    @property
-    def own_figures(self) -> dict[str, int]:
-        return full_reservation.own_reserved(self.live.inventories, self.record)
-
-    def record_with(self, figures: Mapping[str, int]) -> Record:
-        own = self.own_record
-        return replace(own, own_reserved={**own.own_reserved, **figures})
-
-    def set_inventories(self, after: Mapping[str, Inventory]) -> SetInventories:
-        return SetInventories(**step_target(self.live), before=self.live.inventories, after=after)
-
-    def reasons(self, *, without: str = "") -> tuple[str, ...]:
-        others = (one for one in self.reservations if one.uuid != without)
-        held = (f"{one.reason} (held by {one.holder})" for one in others)
-        return (*self.record.reservations, *held)
 
 
 class Reservations:
@@ -355,7 +307,7 @@ class Reservations:
         wanted = there.traits - function_traits(there.traits) | new
         if wanted == there.traits:
             return
-        stored = self._stored(provider, there)
+        stored = StoredProvider.read(self._context, provider, there)
         record = stored.own_record
         if record.applied is not None:
             ours = record.applied.traits - function_traits(record.applied.traits) | new
@@ -369,7 +321,8 @@ class Reservations:
 
         Raises NotFound.
         """
-        return self._stored(provider, self._client.get_traits(provider.uuid)).is_published
+        traits = self._client.get_traits(provider.uuid)
+        return StoredProvider.read(self._context, provider, traits).is_published
 
     # One provider.
 
@@ -423,7 +376,7 @@ class Reservations:
 
     def _apply(
         self,
-        stored: _Stored,
+        stored: StoredProvider,
         record: Record,
         *steps: Step,
         new: Sequence[Reservation] = (),
@@ -497,50 +450,10 @@ class Reservations:
     def _held(self, **filters: str) -> list[Reservation]:
         return list(ReservationList.get_by_filters(self._context, **filters))
 
-    def _read(self, provider: ProviderSummary) -> _Stored:
+    def _read(self, provider: ProviderSummary) -> StoredProvider:
         traits = self._client.get_traits(provider.uuid)
-        return self._stored(provider, traits, self._client.get_inventories(provider.uuid))
-
-    def _stored(
-        self, provider: ProviderSummary, traits: Traits, inventories: Inventories | None = None
-    ) -> _Stored:
-        """Read the records, reservations and nodes of a provider from the database."""
-        generation = (inventories or traits).resource_provider_generation
-        rows = ProviderState.get(self._context, [provider.uuid], [provider.root_provider_uuid])
-        current = _current(
-            {(one.host, one.driver_instance): _record(one) for one in rows.records},
-            {(row.known("host"), row.known("driver_instance")) for row in rows.nodes},
-        )
-        ours = {key: record for key, record in current.items() if record.is_ours}
-        key = next(iter(ours or current), _NO_PUBLISHER)
-        disputed = full_reservation.disputed(list(ours.values()))
-        record = full_reservation.without_classes(current.get(key, NO_RECORD), disputed)
-        spare = stored_figures(rows.reservations)
-        reasons = dict.fromkeys(reason for one in current.values() for reason in one.reservations)
-        unclear = sorted(disputed - spare.keys())
-        disagreement = (
-            f"{len(ours)} records of the provider disagree on the reserved amounts to restore for "
-            f"{', '.join(unclear)} (the next cycle of its driver instance decides)"
-        )
-        own_rows = [one for one in rows.records if (one.host, one.driver_instance) == key]
-        store = RecordStore(self._context, *key, own_rows)
-        live = store.get(provider.uuid).live
-        if live is None or live.generation != generation:
-            live = replace(without_contents(provider), generation=generation)
-        if inventories:
-            live = replace(live, inventories=inventories.inventories)
-        else:
-            live = replace(live, traits=traits.traits)
-        return _Stored(
-            traits.traits,
-            live,
-            store,
-            replace(
-                record, own_reserved={**spare, **record.own_reserved}, reservations=tuple(reasons)
-            ),
-            tuple(rows.reservations),
-            (disagreement,) if unclear else (),
-        )
+        inventories = self._client.get_inventories(provider.uuid)
+        return StoredProvider.read(self._context, provider, traits, inventories)
 
     def _cleaned(self, uuids: Iterable[str]) -> list[ProviderSummary]:
         """Return the providers with these uuids that their drivers clean after a release."""
@@ -557,7 +470,9 @@ class Reservations:
         }
         publishers: defaultdict[str, set[str]] = defaultdict(set)
         for found in rows.records if instances else ():
-            if _record(found).applied is not None:  # a record may be of another owner's provider
+            if (
+                readable_record(found).applied is not None
+            ):  # a record may be of another owner's provider
                 publishers[found.provider_uuid].add(found.driver_instance)
         return [
             one
@@ -603,7 +518,9 @@ class Reservations:
         self._fill(provider, new)
 
 
-def _check_reservable(provider: ProviderSummary, stored: _Stored, *, is_cleaned: bool) -> None:
+def _check_reservable(
+    provider: ProviderSummary, stored: StoredProvider, *, is_cleaned: bool
+) -> None:
     """Raise ReservationRefused if a provider cannot be reserved."""
     if not (stored.is_published if stored.record.is_ours else is_cleaned):
         others = ownership.owners(stored.traits) - ownership.owners(stored.record.claimed_traits)
@@ -636,27 +553,5 @@ def _names(owners: Iterable[str]) -> str:
     return ", ".join(sorted(owners)) or "an unknown owner"
 
 
-def _current(
-    records: Mapping[tuple[str, str], Record], publishers: set[tuple[str, str]]
-) -> Mapping[tuple[str, str], Record]:
-    """Return the records by host and instance, without those that a takeover has made outdated."""
-    ours = {key for key, record in records.items() if record.is_ours}
-    hosts = {host for host, _instance in publishers}
-    # Another instance on the host may publish a child of the root, or overlay it.
-    current = ours & publishers or {key for key in ours if key[0] in hosts} or ours
-    return {key: records[key] for key in records if key not in ours or key in current}
-
-
 def _release_of(consumer_uuid: str) -> str:
     return f"release of {consumer_uuid}"
-
-
-def _record(row: ProviderRecord) -> Record:
-    try:
-        return to_record(row)
-    except ValueError as error:
-        raise InvalidObject(
-            subject=row.subject,
-            problem=f"it cannot be read: {error}.",
-            remedy="Restore the row from a backup.",
-        ) from error

@@ -1,0 +1,139 @@
+"""Reads one provider's records and reservations from the database, to reserve or release it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from wharfinger.exceptions import InvalidObject
+from wharfinger.objects import Context, ProviderRecord, ProviderState, Reservation
+from wharfinger.placement.model import Inventories, ProviderSummary, Traits
+from wharfinger.placement.tree_reader import without_contents
+from wharfinger.providers import full_reservation, ownership
+from wharfinger.providers.inventory import Inventory
+from wharfinger.providers.plan import SetInventories
+from wharfinger.providers.plan_draft import step_target
+from wharfinger.providers.provider import Provider
+from wharfinger.providers.provider_record import NO_RECORD, Record
+from wharfinger.reconcile.record_store import RecordStore, to_record
+from wharfinger.reconcile.reservation_phases import stored_figures
+
+#: Placeholders for the host and driver instance of a provider without records.
+_NO_PUBLISHER: Final = ("none", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredProvider:
+    """A provider as it is in Placement, with its records and reservations in the database."""
+
+    #: The traits in Placement, which may belong to an older generation than ``live``.
+    traits: frozenset[str]
+    #: The provider, with the inventories (or else the traits) that were just read from Placement.
+    #: The rest comes from our record, if the record has the same generation.
+    live: Provider
+    #: A store with the record of the driver instance that publishes the provider.
+    store: RecordStore
+    #: A merge of all records of the provider, with the reservation reasons of all. Own figures on
+    #: which the records disagree come from ``reservations``.
+    record: Record
+    reservations: tuple[Reservation, ...]
+    #: A message if own figures remain unknown, else empty.
+    disagreement: tuple[str, ...]
+
+    @classmethod
+    def read(
+        cls,
+        context: Context,
+        provider: ProviderSummary,
+        traits: Traits,
+        inventories: Inventories | None = None,
+    ) -> Self:
+        """Read the rows of a provider whose contents were just read from Placement."""
+        generation = (inventories or traits).resource_provider_generation
+        rows = ProviderState.get(context, [provider.uuid], [provider.root_provider_uuid])
+        current = _current(
+            {(one.host, one.driver_instance): readable_record(one) for one in rows.records},
+            {(row.known("host"), row.known("driver_instance")) for row in rows.nodes},
+        )
+        ours = {key: record for key, record in current.items() if record.is_ours}
+        key = next(iter(ours or current), _NO_PUBLISHER)
+        disputed = full_reservation.disputed(list(ours.values()))
+        record = full_reservation.without_classes(current.get(key, NO_RECORD), disputed)
+        spare = stored_figures(rows.reservations)
+        reasons = dict.fromkeys(reason for one in current.values() for reason in one.reservations)
+        unclear = sorted(disputed - spare.keys())
+        disagreement = (
+            f"{len(ours)} records of the provider disagree on the reserved amounts to restore for "
+            f"{', '.join(unclear)} (the next cycle of its driver instance decides)"
+        )
+        own_rows = [one for one in rows.records if (one.host, one.driver_instance) == key]
+        store = RecordStore(context, *key, own_rows)
+        live = store.get(provider.uuid).live
+        if live is None or live.generation != generation:
+            live = replace(without_contents(provider), generation=generation)
+        if inventories:
+            live = replace(live, inventories=inventories.inventories)
+        else:
+            live = replace(live, traits=traits.traits)
+        return cls(
+            traits.traits,
+            live,
+            store,
+            replace(
+                record, own_reserved={**spare, **record.own_reserved}, reservations=tuple(reasons)
+            ),
+            tuple(rows.reservations),
+            (disagreement,) if unclear else (),
+        )
+
+    @property
+    def is_published(self) -> bool:
+        """Whether a driver instance publishes the provider."""
+        return ownership.is_published(self.traits, self.record)
+
+    @property
+    def own_record(self) -> Record:
+        """The stored record of the driver instance that publishes the provider, or an empty one."""
+        return self.store.get(self.live.uuid)
+
+    @property
+    def own_figures(self) -> dict[str, int]:
+        """The ``reserved`` figures to restore after our reservations, by resource class."""
+        return full_reservation.own_reserved(self.live.inventories, self.record)
+
+    def record_with(self, figures: Mapping[str, int]) -> Record:
+        """Return the publisher's record with these own figures added."""
+        own = self.own_record
+        return replace(own, own_reserved={**own.own_reserved, **figures})
+
+    def set_inventories(self, after: Mapping[str, Inventory]) -> SetInventories:
+        """Return the step that replaces the inventories."""
+        return SetInventories(**step_target(self.live), before=self.live.inventories, after=after)
+
+    def reasons(self, *, without: str = "") -> tuple[str, ...]:
+        """Return the reasons of the driver, and of reservations except one uuid, as texts."""
+        others = (one for one in self.reservations if one.uuid != without)
+        held = (f"{one.reason} (held by {one.holder})" for one in others)
+        return (*self.record.reservations, *held)
+
+
+def readable_record(row: ProviderRecord) -> Record:
+    """Return the record of a row. Raises InvalidObject if the row is damaged."""
+    try:
+        return to_record(row)
+    except ValueError as error:
+        raise InvalidObject(
+            subject=row.subject,
+            problem=f"it cannot be read: {error}.",
+            remedy="Restore the row from a backup.",
+        ) from error
+
+
+def _current(
+    records: Mapping[tuple[str, str], Record], publishers: set[tuple[str, str]]
+) -> Mapping[tuple[str, str], Record]:
+    """Return the records by host and instance, without those that a takeover has made outdated."""
+    ours = {key for key, record in records.items() if record.is_ours}
+    hosts = {host for host, _instance in publishers}
+    # Another instance on the host may publish a child of the root, or overlay it.
+    current = ours & publishers or {key for key in ours if key[0] in hosts} or ours
+    return {key: records[key] for key in records if key not in ours or key in current}
