@@ -55,7 +55,11 @@ class FlavorCreate(ObjectShow):
             "a new uuid",
         )
         parser.add_argument(
-            "--vcpus", metavar="N", type=number(1), default=1, help="number of CPUs; default: 1"
+            "--vcpus",
+            metavar="N",
+            type=number(1),
+            default=1,
+            help="number of virtual CPUs; default: 1",
         )
         parser.add_argument(
             "--ram", metavar="MIB", type=number(1), default=256, help="memory in MiB; default: 256"
@@ -102,7 +106,7 @@ class FlavorCreate(ObjectShow):
             type=_property,
             action=_Properties,
             default={},
-            help="an extra spec, such as resources:VGPU=1 (repeatable)",
+            help="an extra spec of the flavor, such as resources:VGPU=1 (repeatable)",
         )
         return parser
 
@@ -176,10 +180,10 @@ class FlavorShow(ObjectShow):
             "--for",
             dest="program",
             choices=["nova"],
-            help="print the `openstack flavor set` command for nova's flavor of the same name. It "
-            "sets extra specs with which nova takes no resources from providers of other owners. "
-            "Formats other than table print only the extra specs. A flavor that extra specs "
-            "cannot protect is refused",
+            help="print the `openstack flavor set` command for nova's flavor of the same name. "
+            "The command sets extra specs with which nova takes no resources from providers of "
+            "other owners. Formats other than table print only the extra specs. A flavor that "
+            "extra specs cannot protect is refused",
         )
         return parser
 

@@ -200,8 +200,9 @@ def _unknown_sections(
         )
         yield ConfigurationFileError(
             problem=f"section [{section}] is unknown.",
-            remedy=f"{hint} If this is the section of a driver instance, name the instance in "
-            "enabled_drivers, or set the option driver in the section.",
+            remedy=f"{hint} If this is the section of a driver instance, add the instance to "
+            "enabled_drivers; if the instance is to stay disabled, set the option driver in the "
+            "section.",
         )
 
 
