@@ -1,7 +1,6 @@
 """The errors that Wharfinger raises.
 
-All errors are in one tree. An error has its facts as attributes. Its message states what failed,
-for which object, why, and what to do::
+An error has its facts as attributes. Its message states what failed, why, and what to do::
 
     WharfingerError
     ├── CommandFailed

@@ -1,7 +1,7 @@
 """Masks passwords and tokens in all text that leaves the program.
 
-A secret is recognised by its place in the text, such as after ``password=``, or because ``learn``
-was called with it.
+It recognises them by their place in the text, such as after ``password=``, or because ``learn`` was
+called.
 """
 
 import json

@@ -43,7 +43,7 @@ OPTIONS: Final = (
 class CyborgSection:
     """The validated options of a driver instance, without keystoneauth's options.
 
-    ``credentials`` names the section with the credentials. ``program_timeout`` is in seconds.
+    ``program_timeout`` is in seconds.
     """
 
     name: str

@@ -20,8 +20,7 @@ class Deployable(msgspec.Struct, frozen=True):
     """A deployable, with the field names and values of Cyborg's API.
 
     Deployables with the same ``device_id`` belong to one device. ``rp_uuid`` is the uuid of the
-    provider, None until Cyborg has published it. ``attributes_list`` is a JSON list of objects with
-    one key each: ``rc`` for the resource class, ``trait...`` for a trait.
+    provider, None until Cyborg has published it. ``attributes_list`` is JSON.
     """
 
     uuid: str

@@ -70,7 +70,7 @@ class Latest:
     """The selected nodes with the latest updates, newest update first.
 
     ``updated`` has the time of each node's last update, None if it was never updated. ``answered``
-    is the time of Ironic's answer. ``has_more`` is whether Ironic has more selected nodes.
+    is the time of Ironic's answer. ``has_more`` is whether Ironic has more.
     """
 
     nodes: tuple[Node, ...]

@@ -59,9 +59,8 @@ _NEEDED_BY: Final = {"shard": "1.82"}
 class FleetSection:
     """The validated options of a driver instance, without keystoneauth's options.
 
-    ``selected`` has the values that nodes must have, by Ironic's field names. ``credentials`` names
-    the section with the credentials. ``microversion`` is the lowest one with all requested fields;
-    ``needed_for`` names what needs it.
+    ``selected`` has the values that nodes must have, by Ironic's field names. ``microversion`` is
+    the lowest one with all requested fields; ``needed_for`` names what needs it.
     """
 
     name: str

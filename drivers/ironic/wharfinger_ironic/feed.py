@@ -1,7 +1,6 @@
 """Find the nodes that changed since the last read, usually with one short request.
 
-Ironic sorts nodes by the time of their last update. The clocks of its services may differ a little:
-hence OVERLAP.
+The clocks of Ironic's services may differ a little: hence OVERLAP.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Reasons for which a node's provider is reserved: Ironic's provision states, and other fields.
-
-They are those of nova's driver, and also a ``fault``, ``retired``, and a missing provision state.
-"""
+"""Reasons for which a node's provider is reserved: Ironic's provision states, and other fields."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,7 +1,6 @@
 """The host at one moment, as libvirt describes it.
 
-libvirt describes one device at a time, while mdevs come and go. So all devices are read until two
-readings are equal.
+libvirt describes one device at a time. So all devices are read until two readings are equal.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,4 @@
-"""Compute which type and how many mediated devices (mdevs) each device of a host offers. Pure.
-
-The rules are nova's, with a few exceptions.
-"""
+"""Compute which type and how many mediated devices (mdevs) each device of a host offers. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +20,8 @@ class Demand:
 class Share:
     """The mdevs that one device offers.
 
-    ``total`` is the largest number of mdevs of the type on the device. ``occupants`` are the other
-    types that have mdevs on the device. If ``blocked``, the device cannot have an mdev of the type
-    at present.
+    ``total`` is the largest number of mdevs of the type on the device. ``occupants`` are other
+    types with mdevs there. If ``blocked``, the device cannot have an mdev of the type at present.
     """
 
     device: NodeDevice

@@ -16,10 +16,9 @@ from wharfinger_libvirt.nodedev import Mdev
 class Move:
     """Move of a resource class from the root provider to the devices that offer it now.
 
-    ``devices`` has the mdevs that each device offers, by provider uuid, in the order in which the
-    devices are filled. ``other_types`` are the mdev types of other classes. ``instances`` has the
-    instance of each consumer that is a migration. ``driver`` is the name of the driver instance,
-    for errors.
+    ``devices`` has the mdevs of each device, by provider uuid, in the order in which the devices
+    are filled. ``other_types`` are the mdev types of other classes. ``instances`` has the instance
+    of each consumer that is a migration. ``driver`` is the driver instance, for errors.
     """
 
     driver: str

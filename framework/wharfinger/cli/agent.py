@@ -1,4 +1,4 @@
-"""``wharfinger agent``: publish what the drivers report, until the agent is stopped."""
+"""The command ``wharfinger agent``."""
 
 import argparse
 import gc

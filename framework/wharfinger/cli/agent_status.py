@@ -1,4 +1,4 @@
-"""``wharfinger agent status``: show the work and the health of the agent on this host."""
+"""The command ``wharfinger agent status``."""
 
 import argparse
 from collections.abc import Iterator

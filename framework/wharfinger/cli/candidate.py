@@ -1,4 +1,4 @@
-"""``wharfinger candidate``: list and explain the allocation candidates for a request."""
+"""The commands ``wharfinger candidate list`` and ``candidate explain``."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""``wharfinger config``: show and validate the configuration."""
+"""The commands ``wharfinger config show`` and ``config validate``."""
 
 import argparse
 from typing import TYPE_CHECKING, Any

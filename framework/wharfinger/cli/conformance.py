@@ -1,4 +1,4 @@
-"""``wharfinger conformance``: check a driver against the rules of the conformance kit."""
+"""The commands ``wharfinger conformance run`` and ``conformance rules``."""
 
 import argparse
 import signal

@@ -1,4 +1,4 @@
-"""``wharfinger conformance init``: create the package of a new driver."""
+"""The command ``wharfinger conformance init``."""
 
 import argparse
 from pathlib import Path
@@ -10,7 +10,7 @@ from wharfinger.cli.command import WharfingerCommand
 class ConformanceInit(WharfingerCommand):
     """Create the package of a new driver, with a test harness, that passes all rules of the kit.
 
-    Change the driver, which publishes machines of an HTTP service, until it publishes yours.
+    Change the driver until it publishes your machines.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""``wharfinger db``: upgrade and check the schema of the database."""
+"""The commands ``wharfinger db upgrade``, ``db version`` and ``db check``."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""``wharfinger provider detach``: make a child provider a root, to delete its former root."""
+"""The command ``wharfinger provider detach``."""
 
 import argparse
 

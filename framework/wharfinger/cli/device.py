@@ -1,4 +1,4 @@
-"""``wharfinger device``: program devices, list programming jobs and resolve interrupted jobs."""
+"""The commands ``wharfinger device program``, ``device jobs`` and ``device resolve``."""
 
 import argparse
 import signal

@@ -1,4 +1,4 @@
-"""``wharfinger driver``: list drivers, and check that they implement the driver interface."""
+"""The commands ``wharfinger driver list`` and ``driver check``."""
 
 import argparse
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""``wharfinger status``: show values that driver instances write and other programs undo."""
+"""The command ``wharfinger status``."""
 
 import argparse
 from typing import Any
@@ -9,7 +9,7 @@ from wharfinger.cli.object_command import ObjectLister, row, values
 class Status(ObjectLister):
     """List the values that driver instances write and other programs undo repeatedly.
 
-    Prints one row for each value that was undone three times. From then on, the instance writes the
+    Prints one row for each value that was undone three times. The instance then writes that
     provider only in full cycles, except to reserve or disable it.
     """
 

@@ -1,4 +1,4 @@
-"""``wharfinger flavor``: create, list, show and delete flavors."""
+"""The commands ``wharfinger flavor``."""
 
 import argparse
 import math
@@ -213,7 +213,7 @@ class FlavorShow(ObjectShow):
 class FlavorDelete(ObjectCommand):
     """Delete flavors; instances and migrations keep their own copies.
 
-    If one flavor cannot be deleted, the command deletes the others and exits with 1.
+    Exits with 1 if a flavor cannot be deleted.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

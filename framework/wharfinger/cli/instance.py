@@ -1,4 +1,4 @@
-"""``wharfinger instance``: claim, list, move, repair and release instances."""
+"""The commands ``wharfinger instance``."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""``wharfinger migration``: list, show and recover moves of instances between nodes."""
+"""The commands ``wharfinger migration``, for moves of instances."""
 
 import argparse
 from typing import Any
@@ -111,8 +111,8 @@ class MigrationRecover(InstanceCommand):
 
     The command confirms moves whose confirmation was in progress, and reverts others. It does not
     change live migrations, evacuations, and moves that wait for a confirm or revert. A process
-    counts as dead if it has not reported progress for service_down_time. Exits with 1 if a move
-    cannot be finished.
+    counts as dead without progress for service_down_time. Exits with 1 if a move cannot be
+    finished.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:

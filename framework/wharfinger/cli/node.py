@@ -1,4 +1,4 @@
-"""``wharfinger node``: list and show nodes, each of which has one root provider."""
+"""The commands ``wharfinger node list`` and ``node show``."""
 
 import argparse
 from typing import TYPE_CHECKING, Any

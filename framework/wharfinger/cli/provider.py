@@ -1,4 +1,4 @@
-"""``wharfinger provider``: list, show and draw the resource providers in Placement."""
+"""The commands ``wharfinger provider list``, ``provider show`` and ``provider tree``."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""``wharfinger service``: list, show, disable, enable and delete services."""
+"""The commands ``wharfinger service``."""
 
 import argparse
 import sys

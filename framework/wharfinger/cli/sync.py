@@ -1,4 +1,4 @@
-"""``wharfinger sync``: run one full cycle of each driver instance."""
+"""The command ``wharfinger sync``."""
 
 import argparse
 import json

@@ -91,10 +91,7 @@ def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | Non
 
 
 def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
-    """Return the adapter for the service that a section configures, without sending a request.
-
-    Raises ConfigurationError.
-    """
+    """Return the adapter for the service that a section configures; raises ConfigurationError."""
     try:
         auth = loading.load_auth_from_conf_options(conf, section)
         session = bounded_transport.SessionLoader().load_from_conf_options(conf, section, auth=auth)

@@ -1,6 +1,6 @@
 """Options in [DEFAULT] for the logging of `wharfinger agent`. They are options of oslo.log.
 
-Options that would not mask secrets, or rotate a file of several processes, are missing.
+Options that would not mask secrets, or that rotate files, are missing.
 """
 
 import logging

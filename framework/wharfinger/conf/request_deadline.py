@@ -1,7 +1,4 @@
-"""Time limit of a whole HTTP request, with connecting, sending, and reading the whole answer.
-
-requests and keystoneauth only have a timeout for each operation of a socket.
-"""
+"""Time limit of a whole HTTP request, with connecting, sending, and reading the whole answer."""
 
 import http.client
 import io

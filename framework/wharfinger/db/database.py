@@ -58,12 +58,10 @@ class _Context:
 class Database:
     """Methods that read and write a database, each in one transaction.
 
-    All methods raise StateError. Several threads and processes can use the database.
-
-    ``url`` is a URL of SQLAlchemy, ``options`` are options of oslo.db. A transaction on a server
-    takes at most ``timeout`` seconds. ``directory`` is for lock files. A ``managed`` database is
-    created and upgraded when it is opened; ``host`` is for records of the first version. With
-    ``look_only``, only the schema can be read.
+    All methods raise StateError. ``url`` is a URL of SQLAlchemy, ``options`` are options of
+    oslo.db. A transaction on a server takes at most ``timeout`` seconds. ``directory`` is for lock
+    files. A ``managed`` database is created and upgraded when it is opened; ``host`` is for records
+    of the first version. With ``look_only``, only the schema can be read.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ def schema(engine: Engine) -> Schema:
 def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head") -> None:
     """Create the tables, or upgrade them to the schema version ``revision``.
 
-    ``directory`` is for the lock file of a SQLite database. ``host`` is for records of the first
+    ``directory`` is for the lock file of a SQLite database, ``host`` for records of the first
     version. Raises BrokenSchemaError, TimeoutError.
     """
     from alembic import command, config  # noqa: PLC0415 - takes long

@@ -1,7 +1,4 @@
-"""Time limit of a transaction on a database server, with connecting and waiting for locks.
-
-At the deadline, a timer shuts down the sockets of the transaction.
-"""
+"""Time limit of a transaction on a database server, with connecting and waiting for locks."""
 
 import os
 import socket

@@ -155,8 +155,7 @@ class ComputeDriver(abc.ABC):
         """Return whether a released provider needs no more cleaning (``cleans_after_release``).
 
         The provider was released at about ``since``, or later. Return True if the backend has
-        cleaned it after that time, or will not clean it. After False, the provider stays reserved,
-        and a later cycle asks again.
+        cleaned it after that time, or will not clean it. After False, the provider stays reserved.
         """
         return False
 
@@ -181,7 +180,7 @@ class ComputeDriver(abc.ABC):
     def programming_scope(self, provider_uuid: str) -> Collection[str]:
         """Return the uuids of all providers that lose their function if a provider is programmed.
 
-        They are its own uuid, and those of other providers that are programmed together with it.
+        Its own uuid is among them.
         """
         return (provider_uuid,)
 

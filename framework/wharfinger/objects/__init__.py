@@ -1,7 +1,4 @@
-"""Versioned objects, and access to the database that stores them.
-
-Other releases read the objects, too, so an object's fields change only with its version.
-"""
+"""Versioned objects, and access to the database that stores them."""
 
 from wharfinger.objects.base import WharfingerObject
 from wharfinger.objects.compute_node import ComputeNode, ComputeNodeList

@@ -87,9 +87,8 @@ class _Attribute:
 class WharfingerObject:
     """Base class of a versioned object; reading an unset field raises FieldUnset.
 
-    ``HISTORY`` lists the changes of each version, oldest first. ``obj_relationships`` has pairs of
-    versions, oldest first, by name of a field with objects: a version of this class, and the
-    version of the objects in the field.
+    ``HISTORY`` lists the changes of each version, oldest first. ``obj_relationships`` has, by name
+    of a field with objects, pairs of a version of this class and a version of the objects.
     """
 
     OBJ_SERIAL_NAMESPACE: ClassVar[str] = "wharfinger_object"

@@ -79,9 +79,8 @@ class RecordBatch(WharfingerObject):
     def save(self) -> None:
         """Write all changes in one transaction; if a row has changed since it was read, write none.
 
-        Raises ConcurrentSave if a row has changed or already exists; its ``keys`` are the uuids of
-        these nodes and providers. Raises ObjectExists for a second reservation of a provider by one
-        holder.
+        Raises ConcurrentSave; its ``keys`` are the uuids of the changed nodes and providers. Raises
+        ObjectExists for a second reservation of a provider by one holder.
         """
         self.obj_set_defaults()
         self._note_written(write_checked(self._context.db, _TABLES, self._write))

@@ -24,10 +24,6 @@ _Revisions = Mapping[str, int]
 class HostState(WharfingerObject):
     """State of one driver instance on one host, at one moment.
 
-    ``nodes``, ``instances`` and ``records`` lack rows that the caller already has in the present
-    revision. The caller drops its rows whose revision is missing here, and adds or replaces these
-    rows.
-
     - ``service_disabled``: whether an operator has disabled the service of the host; None if it
       cannot be read.
     - ``node_revisions``: the revisions of the driver instance's nodes on the host, by uuid.

@@ -97,9 +97,9 @@ class Service(KeptObject):
     @classmethod
     @base.remotable
     def get_minimum_version_multi(cls, context: Context, binaries: Iterable[str]) -> dict[str, int]:
-        """Return the lowest version of the services of each program, by name of the program.
+        """Return the lowest version of the services of each program, 0 without services.
 
-        It is 0 without services. Raises FieldUnset if a version cannot be read.
+        Raises FieldUnset if a version cannot be read.
         """
         versions: dict[str, list[int]] = {binary: [] for binary in binaries}
         for service in ServiceList.get_by_filters(context, binary=list(versions)):

@@ -1,7 +1,7 @@
 """Values that explain which candidates a request has, and why providers are excluded. Pure.
 
 A part of a request is a group with a suffix, or one class of the group without a suffix. Its funnel
-is a series of conditions that exclude providers.
+excludes providers, one condition after the other.
 """
 
 from collections.abc import Mapping
@@ -192,7 +192,7 @@ class Stage:
 class Holding:
     """Number of providers that reservations with the same reason exclude.
 
-    ``reason`` is "" for other programs. ``first`` is the oldest reservation, None if unknown.
+    ``reason`` is "" for other programs. ``first`` is the oldest reservation, if known.
     """
 
     reason: str
@@ -228,8 +228,8 @@ class Part:
 class TreeStage:
     """The trees that remain after the check of one condition, by uuids of their roots.
 
-    ``candidates`` is the number of candidates, None if the check needs none. ``is_all`` is False if
-    a limit cut off their number. ``dropped`` counts refused candidates by request filter.
+    ``candidates`` is None if the check needs no candidates. ``is_all`` is False if a limit cut off
+    their number. ``dropped`` counts refused candidates by request filter.
     """
 
     step: TreeStep

@@ -69,10 +69,7 @@ def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) ->
 
 
 def with_reach(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """Return the facts with the trees that sharing providers among ``uuids`` share with.
-
-    ``not_reached`` counts the sharing providers that are not read, beyond _SHARING.
-    """
+    """Return the facts with the trees that sharing providers among ``uuids`` share with."""
     reached: dict[str, frozenset[str]] = {}
     lists: dict[frozenset[str], frozenset[str]] = {}
     sharing = sorted(facts.sharing & frozenset(uuids) & facts.providers.keys())

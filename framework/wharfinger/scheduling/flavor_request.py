@@ -1,7 +1,4 @@
-"""Translate flavors with nova's extra specs to requests. Pure.
-
-nova ignores a key of a group that it cannot read. Here, such a key is an error.
-"""
+"""Translate flavors with nova's extra specs to requests. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator

@@ -1,8 +1,7 @@
 """Add extra specs to a flavor so that nova takes only its own providers. Pure.
 
-nova 34 requires OWNER_NOVA only of the root provider, so it may take from another owner's child
-providers. A required owner trait prevents this in a group that takes from one provider. So each
-contested class, which several owners may offer, moves to a group of its own.
+nova 34 requires OWNER_NOVA only of the root provider. So each contested class, which child
+providers of several owners may offer, moves to a group of its own with a required owner trait.
 """
 
 from collections.abc import Mapping

@@ -41,9 +41,9 @@ def from_port(
 ) -> ResourceRequest:
     """Return the request for a port; raises InvalidRequest.
 
-    ``resource_request`` is the port's attribute of that name, in the format of Neutron's extension
-    port-resource-request-groups. The request accepts any of the physical networks ``physnets``, but
-    only those whose trait is in ``known_traits``.
+    ``resource_request`` is in the format of Neutron's extension port-resource-request-groups. The
+    request accepts any of the physical networks ``physnets``, but only those whose trait is in
+    ``known_traits``.
     """
     named = (os_traits.normalize_name(f"physnet_{name}") for name in physnets if name)
     choice = frozenset(trait for trait in named if known_traits is None or trait in known_traits)

@@ -48,8 +48,7 @@ class Details:
     """A provider with the requested details; a detail that was not requested is None.
 
     ``usages`` are amounts by resource class. ``reserved_by_others`` are the resource classes that
-    other programs reserve fully. ``is_releasable`` is whether ``provider release --foreign`` can
-    end such a reservation.
+    other programs reserve fully. If ``is_releasable``, ``provider release --foreign`` can end that.
     """
 
     summary: ProviderSummary

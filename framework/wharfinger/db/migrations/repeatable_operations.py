@@ -1,7 +1,4 @@
-"""Operations of a schema upgrade that do nothing if they were done before.
-
-MySQL keeps the operations of a failed upgrade, and the next upgrade repeats them all.
-"""
+"""Operations of a schema upgrade that do nothing if they were done before."""
 
 from typing import Any
 

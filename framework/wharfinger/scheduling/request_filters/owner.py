@@ -1,8 +1,4 @@
-"""The request filter ``owner``: a group of a request takes only from its owner's providers.
-
-Placement cannot express this rule, so the filter requests the nearest condition and checks each
-candidate.
-"""
+"""The request filter ``owner``: a group of a request takes only from its owner's providers."""
 
 from dataclasses import replace
 from typing import Final
@@ -25,7 +21,10 @@ _MOST_FORBIDDEN: Final = 60
 
 
 class OwnerFilter(RequestFilter):
-    """Let each group of a request take only resources of its owner."""
+    """Let each group of a request take only resources of its owner.
+
+    Placement cannot express this rule, so the filter also checks each candidate.
+    """
 
     def __init__(self, surroundings: Surroundings) -> None:
         section = SchedulingSection.read(surroundings.conf)
