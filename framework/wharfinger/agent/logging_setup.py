@@ -8,6 +8,7 @@ from typing import Final
 
 from oslo_config import cfg
 from oslo_log import log as oslo_log
+from oslo_log import rate_limit
 
 from wharfinger import request_id
 from wharfinger.agent.standard_error import StandardError
@@ -22,6 +23,7 @@ _PRODUCT: Final = "wharfinger"
 _BARE_LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 #: The logger of the embedded Placement, which logs with its own request ids.
 _PLACEMENT: Final = "placement"
+_RATE_LIMIT: Final = ("burst", "interval", "except_level")
 
 
 def configure(conf: cfg.ConfigOpts, verbose_level: int = 0, log_file: str | None = None) -> None:
@@ -40,6 +42,7 @@ def configure(conf: cfg.ConfigOpts, verbose_level: int = 0, log_file: str | None
     except ConfigurationError:
         root.handlers[:] = former
         raise
+    _limit_rate(**{key: section.values[f"rate_limit_{key}"] for key in _RATE_LIMIT})
     for handler in former:
         if isinstance(handler, FileHandler):
             handler.close()
@@ -62,7 +65,13 @@ def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_st
     options = cfg.ConfigOpts()
     oslo_log.register_options(options)
     options([], project=_PRODUCT, default_config_files=[], default_config_dirs=[])
-    ours = {"debug": debug, "use_stderr": to_stderr, "log_file": path, "log_dir": None}
+    ours = {
+        "debug": debug,
+        "use_stderr": to_stderr,
+        "log_file": path,
+        "log_dir": None,
+        "rate_limit_burst": 0,  # oslo.log cannot replace the limit of an earlier set-up
+    }
     for name, value in (section.values | ours).items():
         options.set_override(name, value)
     try:
@@ -91,6 +100,12 @@ def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_st
         # commands.
         if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
             root.removeHandler(handler)
+
+
+def _limit_rate(burst: int, interval: int, except_level: str) -> None:
+    rate_limit.uninstall_filter()
+    if burst and interval:
+        rate_limit.install_filter(burst, interval, except_level)
 
 
 def _add_request_id(record: logging.LogRecord) -> bool:

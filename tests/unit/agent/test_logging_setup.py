@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from oslo_log import rate_limit
 
 from wharfinger import conf
 from wharfinger.agent import logging_setup
@@ -43,6 +44,7 @@ def own_logging() -> Iterator[None]:
     }
     root.handlers[:] = []
     yield
+    rate_limit.uninstall_filter()
     for handler in root.handlers:
         handler.close()
     root.handlers[:] = handlers
@@ -266,11 +268,27 @@ def test_every_option_reaches_oslo_log(tmp_path: Path, monkeypatch: pytest.Monke
         logging.getLogger().handlers[:] = []  # oslo.log does this first, too
 
     monkeypatch.setattr("oslo_log.log.setup", look)
-    configure(tmp_path, "rate_limit_burst = 7", "log_date_format = %H", "use_json = true")
+    configure(tmp_path, "log_date_format = %H", "use_json = true")
 
-    assert found["rate_limit_burst"] == 7
     assert found["log_date_format"] == "%H"
     assert found["use_json"] is True
+
+
+def test_rate_limit_is_replaced_at_the_next_set_up_and_stays_after_one_that_fails(
+    tmp_path: Path,
+) -> None:
+    to_file = f"log_file = {tmp_path / 'log'}"
+    configure(tmp_path, to_file, "rate_limit_interval = 600", "rate_limit_burst = 9")
+    file = configure(tmp_path, to_file, "rate_limit_interval = 600", "rate_limit_burst = 2")
+    with pytest.raises(ConfigurationError):
+        configure(tmp_path, file=str(tmp_path / "missing" / "log"))
+    for number in range(5):
+        LOG.info("line %s", number)
+    assert [f"line {number}" in file.read_text() for number in range(5)] == [True] * 2 + [False] * 3
+
+    configure(tmp_path)
+    LOG.info("without a limit")
+    assert "without a limit" in file.read_text()
 
 
 # Log files that several processes write.
