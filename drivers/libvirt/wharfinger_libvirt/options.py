@@ -115,8 +115,9 @@ MDEV_TYPE: Final = (
         "device_addresses",
         default=[],
         help="PCI addresses of the devices that offer this type, e.g. 0000:84:00.0. Default: "
-        "each device that can offer this type and that no other type names. If a device can offer "
-        "several types without addresses, the one that comes first in enabled_mdev_types counts.",
+        "each device that can offer this type and is not in device_addresses of another type. If a "
+        "device can offer several types that have no device_addresses, the device offers the type "
+        "that comes first in enabled_mdev_types.",
     ),
     cfg.StrOpt(
         "resource_class",
@@ -132,9 +133,9 @@ MDEV_TYPE: Final = (
     cfg.Opt(
         "max_instances",
         type=types.Integer(min=0),
-        help="Largest number of mediated devices of this type on the whole host, including "
-        "existing ones. The remainder goes to the devices in the order of their addresses. "
-        "Default: as many as the devices can take.",
+        help="Largest number of mediated devices of this type on the whole host. Existing "
+        "mediated devices count first. The devices offer the rest of the number in the order of "
+        "their addresses. Default: as many as the devices can take.",
     ),
 )
 

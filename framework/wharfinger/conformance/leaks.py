@@ -117,7 +117,7 @@ class _Search:
             self._repeat(_Work("new driver instance", self._live_once, 3, 16, 3000))
         if left := sorted(path for path in made if self._is_left(Path(path))):
             more = f" and {len(left) - 1} more" * (len(left) > 1)
-            self._found.setdefault(Kind.FILES, f"it leaves behind {left[0]}{more}")
+            self._found.setdefault(Kind.FILES, f"left behind: {left[0]}{more}")
         return self._found
 
     def _is_left(self, path: Path) -> bool:

@@ -153,8 +153,8 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
     add(
         f"--{prefix}thorough",
         action="store_true",
-        help="try every fault and case instead of a sample, without a time limit. The number "
-        f"of random histories stays that of --{prefix}examples",
+        help="try every fault and case instead of a sample. This takes long. "
+        f"--{prefix}timeout and --{prefix}examples still apply",
     )
 
 

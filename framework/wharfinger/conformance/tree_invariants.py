@@ -88,10 +88,10 @@ class TreeInvariants:
         before = self._facts.get(name)
         self._facts[name] = tree, facts
         if before is not None and before[0] == tree and before[1] != facts:
-            found = (
-                f"the ComputeNode of node {name} now has {facts}, although its tree has not changed"
+            raise Violation(
+                f"the ComputeNode of node {name} now has {facts}, but its tree has not changed",
+                f"the figures from before: {before[1]}",
             )
-            raise Violation(found, f"the figures from before: {before[1]}")
 
     def _see_identity(self, name: str, uuid: str) -> None:
         before = self._uuids.setdefault(name, uuid)

@@ -136,7 +136,7 @@ def not_renumbered(subject: Subject) -> None:
                         raise Violation(
                             f"provider {name} disappears when {gone[0]} is removed, and also when "
                             f"{other} is removed",
-                            "a provider that disappears with only one thing",
+                            f"{name} deleted with only one of the two",
                         )
                 publishing.restart()
             for thing in gone:
@@ -158,7 +158,7 @@ def see_removed(
     its = {name for thing in gone for name in at_and_below(before, thing)}
     if its & after.keys():
         raise Violation(
-            f"{things} removed, and then: {difference(before, after)}",
+            f"{things} removed from the backend. Change in Placement: {difference(before, after)}",
             f"all providers at and below {things} deleted",
         )
     may_differ = concerned(before, after, *gone)
@@ -167,7 +167,7 @@ def see_removed(
     may_differ |= further
     if without(before, may_differ) != without(after, may_differ):
         raise Violation(
-            f"{things} removed, and then: {difference(before, after)}",
+            f"{things} removed from the backend. Change in Placement: {difference(before, after)}",
             f"only the providers of {things} deleted, and no change of other things' providers",
         )
     return further

@@ -274,7 +274,7 @@ def cleans(subject: Subject) -> None:
     harness.make_busy(thing)
     with subject.driver() as driver:
         uuid = uuid_of(subject, driver, thing)
-        busy = f"{thing}, which is busy"
+        busy = f"busy {thing}"
         for what, provider in ((busy, uuid), ("a provider that does not exist", _NOBODYS)):
             if _is_clean(driver, provider, since):
                 raise Violation(
@@ -301,17 +301,17 @@ def cleaned_since(subject: Subject) -> None:
     thing = harness.things()[0]
     with subject.driver() as driver:
         uuid = uuid_of(subject, driver, thing)
-        _see_not_clean(driver, uuid, f"{thing}, which has been free")
+        _see_not_clean(driver, uuid, f"{thing} (free so far)")
         if harness.busy.supported:
             harness.make_busy(thing)
             uuid_of(subject, driver, thing)
             harness.make_free(thing)
         for _ in range(_LOOKS):
             uuid_of(subject, driver, thing)
-        _see_not_clean(driver, uuid, f"{thing}, which is free again")
+        _see_not_clean(driver, uuid, f"{thing} (free again)")
     with subject.driver() as driver:
         uuid_of(subject, driver, thing)
-        _see_not_clean(driver, uuid, f"{thing}, which was free at the start")
+        _see_not_clean(driver, uuid, f"{thing} (free since the start of the driver)")
 
 
 def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
@@ -321,11 +321,11 @@ def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
         return False
 
 
-def _see_not_clean(driver: ComputeDriver, uuid: str, text: str) -> None:
+def _see_not_clean(driver: ComputeDriver, uuid: str, thing: str) -> None:
     for later in _LATER:
         if _is_clean(driver, uuid, datetime.now(UTC) + later):
             raise Violation(
-                f"is_clean of {text} returns True for a cleaning after a time {later} in the "
+                f"is_clean of {thing} returns True for a cleaning after a time {later} in the "
                 "future",
                 "False, since no cleaning can have taken place after a future time. If free things "
                 "of the backend never have to be cleaned, set the harness's attribute cleaning to "

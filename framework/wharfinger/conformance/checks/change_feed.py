@@ -92,8 +92,9 @@ def feeds(subject: Subject) -> None:
         def see(holds: Callable[[Contents], bool], what: str) -> None:
             if not _soon(lambda: polled(holds)):
                 raise Violation(
-                    difference(before, placement.contents()),
-                    f"in Placement, after {_WITHIN:g} s of polls with changed_nodes: {what}",
+                    f"change in Placement after {_WITHIN:g} s of polls with changed_nodes: "
+                    f"{difference(before, placement.contents())}",
+                    f"{what} in Placement after these polls",
                 )
 
         def is_free(now: Contents) -> bool:
@@ -326,7 +327,7 @@ def _see_none_missing(follower: Follower, when: str) -> None:
         return
     if missing := follower.described.keys() - now.keys():
         raise Violation(
-            f"{when}then update_provider_tree omits the providers {', '.join(sorted(missing))}",
+            f"{when}update_provider_tree then omits the providers {', '.join(sorted(missing))}",
             "all providers of the node, or an error from update_provider_tree",
         )
 
@@ -616,8 +617,8 @@ def feeds_all(subject: Subject) -> str:
         if takes_quadratic_time(times):
             costs = ", ".join(f"{one:.0f}" for one in times[-3:])
             raise Violation(
-                "processor times of three calls of changed_nodes, each after twice as many changes "
-                f"as the call before: {costs}",
+                "relative processor times of three calls of changed_nodes, each after twice as "
+                f"many changes as the call before: {costs}",
                 "a time that grows linearly with the number of changes",
             )
     return f"of {len(changed)} changes at once"
@@ -688,8 +689,8 @@ def feeds_cheaply(subject: Subject) -> str:
                 return f"a listing takes {listing.total()} calls"
     text = ", ".join([*listing][:3])
     raise Violation(
-        f"each changed_nodes makes all backend calls of a complete listing, such as {text}",
-        "a changed_nodes that makes only some of these calls while the backend does not change",
+        f"each call of changed_nodes makes all backend calls of a complete listing: {text}",
+        "only some of these backend calls while the backend does not change",
     )
 
 
@@ -713,8 +714,8 @@ def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], wh
         more = f" and {len(lost) - 3} more" * (len(lost) > 3)
         raise Violation(
             f"{when}polls do not show the change of {', '.join(lost[:3])}{more}",
-            f"changed_nodes names each changed node within {_WITHIN:g} s, and update_provider_tree "
-            "then describes the change",
+            f"each changed node from changed_nodes within {_WITHIN:g} s, and then the change from "
+            "update_provider_tree",
         )
 
 

@@ -69,14 +69,14 @@ def follows_changes(subject: Subject) -> None:
             its = at_and_below(before, thing)
             if all(after.get(name) == before[name] for name in its):
                 raise Violation(
-                    f"a total or trait of {thing} changed in the backend; in Placement: "
+                    f"a total or trait of {thing} changed in the backend. Change in Placement: "
                     f"{difference(before, after)}",
                     f"a change of a provider at or below {thing}",
                 )
             others = concerned(before, after, thing)
             if without(before, others) != without(after, others):
                 raise Violation(
-                    f"only {thing} changed in the backend; in Placement: "
+                    f"only {thing} changed in the backend. Change in Placement: "
                     f"{difference(before, after)}",
                     f"a change of {thing} alone, apart from its ancestors and sharing providers",
                 )

@@ -74,7 +74,7 @@ def _see_others(here: dict[str, str], there: dict[str, str]) -> None:
         if name not in here and uuid in names:
             raise Violation(
                 f"{name} on another host has the same uuid as {names[uuid]} on this host: {uuid}",
-                "another uuid for each name",
+                "different uuids for different names",
             )
 
 

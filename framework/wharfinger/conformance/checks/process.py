@@ -121,7 +121,8 @@ for _id, _leaks, _says, _because in (
         """Raise Violation if repeated calls to the driver leak this resource."""
         if found := leaks(subject).get(kind):
             raise Violation(
-                found, "no growth when calls are repeated, and no file left behind by the driver"
+                f"the driver leaks: {found}",
+                "no growth when calls are repeated, and no file left behind",
             )
 
 

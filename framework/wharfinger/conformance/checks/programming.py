@@ -49,19 +49,15 @@ def says_what_is_held(subject: Subject) -> None:
         with subject.driver() as second:
             uuid_of(subject, second, thing)
             # A backend may still report the function that it read before.
-            _see(
-                f"{thing} was programmed with {function}; in a second",
-                second,
-                uuid,
-                (function, before),
-            )
+            text = f"{thing} was programmed with {function}"
+            _see(text, "second", second, uuid, (function, before))
             another, other = subject.harness.image(thing)
             if other != function and _programs(second, uuid, another, other):
-                text = f"the second driver instance has loaded {other} into {thing}; in the first"
-                _see(text, first, uuid, (other,))
+                text = f"the second driver instance has loaded {other} into {thing}"
+                _see(text, "first", first, uuid, (other,))
                 if _programs(first, uuid, image, function):
-                    text = f"the first driver instance has loaded {function}; in the second"
-                    _see(text, second, uuid, (function,))
+                    text = f"the first driver instance has loaded {function} again"
+                    _see(text, "second", second, uuid, (function,))
             _see_no_echo(second, thing, uuid, image)
         subject.begin()
         if thing not in subject.harness.things():
@@ -71,7 +67,7 @@ def says_what_is_held(subject: Subject) -> None:
             _, absent = subject.harness.image(thing)
             for driver in (first, third) if is_same else ():
                 _see_another(
-                    f"after a reset of the backend, {thing}", held_function(driver, uuid), absent
+                    f"{thing} after a reset of the backend", held_function(driver, uuid), absent
                 )
 
 
@@ -282,7 +278,7 @@ def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
         which = "each backend call" if at is None else f"backend call {at}"
         raise Violation(
             f"{which} of program got {fault}, and program raised; then current_function returns "
-            f"{shown(says)} in this driver instance, and {shown(later_says)} in a new one",
+            f"{shown(says)} in the same driver instance, and {shown(later_says)} in a new one",
             "the same function in both instances, or an error from current_function",
         )
     is_unreached = at is None and fault is Fault.RAISE
@@ -303,19 +299,19 @@ def _programs(driver: ComputeDriver, uuid: str, image: str, function: str) -> bo
     return True
 
 
-def _see(text: str, driver: ComputeDriver, uuid: str, right: Sequence[object]) -> None:
+def _see(text: str, which: str, driver: ComputeDriver, uuid: str, right: Sequence[object]) -> None:
     held = held_function(driver, uuid)
     if held is not UNKNOWN and held not in right:
         raise Violation(
-            f"{text} driver instance, current_function returns {shown(held)}",
+            f"{text}; in the {which} driver instance, current_function returns {shown(held)}",
             f"the device's function {right[0]}, or an error from current_function",
         )
 
 
-def _see_another(text: str, held: object, function: str) -> None:
+def _see_another(thing: str, held: object, function: str) -> None:
     if held == function:
         raise Violation(
-            f"{text} does not have function {function}, since the harness offers an image with "
-            f"{function} for the device; but current_function returns {function}",
+            f"current_function of {thing} returns {function}, but the device cannot have "
+            f"{function}: the harness still offers an image with this function",
             "the function that the device has, or an error from current_function",
         )

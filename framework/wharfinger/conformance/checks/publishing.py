@@ -68,7 +68,7 @@ def nodes_described(subject: Subject) -> None:
                     raise Violation(found, f"{field} {value}")
             if others := node.obj_what_changed() - _NODE:
                 raise Violation(
-                    f"the ComputeNode of node {name} sets fields that are the framework's: "
+                    f"the ComputeNode of node {name} sets fields that only the framework may set: "
                     f"{', '.join(sorted(others))}",
                     f"only the fields {', '.join(sorted(_NODE))}",
                 )
@@ -141,7 +141,7 @@ def published(subject: Subject) -> None:
     for name, one in reported.items():
         if name not in contents:
             raise Violation(
-                f"the driver describes provider {name}, but Placement then lacks {name}",
+                f"the driver describes provider {name}, but the cycles do not create {name}",
                 f"provider {name} in Placement",
             )
         found = owners(contents[name].traits)
@@ -178,7 +178,7 @@ def prefixed(subject: Subject) -> None:
                 if is_child and not name.startswith(node.name):
                     raise Violation(
                         f"child provider {name} is in the tree of node {node.name}, but its name "
-                        "does not begin with that of the node",
+                        "does not begin with the name of the node",
                         f"a name such as {node.name}_{name}",
                     )
 

@@ -38,13 +38,12 @@ def reserved(subject: Subject) -> None:
             kept = {kind: one.total for kind, one in before[name].inventories.items()}
             if {kind: one.total for kind, one in mine.items()} != kept:
                 raise Violation(
-                    f"{thing} has become busy, and totals have changed: "
-                    f"{difference(before, after)}",
+                    f"{thing} has become busy. Change in Placement: {difference(before, after)}",
                     f"all inventory of provider {name} kept, and reserved",
                 )
             if not all(one.is_fully_reserved for one in mine.values()):
                 raise Violation(
-                    f"{thing} has become busy; then in Placement: {difference(before, after)}",
+                    f"{thing} has become busy. Change in Placement: {difference(before, after)}",
                     f"all inventory of provider {name} reserved",
                 )
 

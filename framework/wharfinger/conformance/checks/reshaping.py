@@ -48,8 +48,8 @@ def conserved(subject: Subject) -> None:
         held = placement.allocated(consumer)
         if (elsewhere := held.pop(_ELSEWHERE, {})) != _OF_OTHERS:
             raise Violation(
-                f"after the reshape, consumer {consumer} has {elsewhere} of the provider of "
-                "another program",
+                f"after the reshape, consumer {consumer} has allocations {elsewhere} of the "
+                "provider of another program",
                 f"still {_OF_OTHERS}",
             )
         if (sums := _sums(held)) != Counter(amounts):
@@ -178,7 +178,7 @@ def moved_to_its_own(subject: Subject) -> None:
         if held != used:
             raise Violation(
                 f"after the reshape, consumer {consumer} has allocations {held}",
-                f"{used}, the things that the consumer uses according to the harness",
+                f"{used}, since the harness says that the consumer uses these things",
             )
 
 
