@@ -41,8 +41,8 @@ class _Look:
 class IdleObserver:
     """Finds the lines in which calls to a driver wait while no call to the backend is in progress.
 
-    Waits in ``cleanup_host`` and in the methods ``free`` do not count, nor waits while a child
-    process of the driver runs. Set ``is_off`` to ignore all waits.
+    Waits in ``cleanup_host`` and in the methods named in ``free`` do not count, nor waits while a
+    child process of the driver runs. Set ``is_off`` to ignore all waits.
     """
 
     def __init__(self, backend: BackendFrames, free: Set[str]) -> None:

@@ -26,9 +26,9 @@ _APART: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Kill(Case):
-    """A kill of the driver's process when it makes the call ``at`` to the backend.
+    """A kill of the driver's process when it makes the backend call with the index ``at``.
 
-    With ``is_write``, a kill when it has opened the file ``at`` to write it.
+    With ``is_write``, a kill when it has opened the file with this index to write it.
     """
 
     is_write: bool = False
@@ -42,7 +42,7 @@ class Kill(Case):
 
 
 class KilledHistory(History):
-    """One play of the history with the driver in another process, which each case kills."""
+    """One play of the history with the driver in another process, which is killed in each case."""
 
     def __init__(
         self, subject: Subject, forks: Forks, reference: Reference, cases: Sequence[Case]

@@ -64,8 +64,8 @@ class Forks:
     def make(self, question: dict[str, Any]) -> tuple[int, IO[str], IO[str]]:
         """Fork a process; return its id, and its pipes for orders and for answers.
 
-        ``question`` has the configuration files, the instance, the state directory and the URL of
-        Placement.
+        ``question`` has the configuration files, the name of the driver instance, the state
+        directory and the URL of Placement.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -150,7 +150,7 @@ class Elsewhere:
 
 
 class _Writes:
-    """Counts the files that calls to the driver open to write, and kills the process at one."""
+    """Counts the files that calls to the driver open to write; kills the process at file ``at``."""
 
     def __init__(self) -> None:
         self.count = 0

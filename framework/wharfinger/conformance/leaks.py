@@ -320,7 +320,7 @@ def _threads() -> int:
 
 
 def _settled(read: Callable[[], int], most: float | None) -> int:
-    """Wait up to a second for a count of at most ``most``; return the count."""
+    """Wait up to a second until ``read`` returns ``most`` or less; return the last count."""
     deadline = time.monotonic() + _TO_END
     while (count := read()) > (count if most is None else most):
         if time.monotonic() > deadline:

@@ -131,7 +131,7 @@ class RunPlacement:
         self.client.set_traits(uuid, found.resource_provider_generation, {*found.traits, trait})
 
     def allocate(self, consumer: str, amounts: Mapping[str, Mapping[str, int]]) -> None:
-        """Create the allocations of a new consumer: amounts by provider uuid and resource class."""
+        """Create the consumer's allocations: ``amounts`` by provider uuid and resource class."""
         self.client.set_allocations(
             {
                 consumer: {

@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def conformance_run(pytestconfig: pytest.Config) -> Iterator[Run]:
-    """The run of the kit for all tests."""
+    """Yield the run of the kit, which all tests share."""
     with Run(pytestconfig.stash[_ASKED], pytestconfig.option.driver_report) as run:
         pytestconfig.stash[_RUN] = run
         yield run

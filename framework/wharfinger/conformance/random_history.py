@@ -68,7 +68,7 @@ class History(RuleBasedStateMachine):
         """Let one event happen: a change of the backend, a full cycle, a restart or a fault.
 
         ``step`` selects the event, ``which`` the node or device. ``cycle_type`` is the type of the
-        cycle after a change of the backend, or "".
+        cycle after a change of the backend, "" for no cycle.
         """
         changes, others = [*self._changes()], [*self._of_driver()]
         (happens, things) = [*changes, *others][step % (len(changes) + len(others))]
@@ -156,7 +156,7 @@ class History(RuleBasedStateMachine):
     # Checks.
 
     def _see_kept(self) -> None:
-        """Check the nodes or devices that have stayed busy, or free, since the last full cycles."""
+        """Raise Violation if a node stayed busy but is not reserved, or stayed free but changed."""
         contents = self._subject.placement.contents()
         for thing in self._listed_busy & self._busy & contents.keys():
             self._see_reserved(contents[thing])
@@ -186,7 +186,7 @@ class History(RuleBasedStateMachine):
         self._listed_free = {*self._there} - self._busy
 
     def _are_free(self, contents: Contents) -> bool:
-        """Return whether the free nodes or devices in ``contents`` are published as free."""
+        """Return whether ``contents`` shows the backend's free nodes or devices as free."""
         there = {one for one in {*self._there} - self._busy if one in contents}
         return all(
             contents[one] == self._free[one]

@@ -201,8 +201,8 @@ class Subject:
         """Empty Placement and the state directory, and reset the backend of the harness.
 
         Without ``is_whole``, keep at most 16 nodes or devices in the backend. Raise NotShown if the
-        harness has a wrong number of them. Without a harness, create the root providers that the
-        driver needs.
+        harness has fewer than two, or not as many as after the last reset. Without a harness,
+        create the root providers that the driver expects of other programs.
         """
         self._fresh = None
         self._begin_state()
@@ -218,7 +218,7 @@ class Subject:
             self._make_roots()
 
     def _make_small(self, harness: Harness) -> None:
-        """Remove all things of the harness but 16, within 20 s."""
+        """Remove nodes or devices of the harness until 16 are left; stop after 20 s."""
         deadline = time.monotonic() + _SHRINKING
         for thing in reversed([*harness.things()][_MANY:]):
             if time.monotonic() > deadline:
@@ -258,7 +258,10 @@ class Subject:
                 )
 
     def add(self) -> str:
-        """Let the harness add a thing, and return its name; raise NotShown if none is added."""
+        """Let the harness add a node or device; return its name.
+
+        Raise NotShown if none is added.
+        """
         before = [*self.harness.things()]
         thing = self.harness.add()
         if thing in before or thing not in self.harness.things():
@@ -291,7 +294,7 @@ class Subject:
 
     @contextmanager
     def driver_elsewhere(self, host: str, configuration: str) -> Iterator[ComputeDriver]:
-        """Yield a connected driver instance with another host name.
+        """Yield a connected driver instance whose host name is ``host``.
 
         ``configuration`` replaces the text of ``Harness.configuration``.
         """
@@ -368,7 +371,7 @@ class Publishing:
             clock_shift.advance(seconds)
 
     def sync(self) -> CycleResult:
-        """Run a full cycle, and check the providers in Placement after it.
+        """Run a full cycle, check the providers in Placement after it, and return its result.
 
         Raise Violation if a provider is wrong or the cycle has a problem. Raise DriverError if the
         driver cannot list its nodes.

@@ -27,7 +27,7 @@ _COLUMNS: Final = {
 
 
 def failure(result: Result, asked: Asked) -> str:
-    """Return lines that explain a broken rule."""
+    """Return the text that explains a broken rule."""
     rule = result.rule
     lines = (
         f"{rule.id} {rule.level}: {rule.says}",

@@ -22,8 +22,8 @@ _FIGURES: Final = {
 class TreeInvariants:
     """Remembers the providers of one driver instance since it began to publish.
 
-    ``theirs`` has the earlier contents of Placement. With ``renames``, a provider may change its
-    name.
+    ``theirs`` has the contents of Placement before that. With ``renames``, a provider may change
+    its name.
     """
 
     def __init__(self, theirs: Contents, publisher: Publisher, *, renames: bool) -> None:
@@ -133,7 +133,7 @@ def see_agreement(node: ComputeNode, root: Provider) -> None:
 
 
 def _figures(node: ComputeNode, root: Provider) -> Iterator[tuple[str, int, list[int]]]:
-    """Yield each figure that both have: the field, the value of the node, the permitted values."""
+    """Yield each figure that node and root have: field, value of the node, permitted values."""
     for field, ways in _FIGURES.items():
         figure = getattr(node, field) if field in node else None
         totals = [

@@ -1,6 +1,6 @@
 """The fleet driver's harness: an inventory service in this process.
 
-The things of the kit are the machines of this service.
+Where the kit speaks of a thing, it is a machine of this service.
 """
 
 import json
@@ -50,7 +50,7 @@ class FleetHarness(Harness):
         self.serve(self.port)
 
     def serve(self, port: int) -> int:
-        """Serve both lists until ``self.service`` is closed; return the port."""
+        """Serve both lists in a thread until ``self.service`` is closed; return the port."""
         harness = self
 
         class Lists(BaseHTTPRequestHandler):
@@ -80,12 +80,12 @@ class FleetHarness(Harness):
         return f"[{instance}]\nurl = {self.proxy.url}{path}\ntimeout = 2\n"
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Let the proxy inject this fault into the driver's requests."""
+        """Let the proxy clear ``calls`` and inject this fault from now on."""
         self.proxy.expect(at, fault)
 
     @property
     def calls(self) -> Sequence[str]:
-        """The requests that the proxy has counted."""
+        """The driver's requests since the last ``expect``."""
         return self.proxy.calls
 
     # The machines.
