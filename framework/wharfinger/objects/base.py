@@ -53,9 +53,9 @@ class IndirectionAPI(Protocol):
     def object_backport_versions(
         self, context: Any, objinst: Any, object_versions: dict[str, str]
     ) -> Any:
-        """Return an object, given as a primitive, in an earlier version.
+        """Return the object that a primitive describes, converted to ``object_versions``.
 
-        ``object_versions`` are by class name.
+        These are earlier versions that the caller knows, by class name.
         """
 
 
@@ -484,7 +484,7 @@ def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -
 
 
 def _contained_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str | None:
-    """Return a contained object's version for a version of its container; None: its own version."""
+    """Return the version of the objects in this version of their container, None to keep theirs."""
     convert = versionutils.convert_version_to_tuple
     before = None
     for whole, part in pairs:

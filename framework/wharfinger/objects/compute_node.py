@@ -123,9 +123,9 @@ class ComputeNodeList(KeptList[ComputeNode]):
     def note_seen(
         cls, context: Context, host: str, driver_instance: str, uuids: Iterable[str] | None
     ) -> None:
-        """Set ``last_seen`` of a driver instance's nodes to now, for processes of older releases.
+        """Set ``last_seen`` of a driver instance's nodes on a host to now.
 
-        ``uuids`` None means all nodes.
+        Only processes of older releases call this method. ``uuids`` None means all nodes.
         """
         only = {} if uuids is None else {"uuid": list(uuids)}
         context.db.touch(
@@ -154,7 +154,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
 
 
 def following(before: str, after: str, nodes: Collection[str]) -> Iterator[Following]:
-    """Yield the changes of instances and moves in progress for nodes that get a new host."""
+    """Yield updates that give the new host of nodes to their instances and moves in progress."""
     saved = {"updated_at": Instance._wanted("updated_at", field_types.now())}
     yield Following(Instance.TABLE, {"host": before, "node": nodes}, {"host": after, **saved})
     for end in ("source", "dest"):

@@ -80,7 +80,7 @@ class RecordBatch(WharfingerObject):
         """Write all changes in one transaction; if a row has changed since it was read, write none.
 
         Raises ConcurrentSave; its ``keys`` are the uuids of the changed nodes and providers. Raises
-        ObjectExists for a second reservation of a provider by one holder.
+        ObjectExists if a holder reserves a provider twice.
         """
         self.obj_set_defaults()
         self._note_written(write_checked(self._context.db, _TABLES, self._write))

@@ -129,7 +129,7 @@ class Migration(KeptObject):
 
     @property
     def is_in_progress(self) -> bool:
-        """Return whether the move holds resources on both nodes; True for an unreadable status."""
+        """Return whether the status is not final; True for an unreadable status."""
         return "status" not in self or self.status in IN_PROGRESS
 
     def _new_row(self) -> dict[str, Any]:

@@ -31,7 +31,8 @@ class Takeover(WharfingerObject):
     - ``host``, ``driver_instance``: the service host and the driver instance that take over.
     - ``nodes``: the nodes of other hosts or driver instances.
     - ``records``: the provider records that are taken over.
-    - ``superseded``: the revisions of older records to delete, by provider uuid.
+    - ``superseded``: the driver instance's older records of the nodes' providers, to delete: their
+      revisions by provider uuid.
     - ``down_hosts``: hosts that lose nodes; saving fails if one of their services is up.
     - ``down_time``: the seconds without a report after which a service counts as down.
     """

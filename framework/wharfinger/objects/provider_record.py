@@ -88,9 +88,9 @@ class ProviderRecord(RowObject):
         return bool(self.obj_what_changed() - {"revision"})
 
     def row(self) -> dict[str, Any]:
-        """Return the columns to write, without the revision.
+        """Return the columns to write, without the revision; raises FieldUnset.
 
-        For an existing record, these are the changed columns. Raises FieldUnset.
+        These are the changed columns, or for a new record all but the host and driver instance.
         """
         if not self.is_new:
             return self._row(self.obj_what_changed() - {"revision"})

@@ -97,7 +97,7 @@ class Service(KeptObject):
     @classmethod
     @base.remotable
     def get_minimum_version_multi(cls, context: Context, binaries: Iterable[str]) -> dict[str, int]:
-        """Return the lowest version of the services of each program, 0 without services.
+        """Return, by program, the lowest version of its services, 0 without services.
 
         Raises FieldUnset if a version cannot be read.
         """

@@ -15,7 +15,8 @@ class Candidate:
     """One way to allocate the requested resources.
 
     ``allocations`` are amounts by provider uuid and resource class. ``mappings`` are provider uuids
-    by suffix of a request group, empty before Placement 1.34. ``providers`` are by uuid.
+    by suffix of a request group, empty before Placement 1.34. ``providers`` are the summaries of
+    the whole answer, by uuid.
     """
 
     allocations: Mapping[str, Mapping[str, int]]

@@ -94,7 +94,7 @@ class Traited:
 class Held:
     """Reason: the provider's whole inventory of a resource class is reserved.
 
-    ``by`` is empty if another program has reserved it.
+    ``by`` has the reservations; it is empty if another program has reserved the inventory.
     """
 
     resource_class: str
@@ -205,8 +205,8 @@ class Part:
     """The funnel of a part of a request, which a single provider has to serve.
 
     ``misses`` are the excluded providers that have the classes, the most suitable first.
-    ``unowned`` of them have no owner trait, and ``last_seen`` may have outdated amounts. The
-    inventories of ``not_looked_at`` providers were not read.
+    ``unowned`` counts those without an owner trait, ``last_seen`` those with perhaps outdated
+    amounts, and ``not_looked_at`` the providers whose inventories were not read.
     """
 
     suffix: str
@@ -265,7 +265,7 @@ class Explanation:
     """The whole explanation of a request.
 
     ``tree_misses`` are excluded trees, the most suitable first. ``dropped`` counts refused
-    candidates by request filter. The trees of ``not_looked_at`` sharing providers are unknown.
+    candidates by request filter, ``not_looked_at`` sharing providers whose trees are unknown.
     """
 
     request: ResourceRequest

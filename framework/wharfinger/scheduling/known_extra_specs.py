@@ -54,7 +54,7 @@ class ExtraSpec:
 
     ``asks`` has the request of each value; other values request nothing. If ``only_with`` is set,
     the extra spec counts only if that other extra spec requests something, and ``default`` is its
-    value without the key. ``says`` describes the extra spec.
+    value if the flavor lacks the key. ``says`` describes the extra spec.
     """
 
     keys: tuple[str, ...]

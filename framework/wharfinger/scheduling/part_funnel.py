@@ -204,7 +204,7 @@ def _amounts(facts: Facts, resources: Mapping[str, int], uuid: str) -> dict[Step
 def _amount(
     kind: str, amount: int, stock: Stock, held: tuple[Reserved, ...]
 ) -> Iterator[tuple[Step, Reason]]:
-    """Yield the reasons why a provider cannot give an amount, with the condition of each."""
+    """Yield the conditions on an amount that a provider fails, each with the reason."""
     inventory, short = stock.inventory, Short(kind, amount, stock.capacity, stock.used)
     misfit = _misfit(kind, amount, inventory)
     if stock.capacity < 1 or (stock.used is None and held):

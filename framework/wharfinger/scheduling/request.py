@@ -31,8 +31,8 @@ class RequestGroup:
     must be in at least one aggregate of each set of ``member_of``, and in none of
     ``forbidden_aggregates``. ``in_tree`` is the uuid of any provider of the tree.
 
-    ``owner`` is the owner trait of the providers, by default the one that the group requires. None
-    requests providers without an owner trait. Raises InvalidRequest.
+    ``owner`` is the owner trait of the providers, by default the one that the group requires. A
+    group with neither requests providers without an owner trait. Raises InvalidRequest.
     """
 
     suffix: str = UNNUMBERED
