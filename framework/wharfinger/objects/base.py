@@ -166,7 +166,7 @@ class WharfingerObject:
         return self._values.get(name)
 
     def obj_set_defaults(self, *attrs: str) -> None:
-        """Set unset fields, by default all of them, to copies of their defaults."""
+        """Set unset fields, by default all that have a default, to copies of their defaults."""
         every = (name for name, one in self.fields.items() if one.default is not UnspecifiedDefault)
         for name in attrs or every:
             if name not in self._values:

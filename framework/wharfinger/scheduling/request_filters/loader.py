@@ -29,7 +29,7 @@ def load(names: Sequence[str], surroundings: Surroundings) -> dict[str, RequestF
 
 
 def find(names: Sequence[str]) -> dict[str, type[RequestFilter]]:
-    """Return the classes of the request filters with these names; raises ConfigurationError."""
+    """Return the classes of these request filters, by name; raises ConfigurationError."""
     installed = [one.name for one in entry_points(group=NAMESPACE)]
     for name in names:
         if names.count(name) > 1:
