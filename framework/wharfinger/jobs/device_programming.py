@@ -68,9 +68,9 @@ def program(
     does not report for ``down_time``, it counts as interrupted.
 
     Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused or ProgrammingFailed if
-    the device is unchanged and free again. Raises JobUnresolved if the device stays reserved until
-    ``resolve`` is called. Raises PlacementError, ObjectError or StateError if the image was not
-    loaded.
+    the device is unchanged, and this job does not reserve it. Raises JobUnresolved if the device
+    stays reserved until ``resolve`` is called. Raises PlacementError, ObjectError or StateError if
+    the image was not loaded.
     """
     declared = driver.capabilities.programming
     if declared is None or not declared.supported:
@@ -349,7 +349,7 @@ class _Work:
             self._release()
 
     def _release(self) -> None:
-        """End the reservations of this job, and report whether each provider is free."""
+        """End the reservations of this job, and ``report`` whether each provider is free."""
         lines: list[str] = []
         for uuid, one in self.taken.items():
             try:

@@ -39,9 +39,10 @@ class Availability:
     clock: Callable[[], float] = time.monotonic
 
     def keep(self, uuids: Iterable[str]) -> tuple[dict[str, str], list[PartialListing]]:
-        """Ask the driver about absent providers; return the reasons to keep some of them, by uuid.
+        """Ask the driver about absent providers; return the reasons to keep some, and problems.
 
-        If the driver still has any of them, the list has one PartialListing.
+        The reasons are by uuid. If the driver still has any of the providers, there is one problem,
+        a PartialListing.
         """
         reasons: dict[str, str] = {}
         found: set[str] = set()

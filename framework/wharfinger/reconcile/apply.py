@@ -315,7 +315,8 @@ class Writer:
     def _check_unchanged(self, tree: TreeWrite, step: Step) -> None:
         """Raise ConcurrentUpdate if the traits of a provider have changed since they were read.
 
-        This protects writes without a generation: the provider may have another owner now.
+        This protects writes without a generation: the provider may have another owner now. Raises
+        IntentExpired, too.
         """
         known = tree.now.get(step.uuid)
         try:
@@ -431,7 +432,7 @@ def _save(
     write: Callable[[Sequence[TreeWrite]], None],
     refuse: Callable[[TreeWrite, WharfingerError], None],
 ) -> None:
-    """Call ``write`` for trees, and ``refuse`` for each tree that another process has changed."""
+    """Save trees with ``write``; ``refuse`` each tree whose rows another process has changed."""
     while trees:
         try:
             write(trees)

@@ -152,7 +152,7 @@ def _with_service_status(state: CycleState) -> CycleState:
 
 
 def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Provider]]:
-    """Return live providers by root uuid, and roots by name and by uuid.
+    """Return live providers by root uuid, and the roots, each under its name and its uuid.
 
     They are as the driver knows them: without our full reservations and our
     COMPUTE_STATUS_DISABLED.

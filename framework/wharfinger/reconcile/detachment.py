@@ -44,9 +44,9 @@ def former_roots(reservations: Mapping[str, tuple[Reservation, ...]]) -> dict[st
 
 
 def detached(state: CycleState) -> tuple[dict[str, str], list[Reservation]]:
-    """Return the ``holder`` of each detached provider that stays a root, and reservations to end.
+    """Return ``FormerRoot.holder`` of each detached provider that stays a root, by uuid.
 
-    The holders are by provider uuid.
+    Also return the reservations to end: those that mark the other providers as detached.
     """
     roots = former_roots(state.reservations)
     leaving = {uuid for uuid, former in roots.items() if _has_new_root(state, uuid, former)}

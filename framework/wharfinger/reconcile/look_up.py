@@ -76,7 +76,7 @@ class LookUp:
         state = self._nodes_of_others(state)
         if state.is_listing:
             state = self._lost.find(state, self._usage.claimed())
-            state = self._blocked_roots(state)
+            state = self._undeletable_roots(state)
         state = self._reservations(state)
         state = self._names(state)
         return self._removals(state)
@@ -128,7 +128,7 @@ class LookUp:
         return replace(state, desired=desired, records=records, superseded=superseded)
 
     def _nodes_of_others(self, state: CycleState) -> CycleState:
-        """Return the state with the nodes that are new, to take over, or on another host now."""
+        """Return the state with nodes that are new, to take over, or taken over by another host."""
         live = state.live
         # Block the tree to which a provider with a damaged record belongs or moves.
         damaged = self._store.damaged.keys() & state.desired.keys()
@@ -204,7 +204,7 @@ class LookUp:
         roots = {record.root_uuid or "" for record in state.records.values() if record.is_own}
         return roots - state.desired.keys() - state.blocked - state.rows.node_revisions.keys()
 
-    def _blocked_roots(self, state: CycleState) -> CycleState:
+    def _undeletable_roots(self, state: CycleState) -> CycleState:
         """Return the state with a problem for each root whose deletion has probably failed.
 
         nova deletes the children first. If a child has allocations, the child and the root stay.

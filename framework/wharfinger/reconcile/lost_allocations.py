@@ -86,7 +86,7 @@ class LostAllocations:
         return {provider: part["resources"] for provider, part in allocations.items()}
 
     def _idle_rows(self, known: Mapping[str, ClaimedInstance]) -> dict[str, Instance]:
-        """Return the rows of instances that no process claims, moves or releases, by uuid.
+        """Return our database rows of instances that no process claims, moves or releases, by uuid.
 
         Read the rows after the allocations: a claim, a move or a release changes the row first.
         """

@@ -63,7 +63,7 @@ class NodeList:
         return len(self.problems) > len(known)
 
     def with_published_uuids(self, records: Mapping[str, Record]) -> Self:
-        """Return the list with the uuids that our records have for roots with the nodes' names."""
+        """Return the list in which nodes have the uuids of recorded roots with the same names."""
         known = {
             root.name: uuid
             for uuid, record in records.items()

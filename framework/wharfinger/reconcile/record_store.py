@@ -81,7 +81,7 @@ class RecordStore:
     ) -> None:
         """Write changed records (None: delete) and other rows, in one transaction.
 
-        ``known_reservations`` has revisions by reservation uuid, by provider uuid. Raises
+        ``known_reservations`` maps each provider uuid to {reservation uuid: revision}. Raises
         ConcurrentSave if another process has changed one of the rows. Also raises ObjectError and
         StateError.
         """

@@ -16,9 +16,9 @@ Phases = tuple[tuple[Reservation, str | None], ...]
 
 
 def stored_figures(rows: Iterable[Reservation]) -> dict[str, int]:
-    """Return the ``reserved`` figures to restore that reservations of a provider have stored.
+    """Return the ``reserved`` figures to restore from a provider's reservations, by resource class.
 
-    The result is by resource class. Earlier reservations take precedence.
+    Earlier rows take precedence.
     """
     return dict(ChainMap(*(one.own_reserved for one in rows if "own_reserved" in one)))
 

@@ -484,7 +484,7 @@ class Reservations:
     def _is_published_by(
         self, instance: str, provider: ProviderSummary, publishers: defaultdict[str, set[str]]
     ) -> bool:
-        """Return whether a node's driver instance, or its former one, publishes a provider."""
+        """Return whether the publisher of a provider's root also publishes the provider."""
         of_root = publishers[provider.root_provider_uuid]
         if not of_root:  # the records are lost
             our_trait = ownership.instance_trait(instance)

@@ -47,7 +47,7 @@ class StoredProvider:
         traits: Traits,
         inventories: Inventories | None = None,
     ) -> Self:
-        """Read the rows of a provider whose contents were just read from Placement."""
+        """Read the database rows of a provider that was just read from Placement."""
         generation = (inventories or traits).resource_provider_generation
         rows = ProviderState.get(context, [provider.uuid], [provider.root_provider_uuid])
         current = _current(
@@ -110,7 +110,7 @@ class StoredProvider:
         return SetInventories(**step_target(self.live), before=self.live.inventories, after=after)
 
     def reasons(self, *, without: str = "") -> tuple[str, ...]:
-        """Return the reasons of the driver, and of reservations except one uuid, as texts."""
+        """Return the reasons of the driver, and of reservations except ``without``, as texts."""
         others = (one for one in self.reservations if one.uuid != without)
         held = (f"{one.reason} (held by {one.holder})" for one in others)
         return (*self.record.reservations, *held)

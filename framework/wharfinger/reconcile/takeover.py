@@ -38,7 +38,8 @@ _Item = TypeVar("_Item")
 class Takeovers:
     """Takes nodes over for one driver instance on one host.
 
-    A service that has not reported for ``down_time`` is down.
+    The driver instance of the same name on another host keeps the nodes that it lists, until the
+    service of that host has not reported for ``down_time``.
     """
 
     def __init__(self, store: RecordStore, down_time: timedelta) -> None:
@@ -155,10 +156,11 @@ class Takeovers:
         )
 
     def take(self, rows: Collection[ComputeNode], live: Mapping[str, Provider]) -> None:
-        """Move nodes to this driver instance, with their records, in one transaction.
+        """Move nodes to this driver instance, in one transaction.
 
-        The rows of instances and migrations on the nodes move, too. Raises ConcurrentSave if
-        another process was faster, or if the former host is up again.
+        The rows of instances and migrations on the nodes move, too, and the provider records of a
+        driver instance of the same name. Raises ConcurrentSave if another process was faster, or if
+        the former host is up again.
         """
         former = {row.uuid: (row.host, row.driver_instance) for row in rows}
         namesakes = [row for row in rows if row.driver_instance == self._instance]
@@ -290,6 +292,6 @@ def _is_absent(record: ProviderRecord) -> bool:
     return record.known("absent_since") is not None
 
 
-def _has(record: ProviderRecord, side: str) -> bool:
-    """Return whether field ``side`` of a record is not None; a value that cannot be read counts."""
-    return side not in record or getattr(record, side) is not None
+def _has(record: ProviderRecord, field: str) -> bool:
+    """Return whether a field of a record is not None; a value that cannot be read counts."""
+    return field not in record or getattr(record, field) is not None

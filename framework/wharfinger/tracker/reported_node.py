@@ -40,7 +40,7 @@ class Node:
 
 
 def pci_stats_of(node: ComputeNode) -> PciStats | None:
-    """Return the PCI devices of a node by kind, None if its driver does not report PCI devices.
+    """Return a node's PCI devices, counted by kind; None if its driver does not report them.
 
     Raises FieldUnset.
     """

@@ -1,4 +1,4 @@
-"""Reports to the Service object of a host that the host is up, and its owners."""
+"""Store in the Service object of a host that the service is up, and the owners of the host."""
 
 from collections.abc import Collection
 from typing import Final
