@@ -189,7 +189,7 @@ class Subject:
         return self._directory / f"state-{self._begun}"
 
     def begin_check(self) -> None:
-        """Prepare a check: call ``begin``, unless nothing has changed since the last reset."""
+        """Make a new state directory; call ``begin`` if the backend may have changed."""
         if self._fresh is not None and self._fresh == self.placement.listed():
             self._begin_state()
         else:
@@ -198,7 +198,7 @@ class Subject:
             self._fresh = None if self._harness is None else self.placement.listed()
 
     def begin(self, *, is_whole: bool = False) -> None:
-        """Empty Placement and the state directory, and reset the backend of the harness.
+        """Empty Placement, make a new state directory, and reset the backend of the harness.
 
         Without ``is_whole``, keep at most 16 nodes or devices in the backend. Raise NotShown if the
         harness has fewer than two, or not as many as after the last reset. Without a harness,
