@@ -471,7 +471,7 @@ class AllocationClaims:
             )
 
     def _claim(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Allocate for an instance unless it has allocations; put the instance on their node."""
+        """Allocate for an instance unless it has allocations; save their node in the instance."""
         instance, held = attempt.instance, attempt.held
         if held.allocations:  # an interrupted claim
             allocations, node = held.allocations, self.where(held.allocations)

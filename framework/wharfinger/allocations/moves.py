@@ -356,7 +356,7 @@ class Moves:
             ) from error
 
     def _check_back(self, instance: Instance, migration: Migration, has: Consumer) -> None:
-        """Raise AllocationRefused if a reverted instance lacks its former allocations."""
+        """Raise AllocationRefused if an instance that is reverted lacks its former allocations."""
         source = (migration.source_compute, migration.source_node)
         if source == (migration.dest_compute, migration.dest_node):
             try:

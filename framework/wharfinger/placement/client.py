@@ -118,7 +118,7 @@ class PlacementClient:
     def get_allocation_candidates(self, wanted: Query) -> model.AllocationCandidates:
         """Return the allocation candidates for a query in the syntax of the API.
 
-        Needs microversion 1.29, and the features in the query.
+        Needs microversion 1.29, and those of the query's features.
         """
         for feature in query_features.candidate_features(wanted):
             self.require(feature, f"allocation candidates for {query_features.encoded(wanted)}")

@@ -106,7 +106,7 @@ class ProviderWrites:
     def ensure_names(
         self, traits: Iterable[str], classes: Iterable[str]
     ) -> dict[str, PlacementError]:
-        """Create missing custom traits and classes; return an error for each name that is missing.
+        """Create missing custom traits and classes; return, by name, errors of those still missing.
 
         Raises PlacementError if Placement is unavailable or refuses permission.
         """

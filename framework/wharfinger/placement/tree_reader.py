@@ -56,7 +56,7 @@ class PlacementReader:
         """Read the providers in the trees of the driver instance.
 
         ``roots`` has the expected uuid of each root by name. ``records`` are by provider uuid. In
-        the trees of ``believed`` roots (uuids), providers of other owners count as unchanged.
+        the trees of ``believed`` roots (uuids), providers that are not ours count as unchanged.
         Providers in ``named`` (uuids) are looked up even if they lack our instance trait. Raises
         PlacementError.
         """
@@ -108,7 +108,7 @@ class PlacementReader:
         }
 
     def unseen_parents(self, root: str, live: Collection[str]) -> frozenset[str]:
-        """Return the parents of the providers in a root's tree that ``live`` (uuids) lacks."""
+        """Return the uuids of the parents of providers in a root's tree but not in ``live``."""
         return frozenset(
             provider.parent_provider_uuid
             for provider in self._client.list_providers(in_tree=root)
@@ -134,7 +134,7 @@ class PlacementReader:
     def _look_up_roots(
         self, roots: Mapping[str, str], found: _Summaries, own: Collection[str]
     ) -> None:
-        """Add to ``found`` the trees of the roots whose names it lacks: by uuid, else by name.
+        """Find the roots whose names ``found`` lacks, by uuid, else by name, and add their trees.
 
         Another program may have renamed its root and created a new one with the old name.
         """

@@ -23,7 +23,7 @@ def with_status(root: Provider, *, disabled: bool) -> Provider:
 
 
 def desired_from_record(live: Provider, record: Record, *, disabled: bool) -> DesiredProvider:
-    """Return the present state of a provider as its desired state: its driver was not called.
+    """Return the desired state of a provider whose driver was not called: its present state.
 
     With ``disabled``, the trait COMPUTE_STATUS_DISABLED is added.
     """

@@ -58,9 +58,10 @@ class HeldFunction:
 def reported_since(
     wanted: DesiredProvider, live: Provider | None, record: Record, held: HeldFunction
 ) -> frozenset[str]:
-    """Return traits of other functions that the device has got since the job programmed it.
+    """Return the traits of other functions that the device has got since the job programmed it.
 
-    An outdated report of an earlier function does not count.
+    The driver reports them, or another program has set them in Placement. Earlier functions that
+    the driver still reports do not count.
     """
     known = {held.trait} if held.trait else set[str]()
     newer = function_traits(live.traits) - known if live else frozenset[str]()
@@ -75,7 +76,7 @@ def with_function(
 ) -> DesiredProvider:
     """Return a device's desired provider with the trait of the function that a job has loaded.
 
-    If the function is ``superseded``, return the provider without this trait.
+    The traits of earlier functions are removed; if the job is ``superseded``, this trait, too.
     """
     mine = wanted.provider
     known = {held.trait} if held.trait else set[str]()
@@ -94,7 +95,7 @@ def with_functions(
     records: Mapping[str, Record],
     our_trait: str,
 ) -> tuple[Mapping[str, DesiredProvider], frozenset[str]]:
-    """Return the desired providers with function traits, and the uuids whose jobs are superseded.
+    """Return the desired providers with function traits, and uuids of those with superseded jobs.
 
     ``functions`` are the functions that jobs have loaded. A job is superseded if the device has got
     another function since, or was replaced.
@@ -127,7 +128,7 @@ def with_functions(
 def with_claims(
     records: Mapping[str, Record], held: Mapping[str, HeldFunction]
 ) -> Mapping[str, Record]:
-    """Return the records with the function traits that jobs have set."""
+    """Return the records, with the function traits that jobs have set added to ``applied``."""
     claimed = {
         uuid: replace(record, applied=replace(applied, traits=applied.traits | {function.trait}))
         for uuid, function in held.items()

@@ -24,8 +24,8 @@ def note_undone(
 ) -> Mapping[str, Undone]:
     """Return the values that another program has undone, with new counts, for the record.
 
-    A value is undone if our last write left the value, ``after`` has it, and Placement has another
-    one now.
+    A value is undone if Placement had it after our last write and has another one now, and the
+    planned provider (``after``) has it again.
     """
     left = record.live
     if left is None or (left is live and not record.undone):

@@ -87,7 +87,7 @@ def owners(traits: Iterable[str]) -> frozenset[str]:
 
 
 def standing(provider: Provider, publisher: Publisher, record: Record) -> Standing:
-    """Return the relation of a provider to a driver instance with this record of the provider."""
+    """Return the relation of a provider to a driver instance; ``record`` is the instance's."""
     found, mark = owners(provider.traits), instance_trait(publisher.instance)
     if not found <= {publisher.owner}:
         is_own = record.mode is PublishingMode.OWN
@@ -102,7 +102,11 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
 
 
 def is_published(traits: Collection[str], record: Record) -> bool:
-    """Return whether any driver instance publishes the provider with these traits."""
+    """Return whether a driver instance publishes the provider with these traits.
+
+    An instance trait, or ``applied`` in the instance's ``record``, shows this. Return False if the
+    provider has got another owner trait since.
+    """
     if record.applied is None and not any(map(is_instance_trait, traits)):
         return False
     return not record.is_ours or owners(traits) <= owners(record.claimed_traits)
@@ -116,7 +120,10 @@ def has_fallen(known: Provider | None, live: Provider) -> bool:
 
 
 def without_lost(record: Record, live: Provider | None, publisher: Publisher) -> Record:
-    """Return the record, without its claims if another program has created the provider anew."""
+    """Return the record; if another program has created the provider anew, without its claims.
+
+    The claims are ``applied`` and ``intended``.
+    """
     if (
         live is None
         or not has_fallen(record.live, live)
@@ -179,8 +186,8 @@ def is_adoption(
 def explains_reserved(live: Provider, wanted: DesiredProvider, *, is_allocated: bool) -> bool:
     """Return whether an adopted provider's full reservation may end: its reason is known.
 
-    Either our driver has a reason, or nova's IronicDriver has reserved the provider. IronicDriver
-    would overwrite a figure of an operator.
+    Either our driver has a reason, or the provider is a node of nova's IronicDriver, which sets the
+    figure and overwrites an operator's.
     """
     is_bare_metal = live.parent_uuid is None and all(
         name.startswith(orc.CUSTOM_NAMESPACE) and inventory.total == 1

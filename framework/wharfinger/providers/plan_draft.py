@@ -106,7 +106,7 @@ class TreeDraft:
         return self.known.get(uuid, NO_RECORD)
 
     def stays_root(self, uuid: str) -> bool:
-        """Return whether a provider is a detached child that stays a root for now."""
+        """Return whether a child, which an operator has detached, stays a root for now."""
         return uuid in self.facts.detached and uuid in self.live
 
     def proven_record(self, uuid: str) -> Record:
@@ -200,7 +200,7 @@ class TreeDraft:
 
 
 def foreign_reservation(provider: Provider, record: Record) -> ForeignReservation | None:
-    """Return another program's full reservation of a provider, or None."""
+    """Return the classes that another program has fully reserved, with the provider, or None."""
     classes = full_reservation.foreign(provider.inventories, record)
     if not classes:
         return None
@@ -219,5 +219,5 @@ def _seen(record: Record, live: Provider) -> Record:
 
 
 def step_target(provider: Provider) -> dict[str, str]:
-    """Return the arguments that name the provider of a step."""
+    """Return the provider's uuid, name and root, as arguments for a step."""
     return {"uuid": provider.uuid, "name": provider.name, "root_uuid": provider.root_uuid}

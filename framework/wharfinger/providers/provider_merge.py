@@ -16,7 +16,7 @@ from wharfinger.providers.provider_record import Record
 def own_view(live: Provider, record: Record) -> Provider:
     """Return a provider in Placement as its driver knows it: without our full reservation.
 
-    A provider that this instance creates has the name that we gave it.
+    Unless we overlay the provider, it has the name that we gave it.
     """
     if record.own_reserved:
         live = replace(live, inventories=full_reservation.release(live.inventories, record))

@@ -23,7 +23,7 @@ class Uptime:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The moment from which a provider counts as absent, from its backend or from Placement."""
+    """The moment since which the backend, or else Placement, lacks a provider."""
 
     #: For display, in seconds since the epoch.
     since: float

@@ -1,7 +1,7 @@
 """Removal of providers that their backend no longer has.
 
 Two complete listings, at least ``removal_delay`` apart, have to lack a provider. The driver must
-not have the provider when asked.
+not have the provider when asked for it alone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ class RemovalPolicy:
 
 
 def orphan(uuid: str, name: str) -> PendingRemoval:
-    """Return a report on a provider that has our trait, but is neither desired nor recorded."""
+    """Return a PendingRemoval of a provider that has our traits, but is not desired or recorded."""
     return PendingRemoval(
         uuid=uuid,
         name=name,

@@ -137,7 +137,7 @@ class AllocationChange:
 def admitting(inventory: Inventory, used: int, *, exactly: bool = False) -> Inventory:
     """Return the inventory with ``reserved`` lowered until the capacity covers the used amount.
 
-    With ``exactly``, nothing beyond the used amount can be allocated.
+    With ``exactly``, also lower the ratio, so that nothing more can be allocated.
     """
     if inventory.capacity >= used:
         return inventory

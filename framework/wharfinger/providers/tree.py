@@ -108,9 +108,9 @@ class ProviderTree:
     ) -> Self:
         """Return a tree of providers on which the driver has set nothing yet.
 
-        ``is_others`` returns whether another program has created the provider with this uuid.
-        ``child_uuids`` are uuids, by name, for new children. Raises ValueError if the providers do
-        not form trees.
+        ``is_others`` returns whether another program has created the provider with a given uuid.
+        ``new_child`` takes the uuids of formerly published children from ``child_uuids``, by name.
+        Raises ValueError if the providers do not form trees.
         """
         tree = cls()
         tree._child_uuids = child_uuids

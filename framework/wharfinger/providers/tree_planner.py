@@ -166,7 +166,10 @@ def _placed(draft: TreeDraft, after: Provider, detached_roots: dict[str | None, 
 
 
 def _leave_others(draft: TreeDraft) -> None:
-    """Leave the undecided providers as they are; report orphans, and keep needed records."""
+    """Plan no change of providers that have no new record yet, and report orphans among them.
+
+    Delete the records of providers that Placement lacks or will lack, except needed ones.
+    """
     for uuid in draft.live.keys() - draft.records.keys():
         draft.leave(uuid)
         provider = draft.live[uuid]
@@ -186,7 +189,7 @@ def _leave_others(draft: TreeDraft) -> None:
 
 
 def _is_needed(draft: TreeDraft, uuid: str) -> bool:
-    """Return whether the record of a provider is still needed without the provider.
+    """Return whether the record of a provider is needed after the provider is gone.
 
     If the device comes back, its new provider gets the uuid and reservations of the former one.
     """
