@@ -184,7 +184,7 @@ class LookUp:
         }
 
     def _orphans(self, state: CycleState, roots: Container[str]) -> dict[str, set[str]]:
-        """Return, by root uuid, providers below overlaid roots with our trait but no record."""
+        """Return providers below overlaid roots with our instance trait but no record, by root."""
         found: dict[str, set[str]] = {}
         for uuid, live in state.live.items():
             if (
