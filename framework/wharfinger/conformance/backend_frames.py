@@ -37,7 +37,7 @@ class BackendFrames:
         return False
 
     def is_answering(self) -> bool:
-        """Return whether a thread runs code of the harness, or a proxy has not answered a call."""
+        """Return whether any thread runs code of the harness, or a proxy has an open call."""
         if any(one.has_open_calls for one in self._proxies):
             return True
         return any(map(self.is_running, sys._current_frames().values()))

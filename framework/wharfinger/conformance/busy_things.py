@@ -17,8 +17,8 @@ class BusyThings:
 
     ``before`` has the contents of Placement without busy things. The providers of busy things and
     their descendants must be fully reserved. All other providers must be as in ``before``. A busy
-    device may also have another function trait, and the rest of its ``programming_scope`` may be
-    reserved.
+    device may also have another function trait, and other providers of its ``programming_scope``
+    may be reserved.
     """
 
     def __init__(self, subject: Subject, publishing: Publishing) -> None:

@@ -14,8 +14,8 @@ class Violation(Exception):
 
 
 class NotShown(Exception):
-    """A rule cannot be checked, for example because the harness has failed."""
+    """A rule cannot be checked ("not run"), for example because the harness has failed."""
 
 
 class Unproven(NotShown):
-    """A rule cannot be checked, for example because the harness lacks an optional method."""
+    """A rule cannot be checked ("unproven"), for example because the harness lacks a method."""

@@ -496,7 +496,7 @@ class History:
         return {name for thing in freed for name in at_and_below(contents, thing)}
 
     def _see_step(self, number: int) -> None:
-        """Raise Violation if a step after the end of a fault differs from the reference.
+        """Raise Violation if a step that follows one with a fault differs from the reference.
 
         Before that, run up to four full cycles, since a driver may have to see a change several
         times.
@@ -533,7 +533,7 @@ class History:
         return _alike(contents, {})
 
     def _alike(self, contents: Contents) -> Contents:
-        """Return contents with the reference's names, if names and uuids differ in each play."""
+        """Return contents; if each play has other names and uuids, with those of the reference."""
         if self._reference is None or self._reference.is_repeatable:
             return contents
         return _alike(contents, dict(zip(self._things, self._reference.things, strict=False)))
@@ -549,7 +549,7 @@ def _reserved(provider: Provider) -> Provider:
 
 
 def _alike(contents: Contents, names: Mapping[str, str]) -> Contents:
-    """Return contents with other names of things, and with names in place of uuids."""
+    """Return contents with things renamed by ``names``, and with names in place of uuids."""
     texts = {**names, **{_as_trait(own): _as_trait(other) for own, other in names.items()}}
     uuids = {one.uuid: _replaced(name, texts) for name, one in contents.items()}
     return {

@@ -47,7 +47,7 @@ def _have(subject: Subject, count: int) -> None:
 
 
 def seconds_run() -> float:
-    """Return ``time.monotonic()``, less the time that our threads have waited for a processor."""
+    """Return ``time.monotonic()`` less the time that this process's threads waited to run."""
     waited = 0
     for path in Path("/proc/self/task").glob("*/schedstat"):
         with suppress(OSError):  # the thread has ended

@@ -80,7 +80,7 @@ def reshapes_not(subject: Subject) -> None:
 
 
 def _on_roots(contents: Contents) -> Contents:
-    """Return only the root providers, each with all resource classes of its tree."""
+    """Return only the root providers, each with an inventory of every class in its tree."""
     roots = {one.uuid: one for one in contents.values() if one.parent_uuid is None}
     for one in contents.values():
         if root := roots.get(one.root_uuid):
@@ -155,7 +155,7 @@ def programs(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs_not(subject: Subject) -> None:
-    """Call ``program`` in cases in which it cannot succeed; it must raise each time."""
+    """Call ``program`` for a wrong provider or image, and while calls fail; it must raise."""
     harness = subject.harness
     thing = harness.things()[0]
     image, function = harness.image(thing)
@@ -181,7 +181,10 @@ def programs_not(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs_these(subject: Subject) -> None:
-    """Check ``programming_scope`` and ``function_trait`` for each thing."""
+    """Raise Violation if a thing's ``programming_scope`` lacks its uuid, or has unknown ones.
+
+    ``function_trait`` must return the name of a trait.
+    """
     harness = subject.harness
     with subject.driver() as driver:
         described = describe(driver, subject.placement.contents())

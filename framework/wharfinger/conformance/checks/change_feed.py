@@ -128,7 +128,7 @@ def _see_named_nodes_as_now(subject: Subject) -> None:
     """Remove a thing below a node, and put it back; poll after each change.
 
     If a poll names the node, the driver must soon describe the same inventories and traits as a new
-    instance.
+    driver instance.
     """
     harness = subject.harness
     with subject.driver() as driver:

@@ -36,7 +36,7 @@ def declared(subject: Subject) -> None:
     after=("WHF-101",),
 )
 def quiet(subject: Subject) -> None:
-    """Create an instance; raise Violation if that has side effects or calls the backend."""
+    """Create a driver instance; raise Violation for side effects or calls to the backend."""
     subject.load()  # imports the driver's libraries, whose side effects do not count
     conf = subject.configured()
     if subject.has_harness:

@@ -28,7 +28,7 @@ _AFTER: Final = (
     after=_AFTER,
 )
 def leave_nothing_behind(subject: Subject) -> str:
-    """Play the history with faults; then Placement must be as without faults."""
+    """Play backend changes with faults; then Placement must be as without faults."""
     return try_faults(subject, COMMON_FAULTS, seconds=_SECONDS["WHF-721"], apart=2)
 
 
@@ -43,7 +43,7 @@ def leave_nothing_behind(subject: Subject) -> str:
     after=(*_AFTER, "WHF-721"),
 )
 def forgets_old_answers(subject: Subject) -> str:
-    """Play the history with stale and late answers; then Placement must be as without them."""
+    """Play backend changes with stale and late answers; then Placement must be as without them."""
     faults = frozenset({Fault.STALE, Fault.LATE})
     for fault in faults:
         try:
@@ -67,5 +67,5 @@ def forgets_old_answers(subject: Subject) -> str:
     after=(*_AFTER, "WHF-721"),
 )
 def survives_a_kill(subject: Subject) -> str:
-    """Play the history, and kill the driver's process; then Placement must be as without kills."""
+    """Play backend changes, and kill the driver's process; Placement must be as without kills."""
     return try_kills(subject, seconds=_SECONDS["WHF-723"])

@@ -142,7 +142,7 @@ for _id, _fault, _says in (
         after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702"),
     )
     def each_call_fails(subject: Subject, fault: Fault = _fault) -> None:
-        """Let each call meet the fault in turn: after a backend change, then as a driver starts."""
+        """Let each call meet the fault in turn; each published tree must be the old or new one."""
         Breaking(subject, fault).sweep()
 
 

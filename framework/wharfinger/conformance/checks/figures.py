@@ -87,7 +87,7 @@ def follows_changes(subject: Subject) -> None:
 
 
 def _see_first_figures_again(subject: Subject) -> None:
-    """Reset the backend; an old and a new driver instance must describe the same figures."""
+    """Reset the backend; a running driver instance must describe the same figures as a new one."""
     with subject.driver() as driver:
         describe(driver, subject.placement.contents())
         subject.begin()

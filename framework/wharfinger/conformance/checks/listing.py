@@ -34,7 +34,7 @@ _FAULTS: Final = (Fault.ERROR, Fault.DENIED, Fault.RAISE, Fault.HALF)
     after=("WHF-401",),
 )
 def complete_or_none(subject: Subject) -> str:
-    """Add many things; let one later call of a listing fail at a time.
+    """Add many things; list them repeatedly, each time with a fault in a call after the first.
 
     The driver must raise, or describe all nodes as before.
     """

@@ -205,7 +205,7 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
     """Program a thing; return the uuids of its programming scope.
 
     Raise Violation if the thing then reports another function, if a device outside of the scope
-    reports a new one, or if the thing has the traits of both functions.
+    reports a new one, or if the thing has the traits of its old and its new function.
     """
     things = subject.harness.things()
     described = describe(driver, subject.placement.contents())

@@ -191,7 +191,7 @@ def prefixed(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def bounded(subject: Subject) -> None:
-    """Raise Violation if an allocation_ratio is above 1, and max_unit is above the total."""
+    """Raise Violation if an inventory has an allocation_ratio above 1, and max_unit above total."""
     with subject.driver() as driver:
         live = subject.placement.contents()
         for name, one in _stated(describe(driver, live)).items():

@@ -35,7 +35,7 @@ _OF_OTHERS: Final = {"DISK_GB": 1}
 def conserved(subject: Subject) -> None:
     """Reshape a node with an old layout; each consumer must keep its amount of each class.
 
-    Inventory must leave the root.
+    At least one resource class must leave the root.
     """
     placement = subject.placement
     layout = subject.harness.use_old_layout()
@@ -223,7 +223,7 @@ def moved_alike(subject: Subject) -> None:
     after=("WHF-601",),
 )
 def totals_of_all(subject: Subject) -> None:
-    """The totals after a reshape must be those that the driver publishes for unused things."""
+    """Reshape; the totals must be those that the driver publishes for unused things."""
     with subject.publishing() as publishing:
         before = publishing.settle()
     subject.begin()
@@ -277,9 +277,9 @@ def _moved(subject: Subject, driver: ComputeDriver, consumers: Sequence[str]) ->
 
 
 def _see_moved_alike(consumer: str, moved: _Moved, again: _Moved) -> None:
-    """Raise Violation if a consumer's allocations differ in two reshapes without need.
+    """Raise Violation if a consumer has other allocations in ``again`` than in ``moved``.
 
-    There is need if those of ``again`` have no room beside the other allocations of ``moved``.
+    They may differ if those of ``again`` have no room beside those of other consumers in ``moved``.
     """
     before, after = moved.held[consumer], again.held.get(consumer, {})
     if before == after:

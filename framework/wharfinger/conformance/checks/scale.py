@@ -125,9 +125,9 @@ def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, Desired
 
 
 def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider]) -> None:
-    """Raise Violation if the driver describes things differently when there are more of them.
+    """Raise Violation if ``many`` describes a thing of ``few`` differently.
 
-    ``few`` has the descriptions from when there were few.
+    A thing that only ``many`` has must have the same resource classes as one of ``few``.
     """
     before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
     if after != before:
