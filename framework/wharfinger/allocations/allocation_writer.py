@@ -47,10 +47,11 @@ class Consumers(AllocationWrites):
         return Consumer(uuid, allocations, answer.consumer_generation if allocations else None)
 
     def set(self, instance: Instance, *changes: tuple[Consumer, Allocations]) -> None:
-        """Replace all allocations of an instance and its migrations, in one request.
+        """Replace all allocations of the consumers in ``changes``, in one request.
 
-        ``changes`` are the consumers, as read, with their new allocations. Raises ConcurrentUpdate
-        if a consumer has changed since it was read, and Conflict if a provider lacks free units.
+        These are the instance, its migrations or both, as read, with their new allocations. Raises
+        ConcurrentUpdate if a consumer has changed since, and Conflict if a provider lacks free
+        units.
         """
         new = {consumer.uuid for consumer, _wanted in changes if consumer.generation is None}
         body = self.body(instance, *changes)

@@ -148,7 +148,8 @@ def adopts(
 ) -> bool:
     """Return whether a driver instance adopts a provider that it did not create.
 
-    The configuration or the operator must allow the adoption, and there must be no ``obstacles``.
+    The configuration or the operator must allow the adoption. There must be no trait of another
+    owner or driver instance, and no ``obstacles``.
     """
     return (
         (publisher.adopts_matching or live.uuid in publisher.adopts)
