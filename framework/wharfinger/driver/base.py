@@ -146,8 +146,8 @@ class ComputeDriver(abc.ABC):
         """Return the nodes that changed after a mark, and a new mark (``change_feed``).
 
         A mark is a point in the driver's feed of changes; the driver chooses its form. ``since`` is
-        the last mark, or None to get a first one. Deleted nodes do not count. The other methods
-        answer for the returned nodes with their new state.
+        the last mark, or None to get a first one. Return only nodes that ``get_available_nodes``
+        lists. The other methods answer for the returned nodes with their new state.
         """
         raise NotImplementedError
 
