@@ -242,13 +242,15 @@ class ProgrammingFailed(DriverError):
 class ReshapeNeeded(WharfingerError):
     """A driver raises this in ``update_provider_tree`` to be called again with the allocations."""
 
-    template = "the provider tree needs a reshape: call again with the allocations"
+    template = (
+        "the provider tree needs a reshape: call update_provider_tree again with the allocations"
+    )
 
 
 class InvalidName(WharfingerError, ValueError):
     """A name, uuid or reservation reason is invalid, perhaps only by Wharfinger's own rules."""
 
-    template = "{kind} name {name!r}: {problem}"
+    template = "{kind} {name!r}: {problem}"
     kind: str
     name: str
     problem: str
@@ -273,14 +275,14 @@ class InvalidTree(DriverError):
 class ProviderNotFound(WharfingerError, ValueError):
     """A ProviderTree has no provider with the name or uuid."""
 
-    template = "no provider {name_or_uuid} in this tree"
+    template = "the provider tree has no provider with the name or uuid {name_or_uuid}"
     name_or_uuid: str
 
 
 class ProviderExists(WharfingerError, ValueError):
     """A ProviderTree already has a provider with the name or uuid."""
 
-    template = "provider {name_or_uuid} already exists in this tree"
+    template = "the provider tree already has a provider with the name or uuid {name_or_uuid}"
     name_or_uuid: str
 
 
@@ -289,8 +291,9 @@ class ProviderMissing(WharfingerError):
 
     template = (
         "provider {provider} ({uuid}) is not in Placement{missing}, so nothing was written below "
-        "it: driver instance {instance} only overlays this provider of another program. When that "
-        "program has created the provider, the next cycle writes the children."
+        "the provider. Another program publishes the provider, and driver instance {instance} only "
+        "overlays it. When that program has created the provider, the next cycle writes the "
+        "children."
     )
     provider: str
     uuid: str
@@ -302,11 +305,11 @@ class ChildReplaced(WharfingerError):
     """A device has a provider with a new uuid, and the provider with the old uuid is reserved."""
 
     template = (
-        "provider {provider} ({uuid}) was fully reserved: the driver has given it a new uuid, and "
-        "the former provider {former} is reserved. Both may be the same device, so inspect the "
-        "device. If it may be used, end the former reservation: {commands}. The next cycle then "
-        "releases the new provider. To keep the new provider reserved instead, first run "
-        "`wharfinger provider reserve {uuid} --reason TEXT`."
+        "provider {provider} ({uuid}) is new and was fully reserved: it replaces provider "
+        "{former}, which has a reservation, and both may be the same device. Inspect the device. "
+        "If the device may be used, end the former reservation with {commands}, and the next cycle "
+        "releases the new provider. If not, first reserve the new provider with `wharfinger "
+        "provider reserve {uuid} --reason TEXT`."
     )
     provider: str
     uuid: str
@@ -318,10 +321,10 @@ class ProviderRenamed(WharfingerError):
     """Another program has renamed a root that a driver instance only overlays."""
 
     template = (
-        "root provider {provider} ({uuid}) has the name {renamed} in Placement, and driver "
-        "instance {instance} only overlays it, so it does not restore the name. Its children "
-        "are published as before. Restore the name (openstack resource provider set --name "
-        "{provider} {uuid}), or rename the node."
+        "root provider {provider} ({uuid}) has another name in Placement: {renamed}. Driver "
+        "instance {instance} only overlays this root, and does not restore the name. The children "
+        "of the root are published as before. Restore the name with `openstack resource provider "
+        "set --name {provider} {uuid}`, or rename the node."
     )
     provider: str
     uuid: str
@@ -333,12 +336,12 @@ class RootDeletionBlocked(WharfingerError):
     """Another program cannot delete a root provider, since children of ours have allocations."""
 
     template = (
-        "another program has deleted {deleted}, as nova does when its compute service is deleted. "
-        "Root provider {root} ({uuid}) cannot be deleted, because of allocations of {children} "
-        "below it. If the compute service was deleted, nova-compute cannot create a new root until "
-        "the old one is deleted. In that case run {commands}, and then `openstack resource "
-        "provider delete {uuid}`. Otherwise do nothing: this cycle creates the deleted children "
-        "again."
+        "another program has deleted providers {deleted}, as nova does when a compute service is "
+        "deleted. Their root provider {root} ({uuid}) cannot be deleted, because of allocations "
+        "from {children} below the root. If the compute service was deleted, "
+        "nova-compute cannot create a new root before you delete this root: run {commands}, and "
+        "then `openstack resource provider delete {uuid}`. If not, do nothing: this cycle creates "
+        "the deleted providers again."
     )
     root: str
     uuid: str
@@ -351,8 +354,9 @@ class NameTaken(WharfingerError):
     """A provider cannot be created, since a provider in another tree has the same name."""
 
     template = (
-        "driver instance {instance} cannot create provider {provider}: provider {uuid} of "
-        "{other}, in the tree of {root_uuid}, already has this name. Rename one of the two."
+        "driver instance {instance} cannot publish provider {provider}: provider {uuid} of "
+        "{other}, in the tree of root {root_uuid}, already has this name. Rename one of the two "
+        "providers."
     )
     provider: str
     instance: str
@@ -382,10 +386,10 @@ class PartialListing(WharfingerError):
     """
 
     template = (
-        "the listing of driver instance {instance} is partial: it lacks {some} ({count} in all). "
-        "The driver still has each of them when asked for it alone, so they are kept. Find out "
-        "why the listing lacks them: a proxy, a limit, or missing rights of the driver's "
-        "credentials."
+        "the listing of driver instance {instance} is partial: the listing lacks {some} ({count} "
+        "in all), but the driver still has each of these when asked for it alone. They stay "
+        "published. Find out why the listing is partial: a proxy, a limit, or missing rights of "
+        "the driver's credentials."
     )
     instance: str
     count: int
@@ -397,18 +401,15 @@ class NodeTaken(WharfingerError):
     """Another host or driver instance publishes a node, so nothing was written for the node."""
 
     template = (
-        "node {node} ({uuid}) is published by driver instance {other} on host {host}, so "
-        "{instance}, which also lists the node, does not publish it. Configure only one of them to "
-        "list the node. A driver instance named {other} on another host takes the node over when "
-        "{other} on {host} no longer lists it, or when the service of {host} is down. If {other} "
-        "was renamed to {instance}, replace the trait of driver instance {other} "
-        "(CUSTOM_WHARFINGER_*) on its providers by that of {instance}."
+        "node {node} ({uuid}) is published by driver instance {other} on host {host}, so driver "
+        "instance {instance} on this host does not publish the node. {remedy}"
     )
     node: str
     uuid: str
     instance: str
     other: str
     host: str
+    remedy: str
 
 
 class ClaimRefused(WharfingerError):
@@ -477,7 +478,7 @@ class OwnershipConflict(WharfingerError):
 class AdoptionRefused(WharfingerError):
     """Not all of the named providers can be adopted, so nothing was written."""
 
-    template = "driver instance {instance} adopts no provider, and wrote nothing. {problem}"
+    template = "driver instance {instance} has adopted no provider and written nothing: {problem}"
     instance: str
     problem: str
 
@@ -516,9 +517,9 @@ class AllocationLost(WharfingerError):
 
     template = (
         "instance {instance} on node {node} of host {host}: another program has deleted its "
-        "allocation from Placement. Until that is repaired, these providers are fully reserved: "
-        "{providers}. Run `wharfinger instance repair {instance}` to allocate the same again, or "
-        "with --release to release the instance."
+        "allocation from Placement. Until the instance is repaired or released, these providers "
+        "are fully reserved: {providers}. To restore the allocation, run `wharfinger instance "
+        "repair {instance}`. To release the instance, add --release."
     )
     instance: str
     node: str
@@ -544,8 +545,8 @@ class RequestFilterError(WharfingerError):
     """A request filter failed or returned a wrong type, which is a fault of its package."""
 
     template = (
-        "request filter {name}: {reason}. Repair its package, or remove the filter from "
-        "[scheduling] request_filters."
+        "request filter {name}: {reason}. Repair the package of the filter, or remove the filter "
+        "from [scheduling] request_filters."
     )
     name: str
     reason: str
@@ -627,7 +628,8 @@ class ObjectExists(ObjectError):
     """An object cannot be created or renamed, since another object has the same unique value."""
 
     template = (
-        "{kind} {key} cannot be saved: another {kind} has the same {unique}. Change one of the two"
+        "{kind} {key} cannot be saved: another {kind} has the same {unique}. Change the {unique} "
+        "of one of the two"
     )
     kind: str
     key: str
@@ -641,8 +643,8 @@ class ConcurrentSave(ObjectError):
     """
 
     template = (
-        "{kind} {keys!j}: nothing was written, since another process has saved it meanwhile. Read "
-        "it again, and repeat the change"
+        "{kind} {keys!j}: nothing was written, since another process has saved the {kind} "
+        "meanwhile. Read the {kind} again, and repeat the change"
     )
     kind: str
     keys: tuple[str, ...]
@@ -656,7 +658,7 @@ class IntentExpired(ObjectError):
 
     template = (
         "provider {provider} ({uuid}) was not written: its plan is older than {seconds:g} s, and "
-        "another host may have taken the node over. The next cycle plans it again"
+        "another host may have taken the node over. The next cycle plans the provider again"
     )
     provider: str
     uuid: str

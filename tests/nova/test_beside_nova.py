@@ -99,7 +99,8 @@ def test_service_delete_keeps_device_in_use_and_root(nova: "Nova", cards: Wharfi
     assert devices() == {CARD_2: FREE}
     assert users(CARD_2) == {consumer: 1}
     assert (
-        f"cannot be deleted, because of allocations of {CARD_2} below it" in cards.run("sync").err
+        f"cannot be deleted, because of allocations from {CARD_2} below the root"
+        in cards.run("sync").err
     )
     assert everything() == before
 
@@ -166,7 +167,7 @@ def test_detach_of_a_device_in_use_lets_nova_create_its_new_root(
     nova.start_compute(HOST, NEW_UUID)
     reported = cards.run("sync")
     assert (
-        f"Root provider {HOST} ({old}) cannot be deleted, because of allocations of {CARD_2} below"
+        f"root provider {HOST} ({old}) cannot be deleted, because of allocations from {CARD_2} "
         in reported.err
     )
 

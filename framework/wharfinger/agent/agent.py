@@ -125,7 +125,11 @@ class Agent:
         is also in the result if that report still waits for the database. Raise ConfigurationError
         if the agent cannot listen for requests.
         """
-        LOG.info("the agent of %s runs %s", self._host, ", ".join(self._runners))
+        LOG.info(
+            "the agent of host %s starts with driver instances: %s",
+            self._host,
+            ", ".join(self._runners),
+        )
         with ExitStack() as stack:
             stack.enter_context(HealthServer(AgentSection.read(self._snapshot.conf), self.status))
             heartbeat = stack.enter_context(
@@ -153,8 +157,8 @@ class Agent:
                 left = self._stop()
         if not heartbeat.has_ended:
             LOG.warning(
-                "the agent of %s ends, but its last report that the service is up still waits for "
-                "the database. Check the database",
+                "the agent of host %s ends, but the agent's last report that the service is up "
+                "still waits for the database. Check the database",
                 self._host,
             )
             left = (*left, "report of the service")
@@ -194,7 +198,7 @@ class Agent:
             self._reads_again = True
             return
         self._systemd.reloading()
-        LOG.info("reading the configuration again")
+        LOG.info("the agent reads the configuration again")
         try:
             self._check = self._begin_check(self._snapshot)
         except WharfingerError as error:
@@ -249,7 +253,8 @@ class Agent:
                 runner.stop()
                 self._leaving[runner] = time.monotonic() + PATIENCE
         LOG.info(
-            "the new configuration is used; started: %s; stopped: %s; unchanged: %s",
+            "the new configuration is used; driver instances started: %s; stopped: %s; "
+            "unchanged: %s",
             *(
                 ", ".join(those) or "none"
                 for those in (
@@ -287,7 +292,7 @@ class Agent:
 
     def _stop(self) -> tuple[str, ...]:
         """End all driver instances; return the names of those that did not end in time."""
-        LOG.info("the agent of %s stops", self._host)
+        LOG.info("the agent of host %s stops", self._host)
         self._systemd.stopping()
         self._status = replace(self._status, is_stopping=True)
         if self._check is not None:
@@ -302,7 +307,11 @@ class Agent:
             if elapsed >= PATIENCE:
                 break
             if elapsed >= _LOG_WAIT_AFTER and not has_said:
-                LOG.info("the agent waits at most %g s for %s", PATIENCE, _describe_work(left))
+                LOG.info(
+                    "the agent waits at most %g s for the end of driver instances: %s",
+                    PATIENCE,
+                    _describe_work(left),
+                )
                 has_said = True
             time.sleep(_STEP)
         for runner in left:
@@ -312,8 +321,9 @@ class Agent:
 
 def _kill(runner: Runner) -> None:
     LOG.warning(
-        "%s: still at work after %g seconds, so it is killed, unless it is a thread of the agent. "
-        "The next cycle of the instance completes what it has begun.",
+        "driver instance %s: still at work %g s after the request to stop. Its process is killed; "
+        "with isolation = thread, its thread goes on. The next cycle of the instance completes "
+        "unfinished changes.",
         runner.name,
         PATIENCE,
     )
@@ -324,7 +334,7 @@ def _describe_work(runners: Iterable[Runner]) -> str:
     parts = []
     for runner in runners:
         status = runner.status()
-        work = status.report.cycle or "its end"
+        work = status.report.cycle or "no cycle"
         call = f", driver call {status.driver_call}" if status.driver_call else ""
         parts.append(f"{runner.name} ({work}{call})")
     return "; ".join(parts)

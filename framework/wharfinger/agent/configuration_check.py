@@ -56,8 +56,8 @@ class ProcessCheck:
             self._process: Final = self._start(command)
         except OSError as error:
             raise ConfigurationRefused(
-                reason=f"the check of the configuration could not be started: {error}. Repair "
-                "this, and reload the agent again"
+                reason="the process that checks the new configuration could not be started: "
+                f"{error}. Remove the cause, and reload the agent again"
             ) from error
 
     def _start(self, command: Sequence[str]) -> "subprocess.Popen[bytes]":
@@ -84,9 +84,9 @@ class ProcessCheck:
                 return None
             self.end()
             raise ConfigurationRefused(
-                reason=f"its check has not ended after {TIMEOUT:g} seconds. Find out which driver "
-                "does not return when it is imported or created: run wharfinger driver check "
-                "INSTANCE for each driver instance"
+                reason=f"the check of the configuration has not ended after {TIMEOUT:g} s. "
+                "Probably, a driver hangs when it is imported or created. To find the driver, run "
+                "`wharfinger driver check INSTANCE` for each driver instance"
             )
         self._answer.seek(0)
         text = self._answer.read()
@@ -95,9 +95,9 @@ class ProcessCheck:
             problems = _decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise ConfigurationRefused(
-                reason="the process that checked it has ended before the check was complete "
-                f"(exit code {self._process.returncode}). Find out which driver ends the process: "
-                "run wharfinger driver check INSTANCE for each driver instance"
+                reason="the process that checked the configuration has ended before the check was "
+                f"complete (exit code {self._process.returncode}). To find the driver that ends "
+                "the process, run `wharfinger driver check INSTANCE` for each driver instance"
             ) from None
         if problems:
             raise ConfigurationRefused(reason=printable(" ".join(problems))[:_LONGEST])
@@ -111,8 +111,8 @@ class ProcessCheck:
             self._process.wait()
         else:
             LOG.error(
-                "the check of the configuration does not end after SIGKILL: its process %d waits "
-                "in the kernel. Find out what it waits for: cat /proc/%d/stack",
+                "the check of the configuration does not end after SIGKILL, since process %d waits "
+                "in the kernel. To see where the process waits, run `cat /proc/%d/stack` as root",
                 self._process.pid,
                 self._process.pid,
             )

@@ -51,8 +51,8 @@ class Snapshot:
             Path(self.path).write_text(text)
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationFileError(
-                problem=f"{self.name} cannot be copied: {error}.",
-                remedy="Repair this, and start or reload the agent again.",
+                problem=f"the agent cannot read {self.name} and keep a copy in memory: {error}.",
+                remedy="Remove the cause, and start or reload the agent again.",
             ) from error
         self.conf: Final[Options] = configuration.load([self.path])
         self.conf.file_names[self.path] = self.name
@@ -78,8 +78,8 @@ class Snapshot:
         changed = [name for name in before if before[name] != after[name]]
         if changed:
             raise ConfigurationRefused(
-                reason=f"{', '.join(changed)} changed, which the agent reads only at its start. "
-                "Restart the agent to use the new value"
+                reason=f"the values of {', '.join(changed)} have changed, but the agent reads "
+                "these options only at its start. Restart the agent"
             )
 
     def _instances(self) -> set[str]:

@@ -136,7 +136,10 @@ class HealthServer:
                         while await reader.read(LONGEST_REQUEST):
                             pass
         except OSError as error:
-            LOG.debug("a client was too slow, or has closed the connection: %r", error)
+            LOG.debug(
+                "a client of the health server was too slow, or has closed the connection: %r",
+                error,
+            )
         finally:
             self._connections.pop(task, None)
             # The answer was sent, or the client does not read it.
@@ -229,7 +232,8 @@ class _Exchange(BaseHTTPRequestHandler):
         except Exception:
             # The error affects only this answer.
             LOG.exception(
-                "the health server cannot answer %s. This is a fault; the agent goes on",
+                "the agent's health server failed to answer a request for %s, and the agent goes "
+                "on. Report this fault of Wharfinger",
                 printable(self.path),
             )
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "The agent's log has the error.")
@@ -273,7 +277,7 @@ class _Exchange(BaseHTTPRequestHandler):
 def _log_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     error = context.get("exception")
     LOG.warning(
-        "the health server failed to answer, and the agent goes on: %s",
+        "the agent's health server failed at a connection, and goes on with the others: %s",
         printable(str(context.get("message"))),
         exc_info=error if isinstance(error, BaseException) else None,
     )

@@ -28,11 +28,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--instance", required=True)
     parser.add_argument("--config-file", required=True)
     parser.add_argument(
-        "--config-name", required=True, help="name of the configuration in messages"
+        "--config-name", required=True, help="name that messages give to the configuration file"
     )
-    parser.add_argument("--report", type=int, required=True, help="descriptor of the shared memory")
-    parser.add_argument("--stacks", type=int, required=True, help="descriptor for stacks")
-    parser.add_argument("--parent", type=int, required=True, help="process id of the agent")
+    parser.add_argument(
+        "--report",
+        type=int,
+        required=True,
+        help="file descriptor of the memory where the agent reads the state of the instance",
+    )
+    parser.add_argument(
+        "--stacks",
+        type=int,
+        required=True,
+        help="file descriptor to which SIGUSR1 writes the stacks of the threads",
+    )
+    parser.add_argument(
+        "--parent",
+        type=int,
+        required=True,
+        help="process id of the agent; this process ends with the agent",
+    )
     parser.add_argument("--verbosity", type=int, default=0)
     parser.add_argument("--log-file")
     arguments = parser.parse_args(argv)

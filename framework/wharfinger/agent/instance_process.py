@@ -151,9 +151,10 @@ class ProcessRunner:
         self._cannot_be_killed = True
         self._set_state(State.WEDGED)
         LOG.error(
-            "%s: its process %d does not end after SIGKILL. It waits in the kernel, often for a "
-            "device or a network file system. The instance is not started again until this "
-            "process has ended. Find out what it waits for: cat /proc/%d/stack",
+            "driver instance %s: process %d does not end after SIGKILL, since the process waits in "
+            "the kernel, often for a device or a network file system. The instance starts again "
+            "only after the process has ended. To see where the process waits, run "
+            "`cat /proc/%d/stack` as root",
             self.name,
             self._process.pid,
             self._process.pid,
@@ -210,7 +211,9 @@ class ProcessRunner:
         return ""
 
     def _end(self, reason: str, remedy: str) -> None:
-        LOG.error("%s: %s. The instance is started again. %s", self.name, reason, remedy)
+        LOG.error(
+            "driver instance %s: %s. The agent restarts the instance. %s", self.name, reason, remedy
+        )
         self._ending, self._ending_since = reason, time.monotonic()
         self._signal(signal.SIGTERM)
 
@@ -241,12 +244,12 @@ class ProcessRunner:
         is_loop = self._early_ends >= _LOOP
         self._set_state(State.CRASH_LOOP if is_loop else State.ENDED)
         LOG.error(
-            "%s: %s: %s. The instance is started again in %g s%s.%s",
+            "driver instance %s: %s: %s. The agent starts the instance again in %g s%s.%s",
             self.name,
             event,
             end,
             wait,
-            f"; this is end {self._early_ends} in a row" if is_loop else "",
+            f", after {self._early_ends} ends in a row" if is_loop else "",
             _HINTS.get(end, " Its own lines in the log may say why." if is_loop else ""),
         )
 
@@ -269,7 +272,7 @@ class ProcessRunner:
         if new > 0:
             text = os.pread(self._stacks.fileno(), new, self._logged_stacks)
             LOG.error(
-                "%s: the stacks of its threads:\n%s",
+                "driver instance %s: the stacks of the threads of its process:\n%s",
                 self.name,
                 text.decode(errors="replace").rstrip(),
             )

@@ -48,15 +48,20 @@ class ThreadRunner:
         hangs = began is not None and now - began >= self._hang_timeout
         if hangs and self._status.state is not State.WEDGED:
             LOG.error(
-                "%s: the driver has not returned from %s for %d seconds. Find out what its "
-                "backend does; a thread cannot be ended, so restart the agent if it stays so.",
+                "driver instance %s: the driver has not returned from %s for %d s. Check the "
+                "driver's backend. If the call never returns, restart the agent: a thread cannot "
+                "be ended.",
                 self.name,
                 call,
                 now - (began or now),
             )
             self._set_state(State.WEDGED)
         elif self._status.state is State.WEDGED and not hangs:
-            LOG.warning("%s: the driver call has returned; cycles run again", self.name)
+            LOG.warning(
+                "driver instance %s: the driver call that hung has returned; the instance runs "
+                "cycles again",
+                self.name,
+            )
             self._set_state(State.STARTING)
         if self._status.state is State.STARTING and self._latest.report.has_published:
             self._set_state(State.RUNNING)

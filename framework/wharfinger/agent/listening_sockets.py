@@ -47,7 +47,7 @@ def unix_socket(path: Path) -> Iterator[socket.socket]:
             raise _unusable_socket(
                 path,
                 f"{error.strerror or error}.",
-                "Configure a path at which this user may create a socket.",
+                "Configure a path where the agent's user may create a socket.",
             ) from error
         yield listener
 
@@ -85,8 +85,9 @@ def tcp_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
                 section=agent.GROUP,
                 key="health_address",
                 value=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
-                problem=f"the agent cannot listen there: {reason}.",
-                remedy="Name an address of this machine, and a free port that this user may open.",
+                problem=f"the agent cannot listen on this address: {reason}.",
+                remedy="Name an address of this machine, and a free port that the agent's user may "
+                "open.",
             ) from error
         yield listeners
 
@@ -115,7 +116,7 @@ def _creating_alone(directory: int, path: Path) -> Iterator[None]:
     except BlockingIOError as error:
         raise _unusable_socket(
             path,
-            f"another process has locked its directory for {_PATIENCE:g} s.",
+            f"another process has kept the directory locked for {_PATIENCE:g} s.",
             "Stop the other agent, or configure another path.",
         ) from error
     try:
@@ -141,11 +142,11 @@ def _delete_stale(directory: int, path: Path) -> None:
     except FileNotFoundError:
         return
     if stat.S_ISLNK(found.st_mode):
-        raise _unusable_socket(path, "there is a symbolic link.")
+        raise _unusable_socket(path, "the path is a symbolic link.")
     if not stat.S_ISSOCK(found.st_mode):
-        raise _unusable_socket(path, "there is a file that is not a socket.")
+        raise _unusable_socket(path, "the path is a file that is not a socket.")
     if found.st_uid != os.geteuid():
-        raise _unusable_socket(path, f"there is a socket of the user {found.st_uid}.")
+        raise _unusable_socket(path, f"the socket belongs to user {found.st_uid}.")
     try:
         _connect(directory, path.name, timeout=1.0).close()
     except ConnectionRefusedError:
@@ -172,7 +173,7 @@ def _delete(directory: int, name: str, identity: tuple[int, int]) -> None:
 def _running(path: Path) -> ConfigurationError:
     return _unusable_socket(
         path,
-        "another process listens there.",
+        "another process already listens on the socket.",
         "Stop the other agent, or configure another path.",
     )
 
@@ -184,6 +185,6 @@ def _unusable_socket(
         section=agent.GROUP,
         key="health_socket",
         value=str(path),
-        problem=f"the agent cannot listen there: {problem}",
+        problem=f"the agent cannot listen on this Unix socket: {problem}",
         remedy=remedy,
     )

@@ -82,8 +82,8 @@ def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_st
             key="log_file",
             value=path,
             problem=f"the file cannot be written: {error.strerror}.",
-            remedy="Create its directory, and let the user of the agent write to the directory, "
-            "and to the file if it exists.",
+            remedy="Create the directory of the file, and let the agent's user write to the "
+            "directory and the file.",
         ) from error
     except RuntimeError as error:
         raise ConfigurationError(
@@ -91,8 +91,8 @@ def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_st
             key="use_journal",
             value=section.values["use_journal"],
             problem=f"{error}.",
-            remedy="Install systemd-python; or set use_stderr = true: systemd adds standard error "
-            "of a service to the journal.",
+            remedy="Install systemd-python. Or set use_stderr = true instead: systemd writes the "
+            "standard error of a service to the journal.",
         ) from error
     root = logging.getLogger()
     for handler in root.handlers[:]:

@@ -41,7 +41,8 @@ def read_status(path: Path) -> AgentStatus:
         raise _failed(
             path,
             f"the agent did not answer for {TIMEOUT:g} s.",
-            "It may be stopped or overloaded. Read its log, and restart it.",
+            "The agent may hang or be overloaded. Read the log of the agent, and restart the "
+            "agent.",
         ) from error
     except (OSError, HTTPException) as error:
         raise _failed(
@@ -59,7 +60,7 @@ def read_status(path: Path) -> AgentStatus:
         raise _failed(
             path,
             f"the answer is not understood: {shown(error)}.",
-            "The agent may be of another release: restart it.",
+            "The agent may run another release than this command: restart the agent.",
         ) from error
 
 
@@ -75,4 +76,6 @@ class _Connection(HTTPConnection):
 
 
 def _failed(path: Path, problem: str, remedy: str) -> WharfingerError:
-    return AgentError(reason=f"the status of the agent at {path}: {problem} {remedy}")
+    return AgentError(
+        reason=f"the status of the agent cannot be read from {path}: {problem} {remedy}"
+    )

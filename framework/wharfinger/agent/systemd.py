@@ -86,14 +86,16 @@ class SystemdNotifier:
 
 def _unsent(address: str, error: OSError) -> WharfingerError:
     return AgentError(
-        reason=f"a notification to the socket {shown(address)} of NOTIFY_SOCKET failed: {error}. "
-        "The agent goes on, and tries again with the next notification. systemd may consider the "
-        "agent dead, and restart it. Check the socket; outside of systemd, unset NOTIFY_SOCKET."
+        reason=f"the agent cannot notify systemd at socket {shown(address)} (NOTIFY_SOCKET): "
+        f"{error}. The agent goes on, and tries again with the next notification. Until then, "
+        "systemd may consider the agent dead, and restart the agent. Check the socket; outside of "
+        "systemd, unset NOTIFY_SOCKET."
     )
 
 
 def _wrong_watchdog(usec: str) -> WharfingerError:
     return AgentError(
-        reason=f"WATCHDOG_USEC is {shown(usec)}, not a number of microseconds above 0. The agent "
-        "runs without the watchdog. Set WatchdogSec= in the unit file, and not WATCHDOG_USEC."
+        reason=f"the environment variable WATCHDOG_USEC is {shown(usec)}, not a number of "
+        "microseconds above 0. The agent runs without the watchdog of systemd. Set WatchdogSec= in "
+        "the unit file, and do not set WATCHDOG_USEC."
     )

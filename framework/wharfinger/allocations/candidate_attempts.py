@@ -182,8 +182,8 @@ class FlavorSearch:
                     if not self._is_gone(consumer, error):
                         raise
                     LOG.info(
-                        "Instance %s: the candidate is no longer free, so the next one is tried: "
-                        "%s",
+                        "Instance %s: an allocation candidate is no longer free, and the next "
+                        "candidate is tried: %s",
                         consumer.uuid,
                         error,
                     )
@@ -209,7 +209,8 @@ class FlavorSearch:
                 subject=f"flavor {flavor.name}",
                 key="extra_specs",
                 value=flavor.extra_specs,
-                problem=f"Placement refuses the request of these extra specs: {error.detail}",
+                problem="Placement refuses the request that these extra specs make. Correct the "
+                f"extra specs. Placement's answer: {error.detail}",
             ) from error
         if not found.candidates and not found.dropped:
             # Placement does not report all unknown names: it may stop before it reads a name.

@@ -166,7 +166,7 @@ class AllocationClaims:
                 raise
             raise AllocationRefused(
                 instance=wanted.uuid,
-                problem="it was released meanwhile.",
+                problem="another process has released it during this claim.",
                 remedy="Claim the instance again.",
             ) from error
 
@@ -240,7 +240,8 @@ class AllocationClaims:
         if instance.known("task_state") != "releasing" and self._consumers.get(uuid).allocations:
             raise AllocationRefused(
                 instance=uuid,
-                problem="it still has its allocation.",
+                problem="it has its allocation, and `wharfinger instance repair --release` is only "
+                "for lost allocations.",
                 remedy="To release the instance with its allocation, run `wharfinger instance "
                 f"release {uuid}`.",
             )
@@ -253,10 +254,9 @@ class AllocationClaims:
         if instance.node is None or not had:
             raise AllocationRefused(
                 instance=uuid,
-                problem="its former allocation in Placement is unknown.",
-                remedy=f"Run `wharfinger instance claim --uuid {uuid} --flavor "
-                f"{instance.flavor.name}`, with its --project and --user, to claim the instance "
-                "again.",
+                problem="it has no allocation in Placement, and its former allocation is unknown.",
+                remedy="To claim the instance again, run `wharfinger instance claim --uuid "
+                f"{uuid} --flavor {instance.flavor.name}` with its --project and --user.",
             )
         return had
 
@@ -307,8 +307,8 @@ class AllocationClaims:
             instance.save()
         except WharfingerError as error:
             LOG.warning(
-                "Instance %s may have a part of its allocation. After %s, repair the instance "
-                "again: %s",
+                "The repair of instance %s failed, and may have left a part of the allocation. "
+                "After %s, repair the instance again: %s",
                 instance.uuid,
                 seconds(self._down_time),
                 error,
@@ -382,8 +382,8 @@ class AllocationClaims:
         if moves_of(self._context, uuid):
             raise AllocationRefused(
                 instance=uuid,
-                problem="it has no allocation, and its move is in progress.",
-                remedy="Confirm or revert the move first.",
+                problem="it has no allocation, and a move of the instance is in progress.",
+                remedy=f"Run `wharfinger instance revert {uuid}`, or release the instance.",
             )
 
     def _add(self, wanted: Instance) -> bool:
@@ -465,9 +465,9 @@ class AllocationClaims:
         if not any(map(suits, nodes_named(self._context, host, name))):
             raise AllocationRefused(
                 instance=instance.uuid,
-                problem=f"it is on node {name} of host {host}.",
-                remedy="Move the instance to the node that you named, or repeat the claim without "
-                "naming one.",
+                problem=f"it is on node {name} of host {host}, which is not the requested node.",
+                remedy="Move the instance to the requested node, or repeat the claim without a "
+                "requested node.",
             )
 
     def _claim(self, attempt: _Attempt, suits: Suits) -> Claimed:
@@ -478,8 +478,8 @@ class AllocationClaims:
             if node is None or not self._search.fits(instance.flavor, allocations):
                 raise AllocationRefused(
                     instance=instance.uuid,
-                    problem=f"its allocations, from {', '.join(sorted(allocations))}, do not match "
-                    "its flavor, or are not on a single node of a driver instance.",
+                    problem=f"its allocations from providers {', '.join(sorted(allocations))} do "
+                    "not match its flavor, or are not on a single node of a driver instance.",
                     remedy="Release the instance.",
                 )
         else:
@@ -526,8 +526,8 @@ class AllocationClaims:
         except WharfingerError as problem:
             LOG.warning("%s", problem)
         LOG.warning(
-            "Instance %s may have an allocation. After %s, claim the instance again with this "
-            "uuid, or release it.",
+            "The claim of instance %s failed, but the instance may have an allocation. After %s, "
+            "claim the instance again with this uuid, or release the instance.",
             uuid,
             seconds(self._down_time),
         )

@@ -127,8 +127,10 @@ class Moves:
             if isinstance(error, ConcurrentUpdate | ConcurrentSave):
                 raise AllocationRefused(
                     instance=instance_uuid,
-                    problem="another process has changed the instance or its allocations.",
-                    remedy="Check the state of the instance, and repeat the command.",
+                    problem="its move was not started, since another process has changed the "
+                    "instance or its allocations.",
+                    remedy=f"Check the instance (`wharfinger instance show {instance_uuid}`), and "
+                    "repeat the command.",
                 ) from error
             raise
         return migration
@@ -209,7 +211,7 @@ class Moves:
                     problem=f"its migration {first.uuid} ({first.status}) is neither confirmed nor "
                     "reverted.",
                     remedy="Confirm or revert that migration first. If another service has started "
-                    "it, wait until it ends.",
+                    "that migration, wait until the service ends it.",
                 ) from error
             raise
         return migration
@@ -226,7 +228,8 @@ class Moves:
                 raise AllocationRefused(
                     instance=instance.uuid,
                     problem=f"its present allocations cannot be kept for the move: {error}",
-                    remedy="Their provider has changed since: check what its driver publishes.",
+                    remedy="Compare the allocations with the inventories that the driver publishes "
+                    "for their providers.",
                 ) from error
             raise
 
@@ -241,8 +244,8 @@ class Moves:
             self.recover(migration)
         except WharfingerError as error:
             LOG.warning(
-                "Migration %s of instance %s was not undone. After %s, run `wharfinger migration "
-                "recover`: %s",
+                "Migration %s of instance %s could not be started, and was not undone. After %s, "
+                "run `wharfinger migration recover`: %s",
                 migration.uuid,
                 migration.instance_uuid,
                 seconds(self._down_time),
@@ -264,14 +267,15 @@ class Moves:
             if one.migration_type not in _KINDS:
                 raise AllocationRefused(
                     instance=instance_uuid,
-                    problem=f"its {one.migration_type} is in progress.",
-                    remedy="The service that started this migration has to end it.",
+                    problem=f"its {one.migration_type} is in progress, and another service has "
+                    "started it.",
+                    remedy="Wait until that service ends it.",
                 )
             return one
         decided = [one for one in moves if one.status != "failed" or "failed" in ended]
         if decided and decided[-1].status in ended:
             return decided[-1]
-        last = f"; the last, {moves[-1].uuid}, is {moves[-1].status}" if moves else ""
+        last = f"; its last move, {moves[-1].uuid}, is {moves[-1].status}" if moves else ""
         raise AllocationRefused(
             instance=instance_uuid,
             problem=f"it has no move that could be {ended[0]}{last}.",
@@ -289,8 +293,9 @@ class Moves:
         if not kept:
             raise AllocationRefused(
                 instance=instance.uuid,
-                problem="its new allocations are no longer in Placement.",
-                remedy="Release the instance. A move with status finished can also be reverted.",
+                problem="its move cannot be confirmed: its new allocations are no longer in "
+                "Placement.",
+                remedy="Release the instance. Or, if the move has status finished, revert it.",
             )
         if migration.status == "finished":
             migration.status = "confirming"
@@ -351,7 +356,8 @@ class Moves:
                 self._arrive(instance, migration, node)
             raise AllocationRefused(
                 instance=instance.uuid,
-                problem=f"its former allocations cannot be restored: {error}",
+                problem=f"its move cannot be reverted: Placement refuses the former allocations: "
+                f"{error}",
                 remedy="Confirm the move, or release the instance.",
             ) from error
 
@@ -372,26 +378,27 @@ class Moves:
         migration.save()
         raise AllocationRefused(
             instance=instance.uuid,
-            problem="it cannot be reverted: its former allocations are no longer in Placement.",
+            problem="its move cannot be reverted: its former allocations are no longer in "
+            "Placement.",
             remedy="Confirm the move, or release the instance.",
         )
 
     def _refused(self, migration: Migration, end: str) -> AllocationRefused:
         if self._is_starting(migration):
             remedy = (
-                "It is being started: wait until it is finished. If its process has died, run "
-                f"`wharfinger migration recover` {seconds(self._down_time)} after its last report "
-                "to revert the migration."
+                "Wait until the migration has status finished. If the process that starts the "
+                f"migration has died, run `wharfinger migration recover` after "
+                f"{seconds(self._down_time)}, which reverts the migration."
             )
         elif migration.is_in_progress and migration.status not in _STARTED:
             remedy = (
-                "Its process has died: revert it with `wharfinger instance revert "
+                "The process that started the migration has died. Run `wharfinger instance revert "
                 f"{migration.instance_uuid}`."
             )
         else:
             remedy = (
-                "Another process ends it, or has ended it. If that process has died, run "
-                "`wharfinger migration recover`."
+                "Another process is ending the migration, or has ended it. If that process has "
+                f"died, run `wharfinger migration recover` after {seconds(self._down_time)}."
             )
         return AllocationRefused(
             instance=migration.instance_uuid,
@@ -419,14 +426,14 @@ def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
     if instance.node is None or not held.allocations:
         raise AllocationRefused(
             instance=instance.uuid,
-            problem="it has no allocation, or is on no node.",
+            problem="it cannot be moved, since it has no allocation, or is on no node.",
             remedy=f"Repair the instance (`wharfinger instance repair {instance.uuid}`), or "
             "release it.",
         )
     if flavor and flavor.is_same_as(instance.flavor):
         raise AllocationRefused(
             instance=instance.uuid,
-            problem=f"it already has flavor {flavor.name}.",
+            problem=f"it cannot be resized, since it already has flavor {flavor.name}.",
             remedy="To move the instance to another node, migrate it.",
         )
 

@@ -49,7 +49,7 @@ def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
     if instance.known("task_state") == "claiming" and is_recent(instance, down_time):
         raise BeingClaimed(
             instance=instance.uuid,
-            problem="another process is claiming it, or has just died.",
+            problem="another process is claiming it, or has died during a claim.",
             remedy=f"Repeat the command after {seconds(down_time)}.",
         )
 

@@ -90,7 +90,7 @@ def program(
             provider,
             f"providers of the device are not in Placement ({', '.join(missing)}), so they cannot "
             "be reserved.",
-            "Wait until they are published.",
+            "Wait until the driver instance has published these providers.",
         )
     wanted = {"image": image, "function": function, "trait": trait}
     job = _enter(context, driver, provider, [one.uuid for one in scope], wanted)
@@ -361,7 +361,8 @@ class _Work:
                     raise self._error(
                         f"the job has ended ({self.job.state}), but the reservation of {one.name} "
                         f"has not: {_words(error)}.",
-                        f"End the reservation with `wharfinger device resolve {one.name} ...`.",
+                        f"End the reservation with `wharfinger device resolve {one.name}`, and "
+                        "--programmed or --unchanged.",
                     ) from error
                 left = (f"Placement may be updated only by the next cycle: {_words(error)}",)
             free = f"still reserved: {'; '.join(left)}" if left else "free"
@@ -382,7 +383,11 @@ class _Work:
         try:
             return _Known(self.driver.current_function(self.provider.uuid))
         except Exception as error:  # a driver may raise any error
-            LOG.debug("the function of device %s is unknown: %s", self.provider.name, error)
+            LOG.debug(
+                "the driver does not report the function of device %s: %s",
+                self.provider.name,
+                error,
+            )
             return None
 
     def _save(self, **values: Any) -> None:
@@ -407,8 +412,8 @@ class _Work:
                 _warn(self.provider, "the job is unresolved, but this could not be stored", error)
         return self._error(
             problem,
-            "The device stays reserved. Find out which image it has, and run `wharfinger device "
-            f"resolve {self.provider.name} ...`.",
+            "The device stays reserved. Find out which image the device has, and run `wharfinger "
+            f"device resolve {self.provider.name}` with --programmed or --unchanged.",
         )
 
     def _error(self, problem: str, remedy: str) -> JobUnresolved:
@@ -417,7 +422,9 @@ class _Work:
 
 
 def _warn(provider: ProviderSummary, problem: str, error: Exception) -> None:
-    LOG.warning("device %s (%s): %s: %s", provider.name, provider.uuid, problem, error)
+    LOG.warning(
+        "programming of device %s (%s): %s: %s", provider.name, provider.uuid, problem, error
+    )
 
 
 def _words(error: BaseException) -> str:

@@ -62,10 +62,10 @@ def resolve(
     if job is not None and is_at_work(job, down_time, current_time()):
         raise JobRefused(
             **subject,
-            problem=f"process {job.process_id} on {job.host} is working on it, and last reported "
-            f"at {job.seen_at.isoformat()}.",
+            problem=f"its job is in progress: process {job.process_id} on host {job.host} last "
+            f"reported at {job.seen_at.isoformat()}.",
             remedy="Wait until the job ends. If the process is dead, repeat the command "
-            f"{max(down_time, _LEAST).total_seconds():g} s after its last report.",
+            f"{max(down_time, _LEAST).total_seconds():g} s after that report.",
         )
     uuids = job.scope if job else (provider_uuid,)
     held = ReservationList.get_by_filters(context, provider_uuid=uuids, holder=JOB_HOLDER)
@@ -86,8 +86,8 @@ def resolve(
         except (ConcurrentSave, ObjectNotFound):
             raise JobRefused(
                 **subject,
-                problem="another process has resolved the device's job meanwhile.",
-                remedy="List the jobs with `wharfinger device jobs`.",
+                problem="another process has changed or resolved its job meanwhile.",
+                remedy="Check the job with `wharfinger device jobs`.",
             ) from None
         if programmed:
             delete_earlier(context, job)
@@ -117,8 +117,8 @@ def _note_held(
                 provider=one.name,
                 uuid=one.uuid,
                 problem="no driver instance publishes this provider any more.",
-                remedy="Use the program that publishes the provider to set its function trait, and "
-                "resolve the job with --unchanged.",
+                remedy="Set the function trait with the program that publishes the provider now, "
+                "and resolve the job with --unchanged.",
             )
     for one in scope:
         reservations.set_function_trait(one, trait, owners[one.uuid])

@@ -28,7 +28,7 @@ from wharfinger.objects import (
     ServiceList,
     Takeover,
 )
-from wharfinger.providers import Provider
+from wharfinger.providers import Provider, ownership
 from wharfinger.reconcile.record_store import RecordStore, read_record
 
 LOG: Final = logging.getLogger(__name__)
@@ -217,7 +217,21 @@ class Takeovers:
         return [one for one in found if _root_of(one, live) in roots]
 
     def _taken(self, node: str, uuid: str, other: str, host: str) -> NodeTaken:
-        return NodeTaken(node=node, uuid=uuid, instance=self._instance, other=other, host=host)
+        if other == self._instance:
+            remedy = (
+                "Configure only one of the two hosts to list the node. This host takes the node "
+                f"over when {host} no longer lists the node, or when the service of {host} is down."
+            )
+        else:
+            remedy = (
+                "Configure only one of the two driver instances to list the node. If "
+                f"{self._instance} is the new name of {other}, replace the trait of driver "
+                f"instance {other} ({ownership.instance_trait(other)}) on its providers by "
+                f"{ownership.instance_trait(self._instance)}."
+            )
+        return NodeTaken(
+            node=node, uuid=uuid, instance=self._instance, other=other, host=host, remedy=remedy
+        )
 
     def _others(self, uuids: Iterable[str]) -> Iterable[ComputeNode]:
         wanted = sorted(uuids)

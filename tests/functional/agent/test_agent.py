@@ -392,7 +392,7 @@ def test_agent_whose_instances_all_hang_stops_reporting_its_service(
     hanging.let_go()
     reports.wait_for()
     running.log.wait_for("the service of test-host is reported as up again")
-    running.log.wait_for("metal: the driver call has returned")
+    running.log.wait_for("metal: the driver call that hung has returned")
 
 
 def test_service_is_complete_when_a_full_cycle_of_every_instance_had_no_problem(
@@ -455,7 +455,7 @@ def test_stopped_agent_releases_backends_and_locks(
     for name in ("metal", "spare"):
         with exclusive(running.state, name):
             pass
-    assert running.log.lines()[-1] == "the agent of test-host stops"
+    assert running.log.lines()[-1] == "the agent of host test-host stops"
 
 
 def test_cycle_in_progress_is_completed_after_a_stop(
@@ -491,7 +491,7 @@ def test_agent_that_stops_names_and_abandons_a_hanging_instance(
     running.stop()
 
     assert running.left == ("metal",)
-    assert running.log.lines("metal: still at work after 3 seconds, so it is killed")
+    assert running.log.lines("metal: still at work 3 s after the request to stop")
     threads = [one for one in threading.enumerate() if one.name == "metal"]
     assert threads
     hanging.let_go()

@@ -64,8 +64,11 @@ def test_agent_stopped_while_drivers_are_imported_ends(tmp_path: Path, url: str)
             "import",
         )
         assert_ends(agent)
-        assert agent.lines("the agent waits at most 3 s for hanging (its end, driver call import)")
-        assert agent.lines("hanging: still at work after 3 seconds, so it is killed")
+        assert agent.lines(
+            "the agent waits at most 3 s for the end of driver instances: hanging (no cycle, "
+            "driver call import)"
+        )
+        assert agent.lines("hanging: still at work 3 s after the request to stop")
 
 
 @starting
@@ -114,7 +117,8 @@ def test_agent_stopped_in_a_cycle_completes_it(tmp_path: Path, url: str, moment:
             assert reserved()["one-0"] == 1
         else:
             assert agent.lines(
-                "the agent waits at most 3 s for one (full cycle, driver call get_available"
+                "the agent waits at most 3 s for the end of driver instances: one (full cycle, "
+                "driver call get_available"
             )
 
 
@@ -174,7 +178,7 @@ def test_agent_stopped_while_placement_hangs_ends(tmp_path: Path) -> None:
             connection, _ = silent.accept()
             with closing(connection):
                 assert_ends(agent)
-            assert agent.lines("one: still at work after 3 seconds, so it is killed")
+            assert agent.lines("one: still at work 3 s after the request to stop")
 
 
 @starting
@@ -185,7 +189,7 @@ def test_instance_paused_by_sigstop_is_killed_at_the_end_of_the_agent(
         agent.wait_for("changes written")
         os.kill(agent.pids()["one"], signal.SIGSTOP)
         assert_ends(agent)
-        assert agent.lines("one: still at work after 3 seconds, so it is killed")
+        assert agent.lines("one: still at work 3 s after the request to stop")
 
 
 # Signals before the agent exists.

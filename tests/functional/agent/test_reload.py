@@ -248,7 +248,7 @@ def test_instance_that_is_removed_and_does_not_end_is_killed(
     wait_until(lambda: "kill b" in stand_in.calls)
 
     assert stand_in.calls == ["stop b", "kill b"]
-    stand_in.log.wait_for("b: still at work after 0.2 seconds, so it is killed")
+    stand_in.log.wait_for("b: still at work 0.2 s after the request to stop")
 
 
 def test_stop_during_a_check_ends_the_check(stand_in: StandIn) -> None:
@@ -272,7 +272,7 @@ def test_stop_waits_for_an_instance_that_a_reload_has_removed(
     stand_in.reload()
     stand_in.stop()
 
-    stand_in.log.wait_for("the agent waits at most 3 s for b")
+    stand_in.log.wait_for("the agent waits at most 3 s for the end of driver instances: b")
     assert stand_in.calls == ["stop b", "stop a", "kill b"]
     assert stand_in.left == ("b",)
 

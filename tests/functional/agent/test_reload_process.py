@@ -69,7 +69,9 @@ def test_instance_killed_after_a_refused_reload_restarts_with_the_old_configurat
         agent.configure(more="total = 2\n")
         agent.reload()
         agent.wait_until(lambda: totals() == {2}, "the new configuration")
-        assert agent.lines("the new configuration is used; started: one; stopped: one")
+        assert agent.lines(
+            "the new configuration is used; driver instances started: one; stopped: one"
+        )
         assert agent.end() == 0
 
 
@@ -101,7 +103,7 @@ def test_hanging_instance_is_killed_before_the_changed_instance_starts(
         )
         agent.configure(more="total = 2\n")
         agent.reload()
-        agent.wait_for("one: still at work after 3 seconds, so it is killed")
+        agent.wait_for("one: still at work 3 s after the request to stop")
         agent.fleets["one"].let_go()
         agent.wait_until(lambda: totals() == {2}, "the new configuration")
 
@@ -152,7 +154,7 @@ def test_changed_instance_does_not_start_while_its_old_thread_hangs(
         )
         agent.configure(agent="isolation = thread", more="total = 2\n")
         agent.reload()
-        agent.wait_for("one: still at work after 3 seconds")
+        agent.wait_for("one: still at work 3 s after")
         agent.fleets["one"].let_go()
         agent.wait_until(lambda: totals() == {2}, "the new configuration")
 

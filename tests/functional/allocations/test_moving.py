@@ -202,7 +202,7 @@ def test_move_to_a_full_node_changes_nothing_and_another_may_follow(
 def test_move_without_a_change_or_of_an_instance_without_allocation_is_refused(
     desk: Desk, placed: str
 ) -> None:
-    with pytest.raises(AllocationRefused, match="it already has flavor small"):
+    with pytest.raises(AllocationRefused, match="since it already has flavor small"):
         desk.moves.start(ONE, flavor("small"))
     for act in (desk.moves.start, desk.moves.confirm, desk.moves.revert):
         with pytest.raises(ObjectNotFound):

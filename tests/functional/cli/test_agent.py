@@ -98,7 +98,10 @@ def test_agent_with_verbose_logs_its_start_writing_cycles_and_end(
     # The agent logs once that its user may not set many inventories in one request.
     told = "inventories are written one provider at a time"
     lines = [line for line in done.err.splitlines() if not line.startswith(told)]
-    assert (lines[0], lines[-1]) == ("the agent of lab runs one, two", "the agent of lab stops")
+    assert (lines[0], lines[-1]) == (
+        "the agent of host lab starts with driver instances: one, two",
+        "the agent of host lab stops",
+    )
     assert sorted(lines[1:-1]) == [
         "one: 15 changes written",
         "one: driver fixed publishes providers of owner OWNER_NOVA",
@@ -124,7 +127,7 @@ def test_log_file_of_the_configuration_has_the_lines_with_their_request_id(
 
     assert (done.code, done.out, done.err) == (0, "", "")
     lines = log.read_text().splitlines()
-    assert " [-] the agent of lab stops" in lines[-1]
+    assert " [-] the agent of host lab stops" in lines[-1]
     ids = [line.partition(" [")[2].partition("]")[0] for line in lines if "changes written" in line]
     assert len(set(ids)) == 2
     assert all(one.startswith("req-") for one in ids)

@@ -251,7 +251,7 @@ def test_recover_keeps_waiting_and_running_moves(program: Program, kept: KeptInF
     assert held() == before
     refused = run(program, "revert", works)
     assert refused.code == 1
-    assert "It is being started: wait until it is finished." in refused.err
+    assert "Wait until the migration has status finished." in refused.err
 
 
 def test_recover_continues_after_a_move_that_fails(

@@ -410,7 +410,7 @@ def test_stale_socket_is_replaced(path: Path) -> None:
 
 @pytest.mark.usefixtures("server")
 def test_socket_of_a_living_agent_is_refused(path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="another process listens there"):
+    with pytest.raises(ConfigurationError, match="another process already listens on the socket"):
         HealthServer(section(path), agent).start()
     assert get(path, "/health")[0].status == 200
 
@@ -423,7 +423,9 @@ def test_locked_directory_names_the_other_agent(
     directory = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
-        with pytest.raises(ConfigurationError, match=r"locked its directory .* Stop the other"):
+        with pytest.raises(
+            ConfigurationError, match=r"kept the directory locked .* Stop the other"
+        ):
             HealthServer(section(path), agent).start()
     finally:
         os.close(directory)
@@ -439,7 +441,9 @@ def test_socket_of_a_process_that_accepts_nothing_is_refused(path: Path) -> None
                 stack.enter_context(listening_sockets.connect(path, timeout=0.01))
             except OSError:
                 break
-        with pytest.raises(ConfigurationError, match="another process listens there"):
+        with pytest.raises(
+            ConfigurationError, match="another process already listens on the socket"
+        ):
             HealthServer(section(path), agent).start()
     assert path.is_socket()
 

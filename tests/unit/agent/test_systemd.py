@@ -177,7 +177,7 @@ def test_watchdog_interval_of_zero_is_logged_and_ignored(
 
     assert notifier.watchdog_interval is None
     (line,) = warnings(caplog)
-    assert "systemd: WATCHDOG_USEC is " in line
+    assert "WATCHDOG_USEC is " in line
     assert "WatchdogSec=" in line
 
 

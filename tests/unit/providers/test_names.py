@@ -36,9 +36,9 @@ WRONG = [
 
 @pytest.mark.parametrize("name", [*WRONG, None, 5, ["CUSTOM_A"]])
 def test_invalid_name_is_refused_with_the_valid_forms(name: Any) -> None:
-    with pytest.raises(InvalidName, match=r"trait name .* neither in os-traits nor .* CUSTOM_\["):
+    with pytest.raises(InvalidName, match=r"trait .* neither in os-traits nor .* CUSTOM_\["):
         names.check_trait(name)
-    with pytest.raises(InvalidName, match=r"resource class name .* os-resource-classes nor"):
+    with pytest.raises(InvalidName, match=r"resource class .* os-resource-classes nor"):
         names.check_resource_class(name)
 
 
@@ -78,7 +78,7 @@ def test_uuid_in_any_usual_form_is_returned_in_one(value: uuid.UUID) -> None:
 
 @pytest.mark.parametrize("value", ["", "x", A_UUID[:-1], A_UUID + "0", None, 5, ["x"]])
 def test_invalid_uuid_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidName, match=r"uuid name .*is not a uuid"):
+    with pytest.raises(InvalidName, match=r"uuid .*is not a uuid"):
         names.check_uuid(value)
 
 

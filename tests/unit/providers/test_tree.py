@@ -100,9 +100,9 @@ def test_new_child_without_a_uuid_keeps_the_known_one_if_it_is_free() -> None:
 def test_new_provider_with_a_name_or_uuid_of_any_tree_is_refused(
     tree: ProviderTree, name: str, uuid: str | None
 ) -> None:
-    with pytest.raises(ProviderExists, match="already exists"):
+    with pytest.raises(ProviderExists, match="already has"):
         tree.new_root(name, uuid)
-    with pytest.raises(ProviderExists, match="already exists"):
+    with pytest.raises(ProviderExists, match="already has"):
         tree.new_child(name, "other", uuid)
     assert order(tree) == ["host", "gpu", "part", "disk", "other"]
 
@@ -188,7 +188,7 @@ OPERATIONS: dict[str, Callable[[ProviderTree], object]] = {
 def test_unknown_provider_is_a_value_error_that_names_it(
     tree: ProviderTree, operation: str
 ) -> None:
-    with pytest.raises(ValueError, match="no provider nothing in this tree") as caught:
+    with pytest.raises(ValueError, match="no provider with the name or uuid nothing") as caught:
         OPERATIONS[operation](tree)
     assert isinstance(caught.value, ProviderNotFound)
 
@@ -393,7 +393,7 @@ def test_update_traits_with_an_invalid_one_is_refused(tree: ProviderTree) -> Non
         lambda: tree.update_traits("gpu", ["GOLD"]),
         lambda: tree.add_traits("gpu", "GOLD"),
     ):
-        with pytest.raises(InvalidName, match="trait name 'GOLD'"):
+        with pytest.raises(InvalidName, match="trait 'GOLD'"):
             give()
     assert tree.data("gpu").traits == set()
 

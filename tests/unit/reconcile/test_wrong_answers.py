@@ -241,16 +241,18 @@ CASES = (
     Case(
         "name-twice",
         lambda tree, node: tree.new_child(f"{node}-gpu", node),
-        ("-gpu", "already exists"),
+        ("-gpu", "already has a provider"),
     ),
-    Case("name-of-itself", lambda tree, node: tree.new_child(node, node), ("already exists",)),
+    Case(
+        "name-of-itself", lambda tree, node: tree.new_child(node, node), ("already has a provider",)
+    ),
     child("name-of-the-other-node", GOOD, f"provider {GOOD}", "another provider"),
     child("name-of-its-child", f"{GOOD}-gpu", f"provider {GOOD}-gpu", "another provider"),
     child("name-is-uuid-of-the-other-node", UUID, UUID, "another provider"),
     Case(
         "no-parent",
         lambda tree, node: tree.new_child(f"{node}-x", "gpu-7"),
-        ("no provider gpu-7",),
+        ("no provider with the name or uuid gpu-7",),
     ),
     Case(
         "parent-unknown",
@@ -307,7 +309,11 @@ CASES = (
     raises("surrogates", ValueError("a\udc80"), "a\\udc80"),
     raises("unprintable", UnprintableError(), "UnprintableError"),
     raises("several", BaseExceptionGroup("two", [OSError(), SystemExit()]), "Group", "two"),
-    raises("provider-not-found", ProviderNotFound(name_or_uuid="gpu-7"), "no provider gpu-7"),
+    raises(
+        "provider-not-found",
+        ProviderNotFound(name_or_uuid="gpu-7"),
+        "no provider with the name or uuid gpu-7",
+    ),
     raises("reshape-twice", ReshapeNeeded(), "ReshapeNeeded again"),
     Case("recursion", recurse, ("RecursionError",)),
     # Descriptions of nodes.
