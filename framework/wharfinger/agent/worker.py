@@ -138,9 +138,7 @@ class Worker:
             error = raised
         if steps:
             LOG.info("%s: %s", self.name, _summary(steps))
-        LOG.debug(
-            "%s: the %s cycle wrote %d changes to Placement", self.name, kind.value, len(steps)
-        )
+        LOG.debug("%s: %s: %d changes written to Placement", self.name, kind.value, len(steps))
         if result is not None:
             self._report.completed(result, cycle.store.records)
         elif error is not None:

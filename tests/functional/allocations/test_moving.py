@@ -128,7 +128,7 @@ def test_ended_move_leaves_allocations_only_at_the_source_or_at_the_destination(
     for _ in range(2):
         again, given_back = end(ONE)
         assert (again.uuid, again.status, given_back) == (begun, move.status, ())
-        with pytest.raises(AllocationRefused, match=f"the last, {begun}, is {move.status}"):
+        with pytest.raises(AllocationRefused, match=f"last move, {begun}, is {move.status}"):
             other(ONE)
     assert requests.writes == []
     assert held() == {ONE: {node: {"VCPU": vcpus}}}

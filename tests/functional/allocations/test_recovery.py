@@ -228,7 +228,7 @@ def test_move_in_progress_is_neither_recovered_nor_reverted(scene: Scene) -> Non
         if method == "POST" and not seen:
             other = scene.quay.desk()
             assert other.moves.interrupted() == []
-            with pytest.raises(AllocationRefused, match="wait until it is finished"):
+            with pytest.raises(AllocationRefused, match="Wait until the migration has status"):
                 other.moves.revert(ONE)
             seen.append(path)
 

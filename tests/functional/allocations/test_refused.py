@@ -221,7 +221,7 @@ def test_move_whose_revert_placement_refuses_can_be_confirmed_or_reverted_later(
     move = large.moves.start(ONE, SMALL, suits=on("cn-1"))
     shrink(publishing, "cn-0")
     for _ in range(2):
-        with pytest.raises(AllocationRefused, match="its former allocations cannot be restored"):
+        with pytest.raises(AllocationRefused, match="Placement refuses the former allocations"):
             large.moves.revert(ONE)
         assert only_move(publishing).status == "finished"
         assert large.moves.interrupted() == []

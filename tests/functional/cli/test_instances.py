@@ -273,7 +273,10 @@ def test_recover_continues_after_a_move_that_fails(
     done = inprocess.run(program, "migration", "recover")
 
     assert done.code == 1
-    assert f"instance {first}: its former allocations cannot be restored: Placement: " in done.err
+    assert (
+        f"instance {first}: its move cannot be reverted: Placement refuses the former allocations: "
+        in done.err
+    )
     assert held()[second][GPU] == {"VGPU": 2}
     assert f"of instance {second}: reverted\n" in done.out
     assert run(program, "confirm", first).code == 0

@@ -141,7 +141,7 @@ def test_job_in_progress_is_neither_resolved_nor_forgotten(
             gone(device, sibling)
         with pytest.raises(JobRefused) as caught:
             decide(device, programmed=False)
-        assert f"process {left.process_id} on {left.host} is working on it" in str(caught.value)
+        assert f"in progress: process {left.process_id} on host {left.host}" in str(caught.value)
         assert "60 s" in str(caught.value)
         assert (device.state, device.is_held, sibling.is_held) == (state, True, True)
     device.falls_silent()
@@ -167,7 +167,7 @@ def test_two_resolutions_of_one_job_at_once_have_one_winner(
             resolve(client, device.context, device.uuid, programmed=programmed)
 
         struck = device.placement.adapter.once_before(first_put, other)
-        with pytest.raises(JobRefused, match="another process has resolved"):
+        with pytest.raises(JobRefused, match="another process has changed or resolved"):
             decide(device, programmed=True, trait=SAID)
         assert struck
         assert device.state == ("programmed" if programmed else "failed")
