@@ -84,21 +84,20 @@ def _check(path: Path, descriptor: int) -> None:
         raise StateError(
             path=str(path),
             problem=problem,
-            remedy="Move this file or link away, or configure another path.",
+            remedy="Move that file or link away, or configure another path.",
         )
     if found.st_uid != os.geteuid():
         raise StateError(
             path=str(path),
             problem=f"it belongs to user {found.st_uid}, but this process runs as user "
             f"{os.geteuid()}.",
-            remedy="Run as that user; or, if another user should own the file, change its owner "
-            "with chown.",
+            remedy="Run as that user, or change the owner of the file with chown.",
         )
     if found.st_nlink > 1:
         raise StateError(
             path=str(path),
             problem="it is a hard link: the file also has another name.",
-            remedy="Replace it with a copy, or configure another path.",
+            remedy="Replace the link by a copy of the file, or configure another path.",
         )
     mode = stat.S_IMODE(found.st_mode)
     if mode & ~_MODE:  # older releases created such files

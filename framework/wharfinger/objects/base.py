@@ -300,7 +300,7 @@ class WharfingerObject:
             raise InvalidObject(
                 subject=_subject(primitive),
                 problem=f"the object cannot be read ({type(error).__name__}: {error}).",
-                remedy="Correct the program that sent or stored it, or the stored data.",
+                remedy="Correct the program that sent or stored the object, or the stored data.",
             ) from error
 
     @classmethod
@@ -316,7 +316,7 @@ class WharfingerObject:
             raise IncompatibleVersion(
                 subject=f"{objname} {objver}",
                 problem=f"the newest version that this process knows is {kind.VERSION}.",
-                remedy="Upgrade this process, or send it an earlier version.",
+                remedy="Upgrade this process, or send an earlier version of the object.",
             )
         return kind
 
@@ -327,10 +327,10 @@ class WharfingerObject:
         if unknown:
             raise InvalidObject(
                 subject=f"{cls.obj_name()} {objver}",
-                problem="this process knows no field "
-                f"{', '.join(map(shown, sorted(unknown, key=str)))} in that version.",
-                remedy="Correct the program that sent or stored it: a new field needs a new "
-                "version.",
+                problem="this version of the object has no field "
+                f"{', '.join(map(shown, sorted(unknown, key=str)))}.",
+                remedy="Correct the program that sent or stored the object: a new field needs a "
+                "new version.",
             )
         self = cls(context)
         self.VERSION = objver
@@ -509,5 +509,5 @@ def _unknown(subject: str) -> InvalidObject:
     return InvalidObject(
         subject=subject,
         problem="this process does not know this kind of object.",
-        remedy="Upgrade this process, or send it no such object.",
+        remedy="Upgrade this process, or send no such object to this process.",
     )

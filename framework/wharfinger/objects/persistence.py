@@ -279,7 +279,7 @@ class RowList(base.ObjectList[_Row]):
                 raise InvalidObject(
                     subject=f"a list of {cls.KIND.obj_name()}",
                     problem=f"it cannot be filtered by {shown(name)}.",
-                    remedy="Use the name of a field that has a single value.",
+                    remedy="Filter by a field that has a single value, such as uuid.",
                 )
         try:
             where = {name: cls.KIND._wanted(name, value) for name, value in filters.items()}

@@ -23,6 +23,7 @@ from wharfinger.objects.database_context import Context
 from wharfinger.objects.field_base import ListOfObjectsField
 
 LOG: Final = logging.getLogger(__name__)
+_RESTART: Final = "Restart the agent, so that all its processes run the same release"
 
 #: Errors that the client raises in the same class as the server.
 _ERRORS: Final[Mapping[str, type[WharfingerError]]] = {
@@ -174,7 +175,10 @@ class ObjectServer:
             answer = {"error": {"kind": type(error).__name__, "facts": error.facts}}
         except Exception as error:
             # An invalid question must not stop this process.
-            LOG.exception("An object method that another process called failed; it gets the error")
+            LOG.exception(
+                "An object method failed, which another process of the agent has called. That "
+                "process gets the error"
+            )
             reason = (
                 f"{type(error).__name__}: {shown(str(error))}. The log of the agent has the "
                 "traceback."
@@ -191,7 +195,9 @@ class ObjectServer:
             case "backport":
                 return self._backport(**question)
             case action:
-                raise RemoteError(reason=f"the action {shown(action)} is unknown")
+                raise RemoteError(
+                    reason=f"the main process does not know the action {shown(action)}. {_RESTART}"
+                )
 
     def _deserialized(self, question: dict[str, Any]) -> dict[str, Any]:
         entity: dict[str, Any] = self._serializer.deserialize_entity(self._context, question)
@@ -243,7 +249,10 @@ class ObjectServer:
 def _remotable(owner: Any, method: str) -> Callable[..., Any]:
     found: Any = getattr(owner, str(method), None)
     if not getattr(found, "remotable", False):
-        raise RemoteError(reason=f"{shown(method)} of {owner.obj_name()} is not a remotable method")
+        raise RemoteError(
+            reason=f"{shown(method)} of {owner.obj_name()} is not a remotable method in the main "
+            f"process. {_RESTART}"
+        )
     return cast("Callable[..., Any]", found)
 
 
@@ -280,7 +289,8 @@ def _error(error: Any) -> WharfingerError:
         return _ERRORS[error["kind"]](**error["facts"])
     except (KeyError, TypeError) as unknown:
         return RemoteError(
-            reason=f"it answered with an error that is unknown here: {shown(error)}: {unknown!r}"
+            reason="the main process answered with an error that this process does not know: "
+            f"{shown(error)}: {unknown!r}. {_RESTART}"
         )
 
 

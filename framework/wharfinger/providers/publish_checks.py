@@ -76,7 +76,7 @@ def _ownership(
                 problem=f"driver instance {publisher.instance} published it as {other} before, and "
                 f"now publishes as {publisher.owner}, but the provider has allocations.",
                 remedy="The provider changes its owner when it has no more allocations. Wait for "
-                "that, or set the owner option of the instance back.",
+                f"that, or set the owner option of the driver instance to {other} again.",
             )
         case Standing.FOREIGN:
             if publisher.owner in owners:

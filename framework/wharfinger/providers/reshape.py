@@ -129,8 +129,8 @@ class AllocationChange:
                 yield InvalidTree(
                     driver=draft.facts.publisher.instance,
                     provider=provider.name if provider else uuid,
-                    problem=f"POST /reshaper would be refused: {name} would be in use ({used_by}), "
-                    f"but {reason}",
+                    problem="Placement would refuse the reshape (POST /reshaper): after it, "
+                    f"{name} would be in use ({used_by}), but {reason}",
                 )
 
 

@@ -209,8 +209,8 @@ class Writer:
                 raise
             self._may_reshape = False
             LOG.info(
-                "inventories are written one provider at a time, which is slower, since "
-                "Placement refuses to write them together: %s",
+                "inventories are written with one request for each provider, which is slower, "
+                "since Placement refuses one request for several providers: %s",
                 error,
             )
             self._set_together(run, batch)
@@ -397,7 +397,7 @@ class _Run:
         self._report(step)
 
     def _report(self, step: Step) -> None:
-        LOG.debug("written to Placement (%s): provider %s (%s)", step.verb, step.name, step.uuid)
+        LOG.debug("written to Placement: %s of provider %s (%s)", step.verb, step.name, step.uuid)
         with self._lock:
             self._on_step(step)
 

@@ -162,8 +162,9 @@ class Reconciler:
         state, plan = self._dry_run()
         for row in state.takeovers:
             LOG.warning(
-                "a sync would take over node %s (%s) from driver instance %s on host %s, which is "
-                "down or no longer publishes the node",
+                "a sync on this host would take over node %s (%s) from driver instance %s on host "
+                "%s: the host is down, the instance no longer lists the node, or the node no "
+                "longer has the trait of the instance",
                 row.hypervisor_hostname,
                 row.uuid,
                 row.driver_instance,
@@ -397,7 +398,7 @@ class Reconciler:
         for tree in writes:
             self._rows.saved((*tree.new_nodes, *tree.changed_nodes))
             for failure in tree.errors:
-                LOG.debug("a tree could not be written: %s", failure)
+                LOG.debug("a provider tree could not be written: %s", failure)
                 if isinstance(failure, UnknownTrait) and failure.trait == self._publisher.owner:
                     raise failure  # without its owner trait, the instance can publish nothing
                 if isinstance(failure, CONFLICTS):

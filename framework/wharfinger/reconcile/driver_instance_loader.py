@@ -88,7 +88,7 @@ def _make(conf: Options, name: str) -> Instance:
             key="enabled_drivers",
             value=", ".join(default.enabled_drivers),
             problem=f"there is no driver instance {name!r}.",
-            remedy=f"Use one of these names, or add {name} to them.",
+            remedy=f"Use one of these names, or add {name} to enabled_drivers.",
         )
     section = InstanceSection.read(conf, name)
     kind = loader.load(section.driver)
@@ -100,7 +100,8 @@ def _make(conf: Options, name: str) -> Instance:
             key="owner",
             value=section.owner,
             problem=f"it {error.problem}.",
-            remedy="Correct the option, or remove it: then the driver's own owner trait applies.",
+            remedy="Correct the option. Or remove the option, and the driver's default owner trait "
+            "applies.",
         ) from error
     made = reading(name)(lambda: kind(conf, default.host, name))
     driver = guarded(name, "__init__", made)

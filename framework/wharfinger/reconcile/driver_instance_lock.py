@@ -70,7 +70,8 @@ def _take(descriptor: int, path: Path, instance: str) -> None:
         raise StateError(
             path=str(path),
             problem=f"{_holder(descriptor)} is at work on driver instance {instance}.",
-            remedy="Wait until that process has finished, or stop it.",
+            remedy="Wait until that process has finished. If the process is the agent, stop the "
+            "agent.",
         ) from None
     if not _NUMBER.match(os.pread(descriptor, _ENOUGH, 0)):
         raise StateError(

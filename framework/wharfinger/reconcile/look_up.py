@@ -154,8 +154,8 @@ class LookUp:
             released = self._takeovers.released(self._published_before(state))
             for uuid in sorted(released):
                 LOG.info(
-                    "node %s: another host or driver instance publishes it now, so the records of "
-                    "this instance are deleted",
+                    "another host or driver instance publishes node %s now, so this driver "
+                    "instance deletes its own records of the node",
                     uuid,
                 )
             state = state.block(released)
@@ -310,7 +310,8 @@ class LookUp:
                 found.update(guarded(self._driver.name, "programming_scope", scope))
             except WharfingerError as error:
                 LOG.debug(
-                    "the driver does not report which providers are programmed with %s: %s",
+                    "the driver does not report which providers are programmed together with "
+                    "provider %s: %s",
                     uuid,
                     error,
                 )

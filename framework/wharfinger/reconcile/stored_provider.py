@@ -123,7 +123,7 @@ def readable_record(row: ProviderRecord) -> Record:
     except ValueError as error:
         raise InvalidObject(
             subject=row.subject,
-            problem=f"it cannot be read: {error}.",
+            problem=f"the database row cannot be read: {error}.",
             remedy="Restore the row from a backup.",
         ) from error
 

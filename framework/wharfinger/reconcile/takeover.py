@@ -140,8 +140,8 @@ class Takeovers:
         hosts = {one.host for one in records}
         self._move((), records, hosts - absent)
         LOG.warning(
-            "this host has taken over the records of the providers below %s from driver "
-            "instance %s on host %s, which is down or no longer lists these providers.",
+            "this host has taken over the records of the providers below root %s from driver "
+            "instance %s on host %s: the host is down, or no longer lists these providers.",
             ", ".join(sorted(roots)),
             self._instance,
             ", ".join(sorted(hosts)),
@@ -177,8 +177,9 @@ class Takeovers:
         for row in rows:
             host, instance = former[row.uuid]
             LOG.warning(
-                "this host has taken over node %s (%s) from driver instance %s on host %s, which "
-                "is down or no longer publishes the node.",
+                "this host has taken over node %s (%s) from driver instance %s on host %s: the "
+                "host is down, the instance no longer lists the node, or the node no longer has "
+                "the trait of the instance.",
                 row.hypervisor_hostname,
                 row.uuid,
                 instance,

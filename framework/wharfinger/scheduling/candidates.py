@@ -94,7 +94,7 @@ class CandidateSearch:
         narrowed = self._narrowed(request)
         query = encode(narrowed)
         answer = self._client.get_allocation_candidates(query)
-        LOG.info("Requested candidates: %s", encoded(query))
+        LOG.info("Requested allocation candidates from Placement: %s", encoded(query))
         return narrowed, answer
 
     def _narrowed(self, request: ResourceRequest) -> ResourceRequest:
@@ -121,14 +121,21 @@ class CandidateSearch:
                 if reason:
                     if not dropped[name]:
                         first = printable(str(reason))
-                        LOG.info("Filter %s drops candidates; the first because %s", name, first)
+                        LOG.info(
+                            "Request filter %s drops allocation candidates. Reason for the first "
+                            "one: %s",
+                            name,
+                            first,
+                        )
                     dropped[name] += 1
                     break
             else:
                 good.append(candidate)
         if dropped:
             counts = ", ".join(f"{count} by {name}" for name, count in dropped.items())
-            LOG.info("Filters dropped some of %d candidates: %s", len(answer), counts)
+            LOG.info(
+                "Request filters dropped some of %d allocation candidates: %s", len(answer), counts
+            )
         return good, dropped
 
 

@@ -36,7 +36,10 @@ def from_profile(name: str, groups: ProfileGroups) -> ResourceRequest:
     with about(f"device profile {name}"):
         asked = tuple(group for group in wanted if group is not None)
         if not asked:
-            raise DeviceProfileError(name=name, problem="the profile requests no resources.")
+            raise DeviceProfileError(
+                name=name,
+                problem="the profile requests no resources. Add resources:CLASS to a group.",
+            )
         return ResourceRequest(groups=asked, group_policy=policy_needed(asked))
 
 

@@ -94,9 +94,9 @@ class Gates:
 def _log(gate: Gate, off: int) -> None:
     if gate.is_on:
         LOG.info(
-            "The gate of %s is on: all %d services of this owner tag their providers. Requests "
-            "for this owner get providers without an owner trait only if they share through an "
-            "aggregate, or with [scheduling] untagged = allow.",
+            "The gate of %s is on: all %d services of this owner tag their providers with an owner "
+            "trait. From now on, requests for this owner exclude providers without an owner trait, "
+            "except sharing providers. To include them, set [scheduling] untagged = allow.",
             gate.owner,
             gate.services,
         )

@@ -94,7 +94,8 @@ def open_source(conf: Options) -> ProfileSource:
             key="auth_type",
             value="",
             problem="a device profile is requested, but no source of device profiles is set.",
-            remedy="Set auth_type and its options for Cyborg, or device_profiles for a file.",
+            remedy="To read profiles from Cyborg, set auth_type and its options. To read profiles "
+            "from a file, set device_profiles.",
         )
     return CyborgProfiles(keystone.load_adapter(conf, GROUP))
 

@@ -229,7 +229,9 @@ def _record(one: ProviderRecord) -> Record | None:
         return record_store.to_record(one)
     except (FieldUnset, ValueError) as error:
         uuid = _value(one, "provider_uuid")
-        LOG.warning("The record of provider %s is not used, since it is damaged: %s", uuid, error)
+        LOG.warning(
+            "The database record of provider %s is not used, since it is damaged: %s", uuid, error
+        )
         return None
 
 
@@ -253,7 +255,10 @@ def _state(record: ProviderRecord, side: str) -> Provider | None:
         return None if document is None else decode(document)
     except ValueError as error:
         LOG.warning(
-            "Field %s of %s is not used, since it is damaged: %s", side, record.subject, error
+            "Database field %s of %s is not used, since it is damaged: %s",
+            side,
+            record.subject,
+            error,
         )
         return None
 
@@ -267,8 +272,8 @@ def _moment(seconds: float, record: ProviderRecord) -> datetime | str:
         return datetime.fromtimestamp(int(seconds), UTC)
     except (OSError, OverflowError, ValueError):
         LOG.warning(
-            "The start of a reservation of provider %s is shown as unknown: %s s after 1970 is out "
-            "of range",
+            "The start of a reservation of provider %s is shown as unknown, since the stored time "
+            "is out of range: %s s after 1970",
             _value(record, "provider_uuid"),
             seconds,
         )

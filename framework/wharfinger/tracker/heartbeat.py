@@ -73,24 +73,24 @@ class Heartbeat:
             problem = self._beat()
             if problem and not is_failing:
                 LOG.warning(
-                    "the service of %s is not reported as up: %s. After %g seconds without a "
-                    "report, other hosts that list its nodes take them over.",
+                    "the service of host %s is not reported as up: %s. After %g s without a "
+                    "report, other hosts that list the nodes of this host take the nodes over.",
                     self._host,
                     problem.rstrip("."),
                     self._down_time,
                 )
             elif is_failing and not problem:
-                LOG.warning("the service of %s is reported as up again", self._host)
+                LOG.warning("the service of host %s is reported as up again", self._host)
             is_failing = bool(problem)
 
     def _beat(self) -> str:
         if time.monotonic() - self._progressed >= HANGS_AFTER:
-            return f"the cycle under way has made no progress for {HANGS_AFTER:g} seconds"
+            return f"the present cycle has made no progress for {HANGS_AFTER:g} s"
         try:
             self._report()
         except WharfingerError as error:
             return with_code(error)
         except Exception as error:  # the cycle continues, and so do the reports
-            LOG.debug("the heartbeat failed", exc_info=True)
+            LOG.debug("the report of the service as up failed", exc_info=True)
             return f"{type(error).__name__}: {error}. This is a fault; --debug shows its place"
         return ""

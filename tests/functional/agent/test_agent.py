@@ -382,7 +382,9 @@ def test_agent_whose_instances_all_hang_stops_reporting_its_service(
 
     also_hanging = Hanging()
     spare.acts["changed_nodes"] = also_hanging
-    running.log.wait_for("the service of test-host is not reported as up: no driver instance works")
+    running.log.wait_for(
+        "the service of host test-host is not reported as up: no driver instance works"
+    )
     count = running.service().report_count
     assert running.agent.status().service_error
     assert running.service().report_count == count
@@ -391,7 +393,7 @@ def test_agent_whose_instances_all_hang_stops_reporting_its_service(
     del spare.acts["changed_nodes"]
     hanging.let_go()
     reports.wait_for()
-    running.log.wait_for("the service of test-host is reported as up again")
+    running.log.wait_for("the service of host test-host is reported as up again")
     running.log.wait_for("metal: the driver call that hung has returned")
 
 
@@ -433,9 +435,9 @@ def test_failing_report_of_the_service_is_logged_once_and_the_agent_goes_on(
         for _ in range(3):
             assert failed.acquire(timeout=TIMEOUT)
         assert_spare_publishes(running, placement, spare)
-    running.log.wait_for("the service of test-host is reported as up again")
+    running.log.wait_for("the service of host test-host is reported as up again")
 
-    assert len(running.log.lines("the service of test-host is not reported as up")) == 1
+    assert len(running.log.lines("the service of host test-host is not reported as up")) == 1
 
 
 # The end.

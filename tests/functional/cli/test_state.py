@@ -76,7 +76,11 @@ def test_sync_after_loss_of_state_changes_nothing_in_placement(
     for _ in range(2):  # the provider that the driver does not report is reported and kept
         after = inprocess.run(grown, "sync")
         assert after.code == 0
-        says(after, f"? {NEW_DEVICE} is absent: it has the trait of this instance", "not changed")
+        says(
+            after,
+            f"? {NEW_DEVICE} is absent: it has the trait of this driver instance",
+            "not changed",
+        )
     assert not requests.writes
 
     shutil.rmtree(state)

@@ -192,7 +192,9 @@ def test_heartbeat_that_cannot_be_written_while_a_driver_takes_long_is_reported(
 
     synced = here.sync()
 
-    assert "the service of here is not reported as up: state in the database: it is" in synced.err
+    assert (
+        "the service of host here is not reported as up: state in the database: it is" in synced.err
+    )
     assert "other hosts that list its nodes take them over" in synced.err
 
 

@@ -353,9 +353,9 @@ def test_dropped_candidates_are_counted_and_the_first_is_explained(
     search.find(gpu(None))
 
     first, counts = (line for line in caplog.messages if "drop" in line)
-    for told in ("Filter owner", "VGPU", NOVA, uuid(names[0])):
+    for told in ("Request filter owner", "VGPU", NOVA, uuid(names[0])):
         assert told in first
-    assert counts == "Filters dropped some of 3 candidates: 2 by owner"
+    assert counts == "Request filters dropped some of 3 allocation candidates: 2 by owner"
 
 
 # Caches.

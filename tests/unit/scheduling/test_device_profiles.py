@@ -101,7 +101,10 @@ def test_profile_without_resources_is_refused(
 ) -> None:
     with pytest.raises(DeviceProfileError) as caught:
         asked(*groups)
-    assert str(caught.value) == "device profile fast: the profile requests no resources."
+    assert (
+        str(caught.value)
+        == "device profile fast: the profile requests no resources. Add resources:CLASS to a group."
+    )
 
 
 @pytest.mark.parametrize(

@@ -112,10 +112,10 @@ def test_failed_report_is_logged_once_and_tried_again(
         reports.error = None
         log.wait_for(2)
     failed, over = log.lines
-    assert failed.startswith("the service of rack-7 is not reported as up: ")
+    assert failed.startswith("the service of host rack-7 is not reported as up: ")
     assert text in failed
     assert "other hosts that list its nodes take them over" in failed
-    assert over == "the service of rack-7 is reported as up again"
+    assert over == "the service of host rack-7 is reported as up again"
 
 
 def test_heartbeat_of_work_without_progress_stops_until_it_continues(
