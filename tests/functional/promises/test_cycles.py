@@ -195,7 +195,7 @@ def test_heartbeat_that_cannot_be_written_while_a_driver_takes_long_is_reported(
     assert (
         "the service of host here is not reported as up: state in the database: it is" in synced.err
     )
-    assert "other hosts that list its nodes take them over" in synced.err
+    assert "other hosts that list the nodes of this host take the nodes over" in synced.err
 
 
 class Reports:

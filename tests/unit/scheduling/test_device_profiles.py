@@ -368,5 +368,6 @@ def test_device_profile_without_a_source_is_an_error_with_the_remedy(tmp_path: P
     assert (caught.value.section, caught.value.key) == ("accelerator", "auth_type")
     assert "no source of device profiles is set" in caught.value.problem
     assert caught.value.remedy == (
-        "Set auth_type and its options for Cyborg, or device_profiles for a file."
+        "To read profiles from Cyborg, set auth_type and its options. To read profiles from a "
+        "file, set device_profiles."
     )
