@@ -222,23 +222,23 @@ def see_listing_raise_or_stay(
     describes the nodes as in ``before``. After an error, it must still describe them so from
     memory. If the fault is MISSING, some things may be missing, but not all.
     """
-    at, text = call
+    at, request = call
     harness.expect(at, fault)
     try:
         after = describe(driver, live)
         if fault is Fault.MISSING and any(thing in after for thing in harness.things()):
             before = {name: one for name, one in before.items() if name in after}
-        then = "the driver describes the nodes otherwise than without the fault"
+        outcome = "the driver describes the nodes otherwise than without the fault"
     except Exception:
         harness.expect()
         after = {**before, **_remembered(driver, live, before)}
-        then = "the driver raises, but then describes the nodes otherwise than before"
+        outcome = "the driver raises, but then describes the nodes otherwise than before"
     finally:
         harness.expect()
     if after != before:
         differences = difference(as_contents(before), as_contents(after))
         raise Violation(
-            f"backend call {at} ({text}) gets {fault}, and {then}: {differences}",
+            f"backend call {at} ({request}) gets {fault}, and {outcome}: {differences}",
             "the same description as without the fault, or an error from the driver",
         )
 
@@ -270,7 +270,7 @@ def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> N
     for root in before.keys() | now.keys() | after.keys():
         if now.get(root) not in (before.get(root), after.get(root)):
             raise Violation(
-                f"{when}, and a published tree is neither the old nor the new one: "
+                f"{when}: a published tree is then neither the old nor the new one: "
                 f"{difference(old, seen)}",
                 f"the old trees, or those after a cycle without a fault: {difference(old, new)}",
             )
@@ -280,7 +280,7 @@ def _see_none_gone(when: str, attempt: Attempt) -> None:
     if attempt.gone:
         gone = ", ".join(attempt.gone)
         raise Violation(
-            f"{when}, and then the driver no longer reports providers {gone}",
+            f"{when}: the driver then no longer reports the providers {gone}",
             "an error from the driver, or all providers",
         )
 

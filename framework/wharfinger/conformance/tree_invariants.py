@@ -125,10 +125,10 @@ def see_agreement(node: ComputeNode, root: Provider) -> None:
         )
     for field, figure, totals in _figures(node, root):
         if figure not in totals:
-            text = " or ".join(map(str, totals))
+            allowed = " or ".join(map(str, totals))
             raise Violation(
                 f"the ComputeNode of node {name} has {field} {figure}",
-                f"{field} {text}, the total of the node's root provider",
+                f"{field} {allowed}, the total of the node's root provider",
             )
 
 

@@ -89,12 +89,12 @@ def feeds(subject: Subject) -> None:
             sound(publishing.cycle.poll())
             return holds(placement.contents())
 
-        def see(holds: Callable[[Contents], bool], what: str) -> None:
+        def see(holds: Callable[[Contents], bool], expected: str) -> None:
             if not _soon(lambda: polled(holds)):
                 raise Violation(
                     f"change in Placement after {_WITHIN:g} s of polls with changed_nodes: "
                     f"{difference(before, placement.contents())}",
-                    f"{what} in Placement after these polls",
+                    f"{expected} in Placement after these polls",
                 )
 
         def is_free(now: Contents) -> bool:
@@ -138,7 +138,7 @@ def _see_named_nodes_as_now(subject: Subject) -> None:
         if follower.described[thing].provider.parent_uuid is None:
             return
         node = follower.node_of(thing)
-        for change, what in ((harness.remove, "removed"), (harness.put_back, "put back")):
+        for change, done in ((harness.remove, "removed"), (harness.put_back, "put back")):
             change(thing)
             if not soon(lambda: node in follower.poll(), _NAMED):
                 continue  # a feed may leave it to complete listings what is there
@@ -154,7 +154,7 @@ def _see_named_nodes_as_now(subject: Subject) -> None:
 
             if not _soon(is_as_expected):
                 raise Violation(
-                    f"{thing} is {what}, and changed_nodes names node {node}; but the driver then "
+                    f"{thing} was {done}, and changed_nodes names node {node}; but the driver then "
                     "describes other providers than a new driver instance: "
                     f"{difference(expected, now)}",
                     "the same description from both driver instances",
@@ -315,7 +315,7 @@ def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) ->
         if len(harness.calls) <= at:
             missed = at
         harness.expect()
-        when = f"backend call {at} of a poll gets {fault}; "
+        when = f"backend call {at} of a poll gets {fault}"
         _see_none_missing(follower, when)
         _see_changes(follower, changes, [thing], when)
         seen.append(thing)
@@ -330,7 +330,7 @@ def _see_none_missing(follower: Follower, when: str) -> None:
         return
     if missing := follower.described.keys() - now.keys():
         raise Violation(
-            f"{when}update_provider_tree then omits the providers {', '.join(sorted(missing))}",
+            f"{when}: update_provider_tree then omits the providers {', '.join(sorted(missing))}",
             "all providers of the node, or an error from update_provider_tree",
         )
 
@@ -469,7 +469,7 @@ def feeds_from_the_first_mark(subject: Subject) -> None:
             follower.list_all()
             changes.make(late, described.get(late))
             _see_changes(
-                follower, changes, [early, late], "things have changed after the first mark; "
+                follower, changes, [early, late], "things have changed after the first mark"
             )
     if subject.can(Fault.LATE):
         _see_changes_during_polls(subject, changes)
@@ -491,7 +491,7 @@ def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:
             changes.make(early, described.get(early))
             change = partial(changes.make, late, described.get(late))
             calls = _poll_with_a_change(subject, follower, at, change)
-            when = f"a thing changes during backend call {at} of a poll; "
+            when = f"a thing changes during backend call {at} of a poll"
             _see_changes(follower, changes, [early, late], when)
             if calls <= at:
                 return
@@ -551,7 +551,7 @@ def feeds_since_the_mark(subject: Subject) -> None:
             marks.append(follower.mark)
             nodes.append(follower.node_of(thing))
             changes.make(thing, follower.described[thing])
-            _see_changes(follower, changes, [thing], "")
+            _see_changes(follower, changes, [thing], "one thing has changed")
             follower.poll()
             for mark, expected in ((marks[0], nodes), (marks[-1], nodes[-1:]), (marks[0], nodes)):
                 _see_named(follower, mark, expected, "for a mark that is used again")
@@ -613,7 +613,7 @@ def feeds_all(subject: Subject) -> str:
                 break
             changes.make(thing, follower.described.get(thing))
             changed.append(thing)
-        _see_changes(follower, changes, changed, f"{len(changed)} things have changed; ")
+        _see_changes(follower, changes, changed, f"{len(changed)} things have changed at once")
     if can_be_busy(subject) and takes_quadratic_time(_times_of_polls(subject)):
         # Other programs may have slowed one series of measurements down.
         times = _times_of_polls(subject)
@@ -640,7 +640,7 @@ def _times_of_polls(subject: Subject) -> list[float]:
         follower.list_all()
         times = _times_while_changing(subject, thing, partial(driver.changed_nodes, follower.mark))
         changes.make(last, follower.described[last])
-        _see_changes(follower, changes, [last], f"{thing} has changed many times before; ")
+        _see_changes(follower, changes, [last], f"{thing} has changed many times before")
     return times
 
 
@@ -690,9 +690,10 @@ def feeds_cheaply(subject: Subject) -> str:
             follower.poll()
             if not listing <= Counter(subject.harness.calls):
                 return f"a listing takes {listing.total()} calls"
-    text = ", ".join([*listing][:3])
+    calls = ", ".join([*listing][:3])
     raise Violation(
-        f"each call of changed_nodes makes all backend calls of a complete listing: {text}",
+        "each call of changed_nodes makes all backend calls of a complete listing, such as "
+        f"{calls}",
         "only some of these backend calls while the backend does not change",
     )
 
@@ -716,7 +717,7 @@ def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], wh
         lost = unseen()
         more = f" and {len(lost) - 3} more" * (len(lost) > 3)
         raise Violation(
-            f"{when}polls do not show the change of {', '.join(lost[:3])}{more}",
+            f"{when}: polls do not show the change of {', '.join(lost[:3])}{more}",
             f"each changed node from changed_nodes within {_WITHIN:g} s, and then the change from "
             "update_provider_tree",
         )
@@ -734,13 +735,13 @@ def _see_quiet(follower: Follower) -> None:
         return silent >= _POLLS
 
     if not soon(is_quiet, _QUIET):
-        text = (
+        nodes = (
             f"{', '.join(sorted(named)[:3])} and others"
             if len(named) > 3
             else ", ".join(sorted(named))
         )
         raise Violation(
-            f"changed_nodes repeatedly names nodes that have not changed: {text}",
+            f"changed_nodes repeatedly names nodes that have not changed: {nodes}",
             f"no node from changed_nodes when nothing has changed for {_QUIET:g} s",
         )
 

@@ -76,7 +76,7 @@ def errors_answer_nothing(subject: Subject) -> None:
     harness = subject.harness
     with subject.driver() as driver:
         described = describe(driver, subject.placement.contents())
-        for what, ask, wrong in _questions(subject, driver, described):
+        for call, ask, wrong in _questions(subject, driver, described):
             harness.expect()
             try:
                 answer = ask()
@@ -84,10 +84,10 @@ def errors_answer_nothing(subject: Subject) -> None:
                 answer = None
             calls = len(harness.calls)
             # The inherited provider_is_available makes no call, and returns False.
-            is_asked = what.startswith("node_is") or (what.startswith("provider_is") and calls)
+            is_asked = call.startswith("node_is") or (call.startswith("provider_is") and calls)
             if answer is False and is_asked:
                 raise Violation(
-                    f"{what} returns False, but the backend has this node or device",
+                    f"{call} returns False, but the backend has this node or device",
                     "True while the backend has the node or device",
                 )
             # An answer from memory meets no fault.
@@ -101,9 +101,9 @@ def errors_answer_nothing(subject: Subject) -> None:
                 finally:
                     harness.expect()
                 if has_asked and wrong(answer, at is None):
-                    which = "every backend call" if at is None else f"backend call {at}"
+                    backend_call = "every backend call" if at is None else f"backend call {at}"
                     raise Violation(
-                        f"{which} gets {fault}, and {what} returns {shown(answer)}",
+                        f"{backend_call} gets {fault}, and {call} returns {shown(answer)}",
                         "an error from the driver",
                     )
 

@@ -275,10 +275,11 @@ def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
         uuid_of(subject, later, thing)
         later_says = held_function(later, uuid)
     if has_raised and says == function and later_says not in (function, UNKNOWN):
-        which = "each backend call" if at is None else f"backend call {at}"
+        backend_call = "each backend call" if at is None else f"backend call {at}"
         raise Violation(
-            f"{which} of program got {fault}, and program raised; then current_function returns "
-            f"{shown(says)} in the same driver instance, and {shown(later_says)} in a new one",
+            f"{backend_call} of program got {fault}, and program raised; then current_function "
+            f"returns {shown(says)} in the same driver instance, and {shown(later_says)} in a new "
+            "one",
             "the same function in both instances, or an error from current_function",
         )
     is_unreached = at is None and fault is Fault.RAISE

@@ -72,9 +72,9 @@ def linear(subject: Subject) -> str:
         # Random sizes of pages, or other programs, may have disturbed the measurements.
         subject.begin()
         costs, refused = _costs(subject)
-        if text := _growth(costs):
+        if figures := _growth(costs):
             raise Violation(
-                f"the cost of a cycle grows faster than the number of things: {text}",
+                f"the cost of a cycle grows faster than the number of things: {figures}",
                 "a cost that grows linearly with the number of things",
             )
     if refused and (not costs or costs[-1].things < _ENOUGH):

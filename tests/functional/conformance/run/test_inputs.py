@@ -60,7 +60,7 @@ def test_report_that_cannot_be_written_is_refused(kit: Kit) -> None:
         ),
         (
             "[DEFAULT]\nenabled_drivers = a, b\n[a]\ndriver = shelf\n[b]\ndriver = shelf\n",
-            "*enabled_drivers = a, b: * enables several instances*enables only one of them.",
+            "*enabled_drivers = a, b: * enables several instances*only one of these instances.",
         ),
     ],
 )

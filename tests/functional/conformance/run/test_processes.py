@@ -49,7 +49,7 @@ def asked(driver: str, timeout: float = 60) -> Asked:
             "silent",
             "no result after 1 s of the driver's time, in the driver's update_provider_tree",
         ),
-        ("late", "the driver adds to machine-0 the traits OWNER_NOVA"),
+        ("late", "the driver adds these traits to provider machine-0: OWNER_NOVA"),
     ],
 )
 def test_rule_without_a_result_fails_and_others_are_checked(

@@ -70,7 +70,7 @@ def test_report_of_a_partial_run_has_the_rules_that_did_not_run(kit: Kit) -> Non
     assert found["WHF-101"] == ("not run", "not selected or not reached")
     assert found["WHF-204"] == (
         "known failure",
-        r"old\nfirmware | tags (the driver adds to shelf the traits OWNER_NOVA)",
+        r"old\nfirmware | tags (the driver adds these traits to provider shelf: OWNER_NOVA)",
     )
     assert found["WHF-205"] == ("not run", "WHF-204 is not kept")
     assert found["WHF-401"] == ("not run", "there is no harness")
