@@ -30,7 +30,7 @@ def deployable(
     accelerators: int = 1,
     traits: Sequence[str] = ("CUSTOM_FPGA_LAB",),
 ) -> dict[str, Any]:
-    """Return a deployable for ``device``."""
+    """Return a deployable to pass to ``device``."""
     return {
         "name": name,
         "resource_class": resource_class,
@@ -262,7 +262,7 @@ class Cyborg(OpenStackService):
         return begun[-1]
 
     def wait_until_programmed(self, bus: str, host: str | None = None) -> dict[str, Any]:
-        """Wait until a device has been programmed; return the last end event."""
+        """Wait until the last programming of a device has ended; return its end event."""
 
         def ended() -> dict[str, Any] | None:
             events = self.programmings(bus, host)

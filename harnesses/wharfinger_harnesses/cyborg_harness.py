@@ -114,7 +114,7 @@ class CyborgHarness(ServiceHarness):
         self._cyborg.tables.write([*map(self._copy, numbers)])
 
     def _copy(self, number: int) -> Rows:
-        """Publish the device with this number; return its rows for Cyborg's database."""
+        """Publish a device in Placement; return its rows for Cyborg's database."""
         model, part = self._models[_kind(number)], _part(number)
         client, provider = self.placement.client, _provider(part)
         generation = client.create_provider(provider, _thing(part), _ROOT).generation
@@ -220,7 +220,7 @@ class CyborgHarness(ServiceHarness):
 
 
 def _kind(number: int) -> int:
-    """Return the number of the first device like the one with this number."""
+    """Return the number of the first device of this kind: 0 (GPU), 1 (odd) or 2 (even)."""
     return number and 2 - number % 2
 
 

@@ -25,7 +25,7 @@ CONF.register_opts(
 
 
 class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
-    """nova's fake driver, with many nodes instead of one. Each node has a child."""
+    """nova's fake driver, with many nodes instead of one. Each node has a child provider."""
 
     def __init__(self, virtapi: Any) -> None:
         super().__init__(virtapi)

@@ -25,7 +25,7 @@ _FILE: Final = "nodes.json"
 
 
 class NovaHarness(Harness):
-    """Nodes of nova's fake driver, each with a child. A busy node is fully reserved."""
+    """Nodes of nova's fake driver, each with a child provider. A busy node is fully reserved."""
 
     patience = 2.0 * _TIMEOUT
 
@@ -114,7 +114,7 @@ nova_config = {self.directory / "nova.conf"}
         self._write()
 
     def use(self, thing: str) -> None:
-        """Note an instance of a node in the list. The compute driver ignores the note."""
+        """Note in the list that a node has an instance; the compute driver ignores it."""
         self._nodes[thing]["instances"] = 1
         self._write()
 

@@ -38,7 +38,7 @@ class Snapshot:
     binding: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def being_bound(self, provider_uuid: str) -> list[str]:
-        """Return the sorted uuids of the accelerator requests that Cyborg binds to a device now."""
+        """Return the sorted uuids of accelerator requests being bound to a provider's device."""
         deployable = self.deployables.get(provider_uuid)
         return sorted(
             request

@@ -100,7 +100,7 @@ class Cyborg:
             ) from error
 
     def hosts(self) -> frozenset[str]:
-        """Return the names of the hosts that have devices, and of their root providers."""
+        """Return the hosts that have devices; their root providers have the same names."""
         devices = self._get("listing the devices", "/devices", _Devices).devices
         return frozenset(device.hostname for device in devices)
 

@@ -81,9 +81,9 @@ class Deployable(msgspec.Struct, frozen=True):
 
 
 def host_of(name: str, hosts: Collection[str]) -> str | None:
-    """Return the host of the deployable with this name, None if the name does not show it.
+    """Return the host with whose name a deployable's name begins; None if it is unclear.
 
-    The name begins with the host's name.
+    If there is only one host, return it.
     """
     if len(hosts) == 1:
         return next(iter(hosts))

@@ -195,7 +195,10 @@ class CyborgDriver(ComputeDriver):
         self._client().program(deployable, image)
 
     def current_function(self, provider_uuid: str) -> str | None:
-        """Return the function that Cyborg's agent found; raises BackendError if it is unknown."""
+        """Return the function that Cyborg's agent found; raises BackendError if it is unknown.
+
+        After a programming by this process, it is unknown.
+        """
         deployable = self._deployable(provider_uuid)
         operation = f"looking for the function of {deployable.name}"
         if provider_uuid in self._programmed:

@@ -187,10 +187,7 @@ class Ironic:
         )
 
     def never_updated_come_last(self) -> bool:
-        """Return whether nodes that were never updated come last in the order of ``latest``.
-
-        Return False if no node is selected.
-        """
+        """Return whether the last node in the order of ``latest`` was never updated."""
         operation = "looking for nodes that were never updated"
         query = {"sort_key": "updated_at", "sort_dir": "asc", "limit": 1}
         found = self._nodes(operation, "/v1/nodes/detail", query)

@@ -60,7 +60,7 @@ class FleetSection:
     """The validated options of a driver instance, without keystoneauth's options.
 
     ``selected`` has the values that nodes must have, by Ironic's field names. ``microversion`` is
-    the lowest one with all requested fields; ``needed_for`` names what needs it.
+    the lowest with all requested fields; ``needed_for`` is the option or fields that need it.
     """
 
     name: str

@@ -99,7 +99,7 @@ class IronicDriver(ComputeDriver):
     ) -> None:
         """Publish the node, and reserve its provider while it cannot be deployed.
 
-        Raises BackendError for a node without a valid resource class and without inventory.
+        Raises BackendError if the node has no valid class and its provider no inventory.
         """
         node = self._node(nodename)
         if node.custom_class is None and provider_tree.data(nodename).inventory:

@@ -24,7 +24,7 @@ class Source(Protocol):
         """Return the nodes with the latest updates, up to ``limit`` nodes."""
 
     def never_updated_come_last(self) -> bool:
-        """Return whether nodes that were never updated come last in the order of ``latest``."""
+        """Return whether the last node in the order of ``latest`` was never updated."""
 
 
 class ChangeFeed:
@@ -63,7 +63,7 @@ class ChangeFeed:
         return latest.nodes, False
 
     def advance(self) -> None:
-        """Confirm the last read: the next one finds the updates from OVERLAP before it on."""
+        """Confirm the last read: the next one finds the updates since OVERLAP before it."""
         self._horizon = self._next_horizon
 
     def _needed(self, latest: Latest) -> int | None:
@@ -81,7 +81,7 @@ class ChangeFeed:
         return None
 
     def _request(self, size: int) -> Latest:
-        """Request this many nodes, and store from which time the next read must show changes."""
+        """Request this many nodes, and store the time from which the next read shows changes."""
         began = monotonic()
         latest = self._source.latest(size)
         now = self._clock.at(latest)

@@ -151,7 +151,7 @@ class HostSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, instance: str) -> Self:
-        """Read the sections of a driver instance; raises ConfigurationError."""
+        """Read the sections of a driver instance and its types; raises ConfigurationError."""
         values = options.read(conf, instance, options.INSTANCE)
         type_ids = values.pop("enabled_mdev_types")
         _check_type_ids(instance, type_ids)

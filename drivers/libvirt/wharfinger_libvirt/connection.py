@@ -24,7 +24,7 @@ _MISSING: Final = (libvirt.VIR_ERR_NO_NODE_DEVICE, libvirt.VIR_ERR_NO_DOMAIN)
 
 
 class Vanished(Exception):
-    """A listed device or domain that no longer exists."""
+    """Raised if a listed device or domain no longer exists."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]
 
 
 def _places(move: Move) -> tuple[dict[str, str], dict[str, str]]:
-    """Map the uuids of mdevs to providers: of mdevs with certain room, and of the others."""
+    """Return two maps from mdev to provider uuid: mdevs with certain room, and the others."""
     sure: dict[str, str] = {}
     others: dict[str, str] = {}
     for uuid, mdev in move.mdevs():

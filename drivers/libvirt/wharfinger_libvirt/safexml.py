@@ -39,7 +39,7 @@ def text_of(element: Element, tag: str) -> str:
 
 
 def uuid_of(text: str, where: str) -> str:
-    """Return a uuid in canonical form; raises InvalidXML. ``where`` names its element there."""
+    """Return a uuid in canonical form; raises InvalidXML. ``where`` names it in errors."""
     try:
         return check_uuid(text)
     except InvalidName:
