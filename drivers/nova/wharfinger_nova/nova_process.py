@@ -109,8 +109,8 @@ def _configure(section: NovaSection, host: str) -> None:
                 problem=f"nova's configuration is global to a process, and driver instance "
                 f"[{there.instance}] has read {', '.join(there.nova_config) or 'no file'} for host "
                 f"{there.host}.",
-                remedy="Use the same files and host for both driver instances, or run this one in "
-                "a separate agent.",
+                remedy="Use the same files and host for both driver instances, or run one of "
+                "them in a separate agent.",
             )
         return
     _choose_threads(section)
@@ -138,7 +138,7 @@ def _choose_threads(section: NovaSection) -> None:
             driver=section.name,
             operation="loading nova",
             reason="nova has to run in native threads here, but another library has already "
-            f"selected other threads ({error}). Run this instance in a separate agent",
+            f"selected other threads ({error}). Run this driver instance in a separate agent",
         ) from error
 
 

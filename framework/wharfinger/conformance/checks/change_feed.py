@@ -718,8 +718,8 @@ def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], wh
         more = f" and {len(lost) - 3} more" * (len(lost) > 3)
         raise Violation(
             f"{when}: polls do not show the change of {', '.join(lost[:3])}{more}",
-            f"each changed node from changed_nodes within {_WITHIN:g} s, and then the change from "
-            "update_provider_tree",
+            f"changed_nodes names the changed nodes within {_WITHIN:g} s, and update_provider_tree "
+            "then describes the changes",
         )
 
 

@@ -300,11 +300,11 @@ def _programs(driver: ComputeDriver, uuid: str, image: str, function: str) -> bo
     return True
 
 
-def _see(text: str, which: str, driver: ComputeDriver, uuid: str, right: Sequence[object]) -> None:
+def _see(event: str, which: str, driver: ComputeDriver, uuid: str, right: Sequence[object]) -> None:
     held = held_function(driver, uuid)
     if held is not UNKNOWN and held not in right:
         raise Violation(
-            f"{text}; in the {which} driver instance, current_function returns {shown(held)}",
+            f"{event}; in the {which} driver instance, current_function returns {shown(held)}",
             f"the device's function {right[0]}, or an error from current_function",
         )
 

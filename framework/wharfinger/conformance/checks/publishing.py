@@ -224,7 +224,8 @@ def others_kept(subject: Subject) -> None:
             raise Violation(
                 "the driver sets inventory or traits of another owner's providers: "
                 f"{', '.join(sorted(touched))}",
-                f"no inventory and traits for the providers of {_OTHERS_OWNER}",
+                "no inventory or traits from the driver for the providers of owner "
+                f"{_OTHERS_OWNER}",
             )
         publishing.restart()
         publishing.sync()

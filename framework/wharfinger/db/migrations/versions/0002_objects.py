@@ -248,10 +248,10 @@ def _move_documents() -> bool:
             moved.append({"host": host, **_record(*row)})
         except (ValueError, TypeError, RecursionError) as error:
             LOG.error(
-                "The upgrade cannot read the record that driver instance %s has of provider %s: "
-                "%s. The record stays in the table provider_documents. The next cycle finds the "
-                "provider by its traits in Placement. If the driver no longer lists the provider, "
-                "the cycle reports the provider instead of deleting it.",
+                "The database upgrade cannot read the record that driver instance %s has of "
+                "provider %s: %s. The record stays in the table provider_documents. The next "
+                "cycle finds the provider by its traits in Placement. If the driver no longer "
+                "lists the provider, the cycle reports the provider instead of deleting it.",
                 row.instance,
                 row.uuid,
                 error,
